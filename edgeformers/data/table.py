@@ -1,0 +1,168 @@
+"""EdgeTable and NodeTable: what every reader gives, a stream of Arrow batches in fixed columns."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from edgeformers.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BATCH_ROWS = 65_536  # rows per Arrow batch: a few MB, far below Arrow's 2 GB limit on strings
+
+#: The canonical columns of an edge, in order. The first three are always there.
+EDGE_FIELDS: Mapping[str, pa.DataType] = {
+    "source": pa.string(),
+    "target": pa.string(),
+    "text": pa.string(),
+    "label": pa.string(),  # as written; several labels of one edge are joined by label_separator
+    "time": pa.timestamp("us"),
+    "split": pa.string(),
+    "edge_type": pa.string(),
+    "weight": pa.float64(),
+}
+
+#: The canonical columns of a node. `side` is "source", "target" or null (one id space).
+NODE_FIELDS: Mapping[str, pa.DataType] = {
+    "id": pa.string(),
+    "side": pa.string(),
+    "labels": pa.list_(pa.string()),
+    "text": pa.string(),
+}
+
+OnError = Literal["stop", "skip"]
+
+
+@dataclass
+class RowErrors:
+    """What happens to a row that cannot be used: reading stops there, or it is skipped and listed.
+
+    Reading the same table again starts the list anew (`restart`).
+    """
+
+    mode: OnError = "stop"
+    keep: int = 20  # how many messages are kept; all are counted
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("stop", "skip"):
+            raise InputError(f"on_error must be 'stop' or 'skip' (got '{self.mode}')")
+
+    def report(self, message: str) -> None:
+        """Raise InputError in mode "stop"; count the row and go on in mode "skip"."""
+        if self.mode == "stop":
+            raise InputError(message)
+        self.count += 1
+        if len(self.examples) < self.keep:
+            self.examples.append(message)
+
+    def restart(self) -> None:
+        self.count = 0
+        self.examples.clear()
+
+
+def rows_to_batches(
+    rows: Iterable[Mapping[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Python rows as Arrow batches; a key a row lacks is null."""
+    source = iter(rows)
+    while chunk := list(islice(source, size)):
+        columns = [pa.array([row.get(f.name) for row in chunk], type=f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stream:
+    """A table that can be read from its beginning any number of times, a batch at a time."""
+
+    schema: pa.Schema
+    open: Callable[[], Iterator[pa.RecordBatch]]
+    origin: str  # where the rows come from, for messages and provenance
+    errors: RowErrors = field(default_factory=RowErrors)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, a batch at a time, from the beginning."""
+        self.errors.restart()
+        return self.open()
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        return self.to_arrow().to_pandas()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeTable(_Stream):
+    """Edges that carry text: `source`, `target`, `text`, what else is known, and extra columns.
+
+    Ids are strings, exactly as written. In a bipartite table sources and targets are two id
+    spaces ("7" the user is not "7" the film); otherwise they are one. The rows keep the order
+    of the input, and that order is the edge numbering of everything built from the table.
+    """
+
+    bipartite: bool
+    directed: bool = True
+    label_separator: str | None = None  # set where an edge may have several labels
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Callable[[], Iterable[Mapping[str, Any]]],
+        *,
+        fields: Iterable[str],
+        extra: Mapping[str, pa.DataType] | None = None,
+        origin: str,
+        bipartite: bool,
+        directed: bool = True,
+        errors: RowErrors | None = None,
+    ) -> "EdgeTable":
+        """A table from Python rows: `rows()` starts the reading anew each time it is called."""
+        schema = edge_schema(fields, extra)
+        return cls(
+            schema=schema,
+            open=lambda: rows_to_batches(rows(), schema),
+            origin=origin,
+            bipartite=bipartite,
+            directed=directed,
+            errors=errors or RowErrors(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTable(_Stream):
+    """What is known of nodes beside their edges: labels (several per node) and a text."""
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Callable[[], Iterable[Mapping[str, Any]]],
+        *,
+        origin: str,
+        extra: Mapping[str, pa.DataType] | None = None,
+        errors: RowErrors | None = None,
+    ) -> "NodeTable":
+        """A table from Python rows with keys id, side, labels (a list) and text."""
+        schema = pa.schema([*NODE_FIELDS.items(), *(extra or {}).items()])
+        return cls(
+            schema=schema,
+            open=lambda: rows_to_batches(rows(), schema),
+            origin=origin,
+            errors=errors or RowErrors(),
+        )
+
+
+def edge_schema(fields: Iterable[str], extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+    """Canonical columns `fields` (always with source, target, text) and the extra ones after."""
+    wanted = {"source", "target", "text", *fields}
+    if unknown := wanted - EDGE_FIELDS.keys():
+        raise ValueError(f"not canonical edge columns: {sorted(unknown)}")
+    if clash := EDGE_FIELDS.keys() & (extra or {}).keys():
+        raise InputError(f"an extra column may not be called {sorted(clash)[0]!r}")
+    canonical = [(name, type_) for name, type_ in EDGE_FIELDS.items() if name in wanted]
+    return pa.schema([*canonical, *(extra or {}).items()])

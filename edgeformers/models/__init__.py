@@ -1,0 +1,1 @@
+"""Edgeformer-E, Edgeformer-N and what they are compared with."""

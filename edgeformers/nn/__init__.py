@@ -1,0 +1,1 @@
+"""Layers over packed text: attention, node tokens, pooling."""
