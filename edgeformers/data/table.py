@@ -12,7 +12,8 @@ from edgeformers.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-BATCH_ROWS = 65_536  # rows per Arrow batch: a few MB, far below Arrow's 2 GB limit on strings
+BATCH_ROWS = 65_536  # rows per Arrow batch: a few MB
+BATCH_BYTES = 1 << 28  # long texts come in smaller batches, far below Arrow's 2 GB limit on strings
 
 #: The canonical columns of an edge, in order. The first three are always there.
 EDGE_FIELDS: Mapping[str, pa.DataType] = {
@@ -35,6 +36,7 @@ NODE_FIELDS: Mapping[str, pa.DataType] = {
 }
 
 OnError = Literal["stop", "skip"]
+LabelKind = Literal["class", "multi", "number"]
 
 
 @dataclass
@@ -72,8 +74,45 @@ def rows_to_batches(
     """Python rows as Arrow batches; a key a row lacks is null."""
     source = iter(rows)
     while chunk := list(islice(source, size)):
-        columns = [pa.array([row.get(f.name) for row in chunk], type=f.type) for f in schema]
+        columns = [_column([row.get(f.name) for row in chunk], f.type) for f in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """An Arrow column; halves of surrogate pairs, which UTF-8 cannot hold, are spelled out."""
+    try:
+        return pa.array(values, type=type_)
+    except UnicodeEncodeError:
+        return pa.array(list(map(_encodable, values)), type=type_)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return list(map(_encodable, value)) if isinstance(value, list) else value
+
+
+def rebatch(
+    batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS, max_bytes: int = BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of `rows`, or fewer where they hold more than `max_bytes`."""
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        while batch.num_rows:
+            head = batch.slice(0, rows - count)
+            while head.num_rows > 1 and size + head.nbytes > max_bytes:
+                head = head.slice(0, head.num_rows // 2)
+            if not waiting or size + head.nbytes <= max_bytes:
+                batch = batch.slice(head.num_rows)
+                waiting.append(head)
+                count, size = count + head.num_rows, size + head.nbytes
+                if count < rows:
+                    continue
+            yield pa.concat_batches(waiting)
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +147,8 @@ class EdgeTable(_Stream):
 
     bipartite: bool
     directed: bool = True
-    label_separator: str | None = None  # set where an edge may have several labels
+    label_kind: LabelKind = "class"
+    label_separator: str | None = None  # between the labels of an edge that has several ("multi")
 
     @classmethod
     def from_rows(
@@ -166,3 +206,9 @@ def edge_schema(fields: Iterable[str], extra: Mapping[str, pa.DataType] | None =
         raise InputError(f"an extra column may not be called {sorted(clash)[0]!r}")
     canonical = [(name, type_) for name, type_ in EDGE_FIELDS.items() if name in wanted]
     return pa.schema([*canonical, *(extra or {}).items()])
+
+
+def split_labels(value: str | None, separator: str | None) -> list[str]:
+    """The labels written in one field, each once, blanks around them dropped."""
+    parts = (value or "").split(separator) if separator else [value or ""]
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))

@@ -1,0 +1,34 @@
+# `make quickstart` and `make test` do all set-up on a fresh machine; the second time they start at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: quickstart test check format bench clean
+
+quickstart: $(READY)  ## make the built-in network, with its data card
+	$(BIN)/edgeformers prepare simulated -o quickstart/network --overwrite
+
+test: $(READY)  ## the whole test suite; no network, no GPU
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed and memory of preparing and sampling; prints the table of docs/performance.md
+	$(BIN)/python -m benchmarks.data
+
+clean:
+	rm -rf $(VENV) quickstart
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(READY)

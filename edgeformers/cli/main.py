@@ -1,0 +1,51 @@
+"""The program `edgeformers`: a verb a file; mistakes are answered with a sentence and code 2."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import edgeformers
+from edgeformers.cli import describe, prepare
+from edgeformers.errors import EdgeformersError
+
+app = typer.Typer(
+    help="Language models on the edges of networks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("prepare", epilog=prepare.EXAMPLES)(prepare.prepare_command)
+app.command("describe", epilog=describe.EXAMPLES)(describe.describe_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(edgeformers.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Language models on the edges of networks."""
+
+
+def run() -> None:
+    """Run the program; what the user can mend gives a sentence and exit code 2."""
+    try:
+        app()
+    except (EdgeformersError, OSError) as error:
+        typer.echo(f"error: {_sentence(error)}", err=True)
+        sys.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, EdgeformersError) or not isinstance(error, OSError):
+        return str(error)
+    if error.filename is None:
+        return f"{error}; check the disk and the rights to its files"
+    return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"

@@ -1,0 +1,333 @@
+"""Every setting of a run: frozen dataclasses, TOML in and out, and the named recipes."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from edgeformers.errors import ConfigError, nearest
+
+Task = Literal["edge-classification", "link-prediction"]
+Recipe = Literal["default", "paper", "fast"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Which model reads the network, and how; the rest are settings of the model itself."""
+
+    name: str = ""  # empty: edgeformer-e for edges, edgeformer-n for links
+    backbone: str = "minilm"  # minilm, a folder, or a name on the hub
+    fidelity: Literal["paper", "released"] = "paper"
+    node_width: int = 64
+    node_dropout: float = 0.0
+    direction: bool = False  # whether the model can tell an edge's source from its target
+    node_texts: bool = False  # read the texts of nodes too, where the network has them
+    tokens: list[str] | None = None  # virtual tokens there are; None: all the model has
+    readout: Literal["cls", "neighbor"] | None = None
+    pooling: Literal["attention", "mean", "max"] = "attention"
+    node_table: Literal["random", "factorized"] = "random"  # or start from the graph's own factors
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """What of a network is learned from."""
+
+    split: str = ""  # empty: "edge" or "link" where there, else the only split there is
+    max_tokens: int = 64  # of one text, special tokens included
+    source_neighbors: list[int] = field(default_factory=lambda: [8])  # per stratum
+    target_neighbors: list[int] = field(default_factory=lambda: [8])
+    strata: Literal["none", "positive", "edge_type"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 3:
+            raise ConfigError(f"data.max_tokens must be at least 3 (got {self.max_tokens})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeSettings:
+    """The head over edges."""
+
+    kind: Literal["class", "multi", "ordered", "number"] | None = None  # None: as the labels are
+    loss: Literal["cross_entropy", "released"] = "cross_entropy"
+    class_weights: Literal["none", "balanced"] = "none"
+    label_smoothing: float = 0.0
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings:
+    """How a query finds its key among others."""
+
+    temperature: float | None = None  # of the softmax; None: raw dot products, as the paper
+    learn_temperature: bool = False
+    normalize: bool = False
+    logq: float = 0.0  # share of the correction for popular keys being negatives more often
+    mask_false_negatives: bool = False
+    uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
+    collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
+    popularity_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How parameters are learned."""
+
+    epochs: int = 6
+    batch_size: int = 64
+    lr: float = 5e-5  # of the backbone
+    node_lr: float = 5e-3  # of the node table
+    head_lr: float = 1e-3  # of everything else: projections, pooling, heads
+    weight_decay: float = 1e-2  # none on biases, norms and the node table
+    warmup: float = 0.1  # share of all steps
+    decay: Literal["linear", "cosine", "constant"] = "linear"
+    sparse_nodes: bool = True  # a step touches only the table's rows that the batch has
+    clip: float | None = 1.0
+    accumulate: int = 1  # batches per update
+    micro_batch: int | None = None  # examples encoded at once; halved by itself when memory ends
+    frozen_layers: int = 0  # embeddings and this many first layers stay as they are
+    gradient_checkpointing: bool = False
+    lora_rank: int = 0  # learn low-rank changes of the backbone alone (needs the extra 'lora')
+    patience: int | None = None  # epochs without a better validation score before stopping
+    select: str | None = None  # the validation metric to select by; None: the task's own
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    seed: int = 0
+    checkpoint_every: int = 200  # updates
+    keep_checkpoints: int = 2
+    eval_batch: int = 256
+    eval_pairs: int | None = 10_000  # links ranked after each epoch; the test ranks all
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate", "keep_checkpoints", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"train.{name} must be at least 1 (got {getattr(self, name)})")
+        for name in ("lr", "node_lr", "head_lr", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"train.{name} must not be negative (got {getattr(self, name)})")
+        if not 0 <= self.warmup < 1:
+            raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """All settings of a run; the file written beside a run repeats it."""
+
+    task: Task
+    recipe: str = "default"
+    model: ModelSettings = field(default_factory=ModelSettings)
+    data: DataSettings = field(default_factory=DataSettings)
+    edges: EdgeSettings = field(default_factory=EdgeSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise ConfigError(
+                f"there is no task '{self.task}'; {nearest(self.task, get_args(Task))}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
+        """A config from nested plain values; an unknown name is answered with the nearest."""
+        built: RunConfig = _build(cls, values, "")
+        return built
+
+    def to_toml(self) -> str:
+        """The config as TOML, which has no null: a setting that is None is the word none."""
+        values = self.to_dict()
+        lines = [f"{name} = {_toml(v)}" for name, v in values.items() if not isinstance(v, dict)]
+        for section, settings in values.items():
+            if isinstance(settings, dict):
+                lines += ["", f"[{section}]"]
+                lines += [f"{name} = {_toml(value)}" for name, value in settings.items()]
+        return "\n".join(lines) + "\n"
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "RunConfig":
+        """A copy with settings changed by dotted name: {"train.lr": 3e-5}."""
+        values = self.to_dict()
+        for name, value in changes.items():
+            section, _, setting = name.rpartition(".")
+            place = values.get(section) if section else values
+            if not isinstance(place, dict):
+                sections = [key for key, v in values.items() if isinstance(v, dict)]
+                raise ConfigError(f"there is no section '{section}'; {nearest(section, sections)}")
+            if setting not in place or isinstance(place[setting], dict):
+                raise ConfigError(
+                    f"{section or 'config'} has no setting '{setting}'; {nearest(setting, place)}"
+                )
+            place[setting] = value
+        return RunConfig.from_dict(values)
+
+
+#: What each recipe changes for each task. `paper`: every number of the paper's appendix.
+#: `default`: the best known. `fast`: minutes on a laptop.
+_PAPER = {
+    "train.lr": 1e-5,
+    "train.node_lr": 1e-5,
+    "train.head_lr": 1e-5,
+    "train.weight_decay": 1e-3,
+    "train.batch_size": 30,
+    "train.eval_batch": 100,
+    "train.warmup": 0.0,
+    "train.decay": "constant",
+    "train.clip": None,
+    "train.sparse_nodes": False,
+    "train.precision": "fp32",
+    "train.epochs": 100,
+    "train.patience": 3,
+    "train.seed": 42,
+}
+_FAST = {
+    "data.max_tokens": 32,
+    "train.epochs": 3,
+    "train.frozen_layers": 3,
+    "train.lr": 1e-4,
+    "train.node_lr": 1e-2,
+    "model.node_dropout": 0.05,
+}
+RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
+    "default": {
+        "edge-classification": {"model.node_dropout": 0.05},
+        "link-prediction": {
+            "train.batch_size": 128,
+            "train.epochs": 8,
+            "model.node_dropout": 0.05,
+            "links.temperature": 0.05,
+            "links.normalize": True,
+            "links.mask_false_negatives": True,
+            "links.collaborative": True,
+            "links.popularity_bias": True,
+        },
+    },
+    "paper": {
+        "edge-classification": {**_PAPER, "edges.loss": "released", "edges.dropout": 0.0},
+        "link-prediction": {**_PAPER, "train.select": "paper/hit@1"},
+    },
+    "fast": {
+        "edge-classification": _FAST,
+        "link-prediction": {
+            **_FAST,
+            "train.batch_size": 128,
+            "data.source_neighbors": [4],
+            "data.target_neighbors": [4],
+            "links.temperature": 0.05,
+            "links.normalize": True,
+            "links.mask_false_negatives": True,
+            "links.collaborative": True,
+            "links.popularity_bias": True,
+        },
+    },
+}
+
+
+def make_config(
+    task: Task,
+    recipe: str = "default",
+    *,
+    file: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """A recipe, a TOML file over it, and single settings over both."""
+    if recipe not in RECIPES:
+        raise ConfigError(f"there is no recipe '{recipe}'; {nearest(recipe, RECIPES)}")
+    config = RunConfig(task=task, recipe=recipe)
+    config = config.with_settings(RECIPES[recipe][config.task])
+    if file is not None:
+        config = config.with_settings(_flatten(read_toml(file)))
+    return config.with_settings(settings or {})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain values."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML ({error})") from error
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`train.lr=3e-5` as a name and a value; what is no TOML value is taken as a word."""
+    name, equals, written = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"write a setting as train.lr=3e-5 (got '{text}')")
+    try:
+        return name.strip(), tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), written.strip()
+
+
+def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": v for inner, v in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    known = {one.name: one for one in fields(kind)}
+    hints = get_type_hints(kind)
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            place = where or "the config"
+            raise ConfigError(f"{place} has no setting '{name}'; {nearest(name, known)}")
+        full = f"{where}.{name}" if where else name
+        if is_dataclass(hints[name]):
+            given[name] = _build(hints[name], value, full)
+        else:
+            given[name] = _check_type(full, value, hints[name])
+    return kind(**given)
+
+
+def _check_type(name: str, value: Any, hint: Any) -> Any:
+    """A setting's value, of the type its dataclass says."""
+    choices = _choices(hint)
+    if value == "none" and type(None) in _parts(hint) and "none" not in choices:
+        return None
+    if choices and value not in choices:
+        shown = ", ".join("none" if choice is None else str(choice) for choice in choices)
+        raise ConfigError(f"{name} must be one of {shown} (got {value!r})")
+    kinds = _plain_types(hint)
+    if choices or not kinds or (value is None and type(None) in kinds):
+        return value
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join(sorted(one.__name__ for one in kinds if one is not type(None)))
+        raise ConfigError(f"{name} must be of type {wanted} (got {value!r})")
+    return value
+
+
+def _choices(hint: Any) -> list[Any]:
+    parts = _parts(hint)
+    words = [word for part in parts for word in get_args(part) if isinstance(word, str)]
+    return [*words, *([None] if type(None) in parts else [])] if words else []
+
+
+def _plain_types(hint: Any) -> list[type[Any]]:
+    found = [getattr(part, "__origin__", part) for part in _parts(hint)]
+    return [part for part in found if isinstance(part, type)]
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(one) for one in value) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)

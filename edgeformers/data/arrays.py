@@ -1,0 +1,281 @@
+"""Arrays and folders on disk: written piece by piece, checked, mapped, renamed at the end."""
+
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from edgeformers.errors import EdgeformersError, FormatError, InputError
+
+REMEDY = "prepare the network again"  # what would do about a damaged file
+
+
+class FolderExistsError(InputError):
+    """A folder has the name that a new one was to take."""
+
+
+class ArrayWriter:
+    """A .npy file that grows by rows: its header is written again when it is closed."""
+
+    def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
+        self.dtype = np.dtype(dtype)
+        self.row_shape = row_shape
+        self.length = 0
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.length += len(values)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False}
+        npy.write_array_header_1_0(self._file, {**header, "shape": (self.length, *self.row_shape)})
+
+    def __enter__(self) -> "ArrayWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_array(path: Path) -> NDArray[Any]:
+    """A memory-mapped array; only its header is read. A file that is none, or cut off, is named."""
+    try:
+        with path.open("rb") as file:
+            if npy.read_magic(file) != (1, 0):
+                raise ValueError("not an array as this library writes them")
+            shape, is_fortran, dtype = npy.read_array_header_1_0(file)
+            start = file.tell()
+        if dtype.hasobject or is_fortran or min(shape, default=0) < 0:
+            raise ValueError("not an array as this library writes them")
+        expected = start + dtype.itemsize * math.prod(shape)
+        if (size := path.stat().st_size) != expected:
+            raise ValueError(f"{size:,} bytes where its header promises {expected:,}")
+        return np.memmap(path, dtype, "r", start, shape)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path} is missing; {REMEDY}") from error
+    except Exception as error:  # numpy reads the header with Python's parser, which raises its own
+        raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as a plain .npy file."""
+    with path.open("wb") as file:
+        npy.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def fingerprint_folder(folder: Path) -> dict[str, dict[str, Any]]:
+    """`fingerprint` of every file below a folder, by its path in it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): fingerprint(path) for path in files}
+
+
+def write_record(path: Path, values: Mapping[str, Any]) -> None:
+    """Write facts as JSON together with their checksum."""
+    path.write_bytes(_record_text(values, _digest(values)))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a JSON file says, not yet compared with its checksum."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
+    if not isinstance(values, dict):
+        raise FormatError(f"{path} is damaged (it holds no facts); {REMEDY}")
+    return values
+
+
+def checked_record(path: Path) -> dict[str, Any]:
+    """The facts in a JSON file exactly as `write_record` wrote them."""
+    values = read_record(path)
+    checksum = values.pop("checksum", None)
+    if checksum != _digest(values) or path.read_bytes() != _record_text(values, checksum):
+        raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
+    return values
+
+
+def _record_text(values: Mapping[str, Any], checksum: str) -> bytes:
+    record = {**values, "checksum": checksum}
+    return json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def check_files(
+    folder: Path, files: Mapping[str, Mapping[str, Any]], *, checksums: bool = False
+) -> None:
+    """Every file must be there with its size and, where asked, its checksum."""
+    for name, known in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise FormatError(f"{path} is missing; {REMEDY}")
+        if (size := path.stat().st_size) != known["bytes"]:
+            raise FormatError(
+                f"{path} is damaged: {size:,} bytes where {known['bytes']:,} were written; {REMEDY}"
+            )
+        if checksums and fingerprint(path)["sha256"] != known["sha256"]:
+            raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
+
+
+@contextmanager
+def folder_written_aside(
+    out: Path, *, overwrite: bool = False, known_by: str | None = "network.json"
+) -> Iterator[Path]:
+    """A new folder that takes the name `out` only when everything in it is written.
+
+    It is written in a hidden workshop beside `out`, locked as long as its process lives; what a
+    killed run left behind is removed by the next one. Without `overwrite`, a folder that exists
+    is refused; with it, the old one, which must have a file `known_by` if that is given, stays
+    until the new one is complete. Of several processes writing the same folder, the first to
+    finish names it.
+    """
+    if out.name in ("", ".."):
+        out = out.resolve()
+    with _telling_why_not(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(out)
+        _refuse(out, overwrite, known_by)
+        workshop, lock = _make_workshop(out)
+        aside = workshop / out.name
+        aside.mkdir()
+    try:
+        yield aside
+        _take_place(aside, out, overwrite, known_by)
+        shutil.rmtree(workshop, ignore_errors=True)
+    except Exception as error:
+        if _is_disk_full(error):
+            raise EdgeformersError(
+                f"the disk is full while writing {out}; free some space (about twice the size of "
+                "the input) and run it again. Nothing was left behind"
+            ) from error
+        raise
+    finally:
+        _remove_workshop(workshop, out)
+        os.close(lock)
+
+
+def _refuse(out: Path, overwrite: bool, known_by: str | None) -> None:
+    if out.exists() and not overwrite:
+        raise FolderExistsError(f"{out} exists already; choose another folder, or pass --overwrite")
+    if not _may_replace(out, known_by):
+        raise InputError(f"{out} is not a prepared network; it is not overwritten")
+
+
+def _may_replace(folder: Path, known_by: str | None) -> bool:
+    """Whether it is of the same kind, empty, or not there at all."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
+    return not names or known_by is None or known_by in names
+
+
+def _take_place(aside: Path, out: Path, overwrite: bool, known_by: str | None) -> None:
+    """Rename; the old folder moves into the workshop only now, and goes with it."""
+    for attempt in range(100):  # another process may take the name at any moment
+        _refuse(out, overwrite, known_by)
+        if overwrite:
+            with suppress(FileNotFoundError):
+                out.rename(aside.with_name(f"{out.name}.replaced-{attempt}"))
+        try:
+            aside.rename(out)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise InputError(f"{out} is being replaced by other runs all the time; stop them first")
+
+
+def _make_workshop(out: Path) -> tuple[Path, int]:
+    while True:
+        workshop = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+        lock = _lock(workshop)
+        if lock is not None:
+            return workshop, lock
+
+
+def _remove_left_behind(out: Path) -> None:
+    for path in out.parent.iterdir():
+        if path.name.startswith(f".{out.name}.partial-") and path.is_dir():
+            lock = _lock(path)
+            if lock is not None:
+                _remove_workshop(path, out)
+                os.close(lock)
+
+
+def _remove_workshop(workshop: Path, out: Path) -> None:
+    """Away with it; a run killed between its two renames had moved the old folder in here."""
+    for old in sorted(workshop.glob("*.replaced-*")):
+        with suppress(OSError):
+            if not out.exists():
+                old.rename(out)
+    shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _lock(workshop: Path) -> int | None:
+    """A lock that ends with the process that holds it; None where another has it."""
+    path = workshop / "lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        return None
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    if path.exists():
+        return handle
+    os.close(handle)
+    return None
+
+
+@contextmanager
+def _telling_why_not(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{out} cannot be written ({error.strerror})") from error
+
+
+def _is_disk_full(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return "No space left" in str(error)

@@ -1,0 +1,171 @@
+"""Batches: packed texts and named tensors, the only form in which data reaches a model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from edgeformers.errors import InputError
+from edgeformers.nn.packed import PackedText
+
+if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
+    from edgeformers.data.sampler import Neighborhoods
+    from edgeformers.data.tokens import TokenStore
+
+UNKNOWN = -1  # the node number of a node the model has never met
+
+
+class _Movable:
+    """A dataclass of tensors and packed texts that moves as one."""
+
+    def to(self, device: torch.device | str) -> Self:
+        return self._map(lambda part: part.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        return self._map(lambda part: part.pin_memory())
+
+    def _map(self, change: Callable[[Any], Any]) -> Self:
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        moved = {name: change(part) for name, part in parts.items() if hasattr(part, "pin_memory")}
+        return replace(self, **moved)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeBatch(_Movable):
+    """B edges: their texts, their two ends, and what is known of them.
+
+    Shapes: src, dst, edge_type [B]; label [B], or [B, C] where an edge has several labels.
+    A node the model does not know is -1.
+    """
+
+    text: PackedText
+    src: Tensor
+    dst: Tensor
+    edge_type: Tensor | None = None
+    label: Tensor | None = None
+    edge_ids: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.src.size(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgoBatch(_Movable):
+    """B centers with E edges between them all; the edges of a center lie side by side.
+
+    Shapes: center [B]; neighbor, owner (the row of its center), is_out (the center is the
+    source), edge_type [E]. `egos` groups the E edges by those centers that have any, which are
+    the rows `occupied` of `center`.
+    """
+
+    text: PackedText
+    center: Tensor
+    neighbor: Tensor
+    owner: Tensor
+    egos: PackedText
+    occupied: Tensor
+    is_out: Tensor | None = None
+    edge_type: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.center.size(0)
+
+    @classmethod
+    def from_counts(
+        cls,
+        text: PackedText,
+        center: Tensor,
+        counts: Tensor,
+        neighbor: Tensor,
+        **more: Tensor | None,
+    ) -> "EgoBatch":
+        """Edges laid side by side, `counts[b]` of them for center b; made on the host."""
+        if int(counts.sum()) != text.num_texts or counts.numel() != center.numel():
+            raise InputError(
+                f"there must be one text per edge and one count per center (got {text.num_texts} "
+                f"texts for {int(counts.sum())} edges, {counts.numel()} counts for "
+                f"{center.numel()} centers)"
+            )
+        occupied = counts.nonzero().squeeze(1)
+        offsets = torch.cat([counts.new_zeros(1), counts[occupied].cumsum(0)])
+        edges = torch.arange(text.num_texts)
+        return cls(
+            text=text,
+            center=center,
+            neighbor=neighbor,
+            owner=torch.repeat_interleave(torch.arange(len(counts)), counts),
+            egos=PackedText.from_offsets(edges, offsets),
+            occupied=occupied,
+            **more,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairBatch(_Movable):
+    """B pairs of nodes to be linked: the ego-graphs of the queries and of their keys."""
+
+    query: EgoBatch
+    key: EgoBatch
+
+    def pin_memory(self) -> "PairBatch":
+        return PairBatch(query=self.query.pin_memory(), key=self.key.pin_memory())
+
+    def to(self, device: torch.device | str) -> "PairBatch":
+        return PairBatch(query=self.query.to(device), key=self.key.to(device))
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
+    """The texts of a token store, special tokens around each, cut to `max_tokens`."""
+    ids, offsets = tokens.take(text_ids, max_tokens)
+    return PackedText.from_offsets(
+        torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets)
+    )
+
+
+def edge_batch(
+    graph: "EdgeTextGraph", tokens: "TokenStore", edge_ids: ArrayLike, max_tokens: int
+) -> EdgeBatch:
+    """Chosen edges of a network as a batch, with their labels and types where there are any."""
+    chosen = np.asarray(edge_ids, np.int64)
+    return EdgeBatch(
+        text=pack_texts(tokens, chosen, max_tokens),
+        src=_long(graph.src[chosen]),
+        dst=_long(graph.dst[chosen]),
+        edge_type=None if graph.edge_types is None else _long(graph.edge_types[chosen]),
+        label=None if graph.labels is None else _label(graph.labels[chosen]),
+        edge_ids=_long(chosen),
+    )
+
+
+def ego_batch(
+    graph: "EdgeTextGraph", tokens: "TokenStore", found: "Neighborhoods", max_tokens: int
+) -> EgoBatch:
+    """Sampled neighborhoods as a batch; empty slots are left out, not padded."""
+    edges = found.edge_ids[found.mask].astype(np.int64)  # row by row: side by side per center
+    owner = np.nonzero(found.mask)[0]
+    return EgoBatch.from_counts(
+        text=pack_texts(tokens, edges, max_tokens),
+        center=_long(found.center),
+        counts=_long(found.sizes),
+        neighbor=_long(found.neighbors[found.mask]),
+        is_out=torch.from_numpy(np.asarray(graph.src[edges] == found.center[owner])),
+        edge_type=None if graph.edge_types is None else _long(graph.edge_types[edges]),
+    )
+
+
+def _long(values: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.asarray(values).astype(np.int64))
+
+
+def _label(values: NDArray[Any]) -> Tensor:
+    if values.dtype.kind == "f" or values.dtype.kind == "b":
+        return torch.from_numpy(values.astype(np.float32))
+    return _long(values)

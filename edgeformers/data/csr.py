@@ -1,0 +1,81 @@
+"""Edges grouped by node in compressed sparse rows, by counting sort: linear time and memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformers.data.kernels import count_edges, count_groups, fill_edges, fill_groups
+
+IntArray = NDArray[np.integer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjacency:
+    """The edges around every node: N_e(v), cut into strata.
+
+    The edges of node v in stratum s are rows `indptr[v * S + s] : indptr[v * S + s + 1]` of
+    `edge_ids`; `neighbors` holds the other end of each. A self-loop stands once.
+    """
+
+    indptr: NDArray[np.int64]  # [num_nodes * S + 1]
+    edge_ids: IntArray
+    neighbors: IntArray
+    num_strata: int = 1
+
+    @property
+    def num_nodes(self) -> int:
+        return (len(self.indptr) - 1) // self.num_strata
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Edges around each node, all strata together."""
+        return np.diff(self.indptr[:: self.num_strata])
+
+    def edges_of(self, node: int) -> IntArray:
+        """All edges of one node, stratum by stratum."""
+        start, stop = node * self.num_strata, (node + 1) * self.num_strata
+        return self.edge_ids[self.indptr[start] : self.indptr[stop]]
+
+    def neighbors_of(self, node: int) -> IntArray:
+        """The other ends of `edges_of(node)`."""
+        start, stop = node * self.num_strata, (node + 1) * self.num_strata
+        return self.neighbors[self.indptr[start] : self.indptr[stop]]
+
+
+def build_adjacency(
+    src: IntArray,
+    dst: IntArray,
+    num_nodes: int,
+    *,
+    keep: NDArray[np.bool_] | None = None,
+    strata: IntArray | None = None,
+    num_strata: int = 1,
+) -> Adjacency:
+    """Adjacency of the edges where `keep` holds, `strata[e]` telling the stratum of each edge.
+
+    An edge whose stratum is negative belongs to none and is left out.
+    """
+    keep_all = np.ones(0, bool) if keep is None else np.ascontiguousarray(keep)
+    no_strata = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
+    indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
+    count_edges(src, dst, keep_all, no_strata, num_strata, indptr)
+    np.cumsum(indptr, out=indptr)
+    edge_ids = np.empty(indptr[-1], small_int(len(src)))
+    neighbors = np.empty(indptr[-1], small_int(num_nodes))
+    fill_edges(src, dst, keep_all, no_strata, num_strata, indptr[:-1].copy(), edge_ids, neighbors)
+    return Adjacency(indptr=indptr, edge_ids=edge_ids, neighbors=neighbors, num_strata=num_strata)
+
+
+def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], IntArray]:
+    """(indptr, rows): rows of group g, in order, are `rows[indptr[g] : indptr[g + 1]]`."""
+    indptr = np.zeros(num_groups + 1, np.int64)
+    count_groups(group, indptr)
+    np.cumsum(indptr, out=indptr)
+    rows = np.empty(len(group), small_int(len(group)))
+    fill_groups(group, indptr[:-1].copy(), rows)
+    return indptr, rows
+
+
+def small_int(count: int) -> type[np.signedinteger]:
+    """The smaller of int32 and int64 that can number `count` things."""
+    return np.int32 if count < 2**31 else np.int64

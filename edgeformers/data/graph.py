@@ -1,0 +1,440 @@
+"""EdgeTextGraph: a prepared network, opened at once and read only where it is touched."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+
+from edgeformers.data.arrays import (
+    check_files,
+    checked_record,
+    open_array,
+    read_record,
+    write_record,
+)
+from edgeformers.data.csr import Adjacency, IntArray, build_adjacency
+from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.splits import TRAIN, EdgeFacts
+from edgeformers.data.table import LabelKind
+from edgeformers.data.tokens import TokenStore, open_tokens
+from edgeformers.errors import FormatError, InputError, nearest
+
+FORMAT = "edgeformers-network"
+SCHEMA_VERSION = 1
+METADATA = "network.json"
+SEARCHED_NAMES = 10_000  # node ids among which the nearest to a mistyped one is sought
+TEXT_ROWS = 16_384  # texts per Parquet row group: what is read to show a single text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkMeta:
+    """Everything about a network that is not an array; the contents of network.json."""
+
+    format: str = FORMAT
+    schema_version: int = SCHEMA_VERSION
+    library_version: str
+    num_nodes: int
+    num_sources: int  # of a bipartite network; all nodes otherwise
+    num_edges: int
+    is_bipartite: bool
+    is_directed: bool
+    label_kind: LabelKind | None = None
+    label_names: list[str] = field(default_factory=list)
+    edge_type_names: list[str] = field(default_factory=list)
+    node_label_names: list[str] = field(default_factory=list)
+    positive_labels: list[str] = field(default_factory=list)  # what counts as a link; empty: all
+    neighbors: dict[str, list[int]] = field(default_factory=dict)  # of a paper recipe, per side
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> config and counts
+    has_node_texts: bool = False
+    columns: list[str] = field(default_factory=list)  # of edges.parquet
+    origin: str = ""
+    skipped: dict[str, Any] = field(default_factory=dict)  # rows left out while reading
+    notes: list[str] = field(default_factory=list)  # what was decided while preparing
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # size and SHA-256 of each file
+
+    def write(self, folder: Path) -> None:
+        write_record(folder / METADATA, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "NetworkMeta":
+        """The metadata of the network in a folder; what is not one is named."""
+        file = path / METADATA
+        if not file.is_file():
+            raise FormatError(
+                f"{path} is not a prepared network: it has no {METADATA}; "
+                f"make one with: edgeformers prepare EDGES.csv -o {path}"
+            )
+        values = read_record(file)
+        if values.get("format") != FORMAT:
+            raise FormatError(
+                f"{file} does not describe a network of this library; name another folder"
+            )
+        if values.get("schema_version") != SCHEMA_VERSION:
+            raise FormatError(
+                f"{file} has schema version {values.get('schema_version')}, this library reads "
+                f"{SCHEMA_VERSION}; prepare the network again from its table"
+            )
+        return cls(**checked_record(file))
+
+
+class EdgeTextGraph:
+    """A network G = (V, E, D) whose edges carry text.
+
+    Nodes and edges are numbered from 0. In a bipartite network sources come first, then targets;
+    within a side nodes are numbered as they first appear. Edges keep the order of the table.
+    Arrays are memory-mapped: opening ten million edges reads a few kilobytes.
+    """
+
+    def __init__(self, path: Path, meta: NetworkMeta) -> None:
+        self.path = path
+        self.meta = meta
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, verify: bool = False) -> "EdgeTextGraph":
+        """Open a prepared folder; `verify` compares every checksum, which reads everything."""
+        folder = Path(path).expanduser()
+        meta = NetworkMeta.read(folder)
+        check_files(folder, meta.files, checksums=verify)
+        graph = cls(folder, meta)
+        if verify:
+            for store in graph._token_folders():
+                open_tokens(store, verify=True)
+        return graph
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EdgeTextGraph, (self.path, self.meta)  # another process maps the arrays itself
+
+    def __repr__(self) -> str:
+        kind = "bipartite" if self.is_bipartite else "one node type"
+        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges"
+        return f"EdgeTextGraph({self.name}: {counts}, {kind})"
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def num_nodes(self) -> int:
+        return self.meta.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        return self.meta.num_edges
+
+    @property
+    def num_sources(self) -> int:
+        return self.meta.num_sources
+
+    @property
+    def num_targets(self) -> int:
+        return self.num_nodes - self.num_sources if self.is_bipartite else self.num_nodes
+
+    @property
+    def is_bipartite(self) -> bool:
+        return self.meta.is_bipartite
+
+    @property
+    def is_directed(self) -> bool:
+        return self.meta.is_directed
+
+    @property
+    def label_kind(self) -> LabelKind | None:
+        return self.meta.label_kind
+
+    @property
+    def label_names(self) -> list[str]:
+        return self.meta.label_names
+
+    @property
+    def edge_type_names(self) -> list[str]:
+        return self.meta.edge_type_names
+
+    @property
+    def origin(self) -> str:
+        return self.meta.origin
+
+    @property
+    def skipped(self) -> dict[str, Any]:
+        return self.meta.skipped
+
+    @property
+    def notes(self) -> list[str]:
+        return self.meta.notes
+
+    @cached_property
+    def src(self) -> IntArray:
+        """The source node of every edge [E]."""
+        return self._edge_array("src")
+
+    @cached_property
+    def dst(self) -> IntArray:
+        """The target node of every edge [E]."""
+        return self._edge_array("dst")
+
+    @cached_property
+    def labels(self) -> NDArray[Any] | None:
+        """Class codes [E] (-1: none), several labels [E, C], or numbers [E] (nan: none)."""
+        return self._optional("labels")
+
+    @cached_property
+    def times(self) -> NDArray[np.int64] | None:
+        """Microseconds since 1970 in UTC [E]; the lowest int64 where there is no time."""
+        return self._optional("times")
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32] | None:
+        """A weight for each edge [E], nan where there is none."""
+        return self._optional("weights")
+
+    @cached_property
+    def edge_types(self) -> NDArray[np.int16] | None:
+        """The type of each edge [E], -1 where there is none."""
+        return self._optional("edge_types")
+
+    @cached_property
+    def text_hashes(self) -> NDArray[np.uint64]:
+        """A hash of each text [E]: equal texts have equal hashes."""
+        return self._edge_array("text_hashes")
+
+    @cached_property
+    def text_lengths(self) -> NDArray[np.int32]:
+        """The length of each text in characters [E]."""
+        return self._edge_array("text_lengths")
+
+    @cached_property
+    def splits(self) -> Mapping[str, NDArray[np.uint8]]:
+        """Each split by its name: a code per edge, 0 train, 1 validation, 2 test, 255 none."""
+        return {name: self._edge_array(f"splits/{name}") for name in self.meta.splits}
+
+    def split(self, name: str) -> NDArray[np.uint8]:
+        """One split; an unknown name is answered with the known ones."""
+        if name not in self.splits:
+            raise InputError(f"{self.path} has no split '{name}'; {nearest(name, self.splits)}")
+        return self.splits[name]
+
+    @cached_property
+    def facts(self) -> EdgeFacts:
+        """What splits are made from."""
+        return EdgeFacts(src=self.src, dst=self.dst, num_nodes=self.num_nodes, times=self.times)
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """All edges around every node, of every split: not what may be trained on."""
+        return Adjacency(
+            indptr=self._array("adjacency.indptr"),
+            edge_ids=self._array("adjacency.edge_ids"),
+            neighbors=self._array("adjacency.neighbors"),
+        )
+
+    def training_adjacency(
+        self, split: str, *, strata: Literal["none", "positive", "edge_type"] = "none"
+    ) -> Adjacency:
+        """Training edges around every node, in strata: positive and negative edges, edge types."""
+        groups, count = self._strata(strata)
+        return build_adjacency(
+            self.src,
+            self.dst,
+            self.num_nodes,
+            keep=self.split(split) == TRAIN,
+            strata=groups,
+            num_strata=count,
+        )
+
+    def sampler(
+        self,
+        split: str,
+        sizes: Sequence[int],
+        *,
+        strata: Literal["none", "positive", "edge_type"] = "none",
+        seed: int = 0,
+    ) -> EgoSampler:
+        """A sampler over the training edges of a split, `sizes` edges from each stratum."""
+        return EgoSampler(self.training_adjacency(split, strata=strata), sizes, seed=seed)
+
+    @cached_property
+    def is_positive(self) -> NDArray[np.bool_]:
+        """Whether each edge counts as a link: its label, or one of several, is a positive one."""
+        if not self.meta.positive_labels:
+            return np.ones(self.num_edges, bool)
+        codes = [self.label_names.index(name) for name in self.meta.positive_labels]
+        labels = np.asarray(self.labels)
+        if labels.ndim == 2:
+            return np.asarray(labels[:, codes].any(axis=1))
+        return np.isin(labels, codes)
+
+    def texts(self, edge_ids: ArrayLike) -> list[str]:
+        """The texts of chosen edges."""
+        wanted = self._checked(np.asarray(edge_ids, np.int64), self.num_edges, "edges")
+        groups = np.searchsorted(self._text_starts, wanted, side="right") - 1
+        found: dict[int, str] = {}
+        with _naming(self.path / "texts.parquet"):
+            for group in np.unique(groups).tolist():
+                rows = wanted[groups == group]
+                column = self._text_file.read_row_group(group).column(0)
+                values = column.take(pa.array(rows - self._text_starts[group])).to_pylist()
+                found.update(zip(rows.tolist(), values, strict=True))
+        return [found[i] for i in wanted.tolist()]
+
+    def iter_texts(self) -> Iterator[list[str]]:
+        """All texts in the order of edges, a chunk at a time."""
+        with _naming(self.path / "texts.parquet"), self._open_texts() as file:
+            for batch in file.iter_batches(TEXT_ROWS):
+                yield batch.column(0).to_pylist()
+
+    def iter_node_texts(self) -> Iterator[list[str]]:
+        """The texts of all nodes in order (empty where a node has none), a chunk at a time."""
+        path = self.path / "nodes.parquet"
+        with _naming(path), pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(TEXT_ROWS, columns=["text"]):
+                yield pc.fill_null(batch.column(0), "").to_pylist()
+
+    def edges(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The table of edges: src, dst, and the columns that came with them."""
+        return self._table("edges.parquet", columns)
+
+    def nodes(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The table of nodes: id, side, labels, text, and what else came with them."""
+        return self._table("nodes.parquet", columns)
+
+    def node_names(self, nodes: ArrayLike) -> list[str]:
+        """The ids of nodes as the user wrote them."""
+        wanted = self._checked(np.asarray(nodes, np.int64), self.num_nodes, "nodes")
+        names: list[str] = self._names.take(pa.array(wanted)).to_pylist()
+        return names
+
+    def node_number(self, name: str, side: Literal["source", "target"] | None = None) -> int:
+        """The number of a node; in a bipartite network `side` tells two equal ids apart."""
+        first = self.num_sources if self.is_bipartite and side == "target" else 0
+        stop = self.num_sources if self.is_bipartite and side == "source" else self.num_nodes
+        place = pc.index(self._names.slice(first, stop - first), pa.scalar(name)).as_py()
+        if place < 0:
+            known = self._names.slice(first, min(stop - first, SEARCHED_NAMES)).to_pylist()
+            guess = get_close_matches(name, known, n=1)
+            hint = f"did you mean '{guess[0]}'?" if guess else f"there is '{known[0]}', for one"
+            raise InputError(f"{self.path} has no node '{name}'; {hint}")
+        return int(first + place)
+
+    @cached_property
+    def node_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """(offsets [V+1], label codes): the labels of node v, coded as in `node_label_names`."""
+        if not self.meta.node_label_names:
+            return None
+        return self._array("node_labels.offsets"), self._array("node_labels.codes")
+
+    @property
+    def node_label_names(self) -> list[str]:
+        return self.meta.node_label_names
+
+    def token_stores(self) -> list[str]:
+        """Names of the tokenizers this network's texts are tokenised with."""
+        return sorted(open_tokens(folder).name for folder in self._token_folders())
+
+    def token_store(self, name: str, part: Literal["edges", "nodes"] = "edges") -> TokenStore:
+        """The token store of a tokenizer, by its name or its fingerprint.
+
+        `edgeformers.data.network.add_tokens` finds it by what the tokenizer does, and makes it
+        where there is none.
+        """
+        stores = {store.name: store for store in map(open_tokens, self._token_folders())}
+        known = {store.meta.fingerprint: store for store in stores.values()} | stores
+        if name not in known:
+            raise InputError(f"{self.path} is not tokenised with '{name}'; {nearest(name, stores)}")
+        return open_tokens(known[name].folder, part)
+
+    @property
+    def tokens(self) -> TokenStore | None:
+        """The token store there is, the first by name if there are several; None if none."""
+        names = self.token_stores()
+        return self.token_store(names[0]) if names else None
+
+    def token_folder(self, fingerprint: str) -> Path:
+        """Where the token store of a tokenizer stands, or would stand."""
+        return self.path / "tokens" / fingerprint
+
+    def _token_folders(self) -> list[Path]:
+        folders = sorted(self.path.glob("tokens/*"))
+        return [path for path in folders if path.is_dir() and not path.name.startswith(".")]
+
+    @cached_property
+    def _names(self) -> pa.ChunkedArray:
+        return self.nodes(["id"]).column(0)
+
+    @cached_property
+    def _text_file(self) -> pq.ParquetFile:
+        return self._open_texts()
+
+    def _open_texts(self) -> pq.ParquetFile:
+        with _naming(self.path / "texts.parquet"):
+            return pq.ParquetFile(self.path / "texts.parquet", memory_map=True)
+
+    @cached_property
+    def _text_starts(self) -> NDArray[np.int64]:
+        """The first edge of each row group of texts, and the number of edges."""
+        metadata = self._text_file.metadata
+        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        return np.cumsum([0, *rows])
+
+    def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table:
+        path = self.path / name
+        with _naming(path), pq.ParquetFile(path) as file:
+            known = file.schema_arrow.names
+            for column in columns or ():
+                if column not in known:
+                    raise InputError(f"{path} has no column '{column}'; {nearest(column, known)}")
+            return file.read(columns=None if columns is None else list(columns))
+
+    def _checked(self, numbers: NDArray[np.int64], count: int, what: str) -> NDArray[np.int64]:
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
+            raise InputError(
+                f"{self.path}: {what} are numbered from 0 to {count - 1:,} "
+                f"(got {numbers.min():,} to {numbers.max():,})"
+            )
+        return numbers
+
+    def _strata(self, strata: str) -> tuple[NDArray[np.int16] | None, int]:
+        if strata == "none":
+            return None, 1
+        if strata == "positive":
+            return np.where(self.is_positive, 0, 1).astype(np.int16), 2
+        if strata == "edge_type":
+            if self.edge_types is None:
+                raise InputError(f"{self.path} has no edge types")
+            return self.edge_types, len(self.edge_type_names)
+        raise InputError(f"strata '{strata}' is unknown; there is: none, positive, edge_type")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return open_array(self.path / f"{name}.npy")
+
+    def _edge_array(self, name: str) -> NDArray[Any]:
+        """An array with one row per edge."""
+        array = self._array(name)
+        if len(array) != self.num_edges:
+            raise FormatError(
+                f"{self.path / name}.npy has {len(array):,} rows for {self.num_edges:,} edges; "
+                "prepare the network again"
+            )
+        return array
+
+    def _optional(self, name: str) -> NDArray[Any] | None:
+        return self._edge_array(name) if f"{name}.npy" in self.meta.files else None
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """What goes wrong while a Parquet file is read, with its name."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FormatError(f"{path} is missing; prepare the network again") from error
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"{path} is damaged ({error}); prepare the network again") from error

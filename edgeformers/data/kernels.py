@@ -1,0 +1,165 @@
+"""The inner loops over nodes and edges, compiled by numba; typed by what they are given."""
+
+import numpy as np
+from numba import njit
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True)
+def count_edges(src, dst, keep, strata, num_strata, counts):
+    for e in range(len(src)):
+        if len(keep) and not keep[e]:
+            continue
+        s = strata[e] if len(strata) else 0
+        if s < 0:
+            continue
+        counts[np.int64(src[e]) * num_strata + s + 1] += 1
+        if src[e] != dst[e]:
+            counts[np.int64(dst[e]) * num_strata + s + 1] += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_edges(src, dst, keep, strata, num_strata, cursor, edge_ids, neighbors):
+    for e in range(len(src)):
+        if len(keep) and not keep[e]:
+            continue
+        s = strata[e] if len(strata) else 0
+        if s < 0:
+            continue
+        row = np.int64(src[e]) * num_strata + s
+        edge_ids[cursor[row]] = e
+        neighbors[cursor[row]] = dst[e]
+        cursor[row] += 1
+        if src[e] != dst[e]:
+            row = np.int64(dst[e]) * num_strata + s
+            edge_ids[cursor[row]] = e
+            neighbors[cursor[row]] = src[e]
+            cursor[row] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_groups(group, counts):
+    for i in range(len(group)):
+        counts[group[i] + 1] += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_groups(group, cursor, rows):
+    for i in range(len(group)):
+        rows[cursor[group[i]]] = i
+        cursor[group[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def cut_groups(indptr, rows, keys, train_end, val_end, codes):
+    for g in range(len(indptr) - 1):
+        members = rows[indptr[g] : indptr[g + 1]]
+        n = len(members)
+        order = np.argsort(keys[members], kind="mergesort")
+        train, val = int(train_end * n), int(val_end * n)
+        for rank in range(n):
+            codes[members[order[rank]]] = 0 if rank < train else (1 if rank < val else 2)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def mix(x):
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def draw_neighborhoods(
+    indptr,
+    all_edges,
+    all_neighbors,
+    centers,
+    partners,
+    sizes,
+    key,
+    edges,
+    neighbors,
+    moved,
+    touched,
+):
+    """Draw `sizes[s]` edges of each center in each stratum s, none of them to its partner.
+
+    Three passes over the batch, because a pass of independent reads lets the many cache misses
+    of a large network overlap: where the rows are, which places are drawn (one to spare, as the
+    edge to the partner is usually one), what stands there. Only then are partners looked for.
+    """
+    num_strata = len(sizes)
+    rows = len(centers) * num_strata
+    starts, degrees = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    for row in range(rows):
+        place = centers[row // num_strata] * num_strata + row % num_strata
+        starts[row] = indptr[place]
+        degrees[row] = indptr[place + 1] - indptr[place]
+
+    places = np.empty(len(centers) * (sizes.sum() + num_strata), np.int64)
+    end = 0
+    for row in range(rows):
+        size = sizes[row % num_strata]
+        count = min(degrees[row], size + 1)
+        if count <= size:  # all of them, no need to draw
+            for i in range(count):
+                places[end + i] = i
+        else:
+            state = row_key(key, centers[row // num_strata] * num_strata + row % num_strata)
+            draw_places(state, degrees[row], count, moved, touched, places[end : end + count])
+        places[end : end + count] += starts[row]
+        end += count
+
+    found = np.empty(end, all_neighbors.dtype)
+    for i in range(end):
+        found[i] = all_neighbors[places[i]]
+
+    end = 0
+    for row in range(rows):
+        b, s = row // num_strata, row % num_strata
+        slot = sizes[:s].sum()
+        count = min(degrees[row], sizes[s] + 1)
+        taken = 0
+        for i in range(end, end + count):
+            if found[i] != partners[b] and taken < sizes[s]:
+                edges[b, slot + taken] = all_edges[places[i]]
+                neighbors[b, slot + taken] = found[i]
+                taken += 1
+        end += count
+        while taken < sizes[s] and count < degrees[row]:  # several edges to the partner
+            count = min(degrees[row], 4 * count)
+            more = np.empty(count, np.int64)
+            state = row_key(key, centers[b] * num_strata + s)
+            draw_places(state, degrees[row], count, moved, touched, more)
+            taken = 0
+            for place in more:
+                neighbor = all_neighbors[starts[row] + place]
+                if neighbor != partners[b] and taken < sizes[s]:
+                    edges[b, slot + taken] = all_edges[starts[row] + place]
+                    neighbors[b, slot + taken] = neighbor
+                    taken += 1
+
+
+@njit(cache=True, nogil=True)
+def draw_places(state, degree, count, moved, touched, places):
+    """The first `count` of a random order of 0..degree-1, by a partial Fisher-Yates shuffle.
+
+    `moved[i]` is what a swap put at i, -1 where none did, and is left as it was found. A random
+    number becomes a place by its upper half times the places left: the bias is below
+    degree / 2^32.
+    """
+    for drawn in range(count):
+        state += GOLDEN
+        spread = np.uint64(degree - drawn)
+        other = drawn + np.int64(((mix(state) >> np.uint64(32)) * spread) >> np.uint64(32))
+        places[drawn] = moved[other] if moved[other] >= 0 else other
+        moved[other] = moved[drawn] if moved[drawn] >= 0 else drawn
+        touched[drawn] = other
+    for i in range(count):
+        moved[touched[i]] = -1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def row_key(key, row):
+    return mix(key ^ mix(np.uint64(row) * GOLDEN + GOLDEN))

@@ -1,0 +1,148 @@
+"""Batches of a network, in an order that (seed, epoch) settles, made ahead of the step."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformers.data.batch import EdgeBatch, EgoBatch, PairBatch, edge_batch, ego_batch
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.random import hash_keys
+from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.tokens import TokenStore
+
+Batch = TypeVar("Batch")
+Ids = NDArray[np.int64]
+
+POOL = 32  # batches whose texts are sorted by length together: long and short kept apart
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> Ids:
+    """All examples in the order of one epoch, the same wherever it is computed."""
+    return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
+
+
+def epoch_batches(
+    count: int, size: int, *, seed: int, epoch: int, lengths: NDArray[np.int32] | None = None
+) -> list[Ids]:
+    """The batches of an epoch; with `lengths`, texts of similar length share a batch.
+
+    Batches are cut from the shuffled examples sorted by length within pools of 32 batches, then
+    shuffled themselves, so that the order stays random while padding-free work stays even.
+    """
+    order = epoch_order(count, seed, epoch)
+    if lengths is not None:
+        pools = [order[at : at + POOL * size] for at in range(0, count, POOL * size)]
+        order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    batches = [order[at : at + size] for at in range(0, count, size)]
+    places = epoch_order(len(batches), seed + 1, epoch)
+    return [batches[place] for place in places] if lengths is not None else batches
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeLoader:
+    """Edges of a network as batches for an edge model."""
+
+    graph: EdgeTextGraph
+    tokens: TokenStore
+    max_tokens: int
+
+    def batch(self, edge_ids: Ids) -> EdgeBatch:
+        return edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
+
+    def lengths(self, edge_ids: Ids) -> NDArray[np.int32]:
+        return np.minimum(self.tokens.lengths[edge_ids], self.max_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgoLoader:
+    """Nodes and pairs of a network as ego-graphs for a node model.
+
+    Sources and targets may be read with different numbers of neighbors. Epoch -1 is for
+    inference: its draws do not move with training.
+    """
+
+    graph: EdgeTextGraph
+    tokens: TokenStore
+    max_tokens: int
+    source_sampler: EgoSampler
+    target_sampler: EgoSampler
+
+    def pairs(self, edge_ids: Ids, *, epoch: int) -> PairBatch:
+        """Query and key ego-graphs of edges to be predicted, no edge between the two in either."""
+        src = self.graph.src[edge_ids].astype(np.int64)
+        dst = self.graph.dst[edge_ids].astype(np.int64)
+        return PairBatch(
+            query=self._egos(self.source_sampler, src, dst, epoch),
+            key=self._egos(self.target_sampler, dst, src, epoch),
+        )
+
+    def nodes(self, nodes: Ids, *, epoch: int = 0, partners: Ids | None = None) -> EgoBatch:
+        """Ego-graphs of nodes; those of one call are all sources or all targets."""
+        is_source = not self.graph.is_bipartite or bool((nodes < self.graph.num_sources).all())
+        sampler = self.source_sampler if is_source else self.target_sampler
+        return self._egos(sampler, nodes, partners, epoch)
+
+    def work(self, nodes: Ids) -> NDArray[np.int64]:
+        """About how much there is to read for each node: the edges it will be given."""
+        degrees = self.source_sampler.adjacency.degrees()
+        return np.minimum(degrees[nodes], sum(self.source_sampler.sizes))
+
+    def _egos(
+        self, sampler: EgoSampler, centers: Ids, partners: Ids | None, epoch: int
+    ) -> EgoBatch:
+        found = sampler.sample(centers, partners=partners, epoch=epoch)
+        return ego_batch(self.graph, self.tokens, found, self.max_tokens)
+
+
+class Prefetch(Generic[Batch]):
+    """Makes batches in a thread of its own, a few ahead of whoever consumes them.
+
+    What fails in the thread is raised where the batch was wanted. Leaving the loop early stops
+    the thread.
+    """
+
+    def __init__(
+        self, make: Callable[[Ids], Batch], batches: Sequence[Ids], ahead: int = 4
+    ) -> None:
+        self.make = make
+        self.batches = batches
+        self.ahead = ahead
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        ready: queue.Queue[Batch | BaseException | None] = queue.Queue(self.ahead)
+        stop = threading.Event()
+        thread = threading.Thread(target=self._fill, args=(ready, stop), daemon=True)
+        thread.start()
+        try:
+            while (batch := ready.get()) is not None:
+                if isinstance(batch, BaseException):
+                    raise batch
+                yield batch
+        finally:
+            stop.set()
+            while thread.is_alive():  # wake it where it waits for room
+                try:
+                    ready.get(timeout=0.05)
+                except queue.Empty:
+                    continue
+
+    def _fill(
+        self, ready: "queue.Queue[Batch | BaseException | None]", stop: threading.Event
+    ) -> None:
+        try:
+            for ids in self.batches:
+                if stop.is_set():
+                    return
+                ready.put(self.make(ids))
+        except BaseException as error:  # handed to the consumer, whatever it is
+            ready.put(error)
+        else:
+            ready.put(None)

@@ -1,0 +1,113 @@
+"""EgoSampler: fixed-size neighborhoods of many nodes at once, the target's edges left out."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgeformers.data.csr import Adjacency, IntArray
+from edgeformers.data.kernels import draw_neighborhoods
+from edgeformers.data.random import hash_keys
+from edgeformers.errors import InputError
+
+NO_PARTNER = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighborhoods:
+    """Ego-graphs N_e(v) of B centers, N edge slots each; where `mask` is False there is no edge.
+
+    Shapes: center [B]; edge_ids, neighbors, mask [B, N]. Empty slots hold -1 and must not be read.
+    """
+
+    center: IntArray
+    edge_ids: IntArray
+    neighbors: IntArray
+    mask: NDArray[np.bool_]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Edges found for each center."""
+        sizes: NDArray[np.int64] = self.mask.sum(1)
+        return sizes
+
+
+class EgoSampler:
+    """Draws edges around nodes without replacement, so many from each stratum.
+
+    What a node gets depends only on (seed, epoch, node) and, in training, on its partner: all
+    edges between a center and its partner are left out, because the pair is what is to be
+    predicted. The batch a node stands in and its place there change nothing.
+
+    The adjacency decides what can be drawn: build it from training edges only, with the paper's
+    positive and negative edges (or edge types) as strata.
+    """
+
+    def __init__(self, adjacency: Adjacency, sizes: Sequence[int], *, seed: int = 0) -> None:
+        if len(sizes) != adjacency.num_strata:
+            raise InputError(
+                f"sizes must give one number for each of the {adjacency.num_strata} strata "
+                f"(got {list(sizes)})"
+            )
+        if min(sizes) < 0 or sum(sizes) < 1:
+            raise InputError(f"sizes must be 0 or more, and one at least 1 (got {list(sizes)})")
+        self.adjacency = adjacency
+        self.sizes = tuple(int(size) for size in sizes)
+        self.seed = seed
+        self._largest_row = int(np.diff(adjacency.indptr).max(initial=0))
+        self._local = threading.local()
+
+    def sample(
+        self, centers: ArrayLike, *, partners: ArrayLike | None = None, epoch: int = 0
+    ) -> Neighborhoods:
+        """Neighborhoods of `centers` [B]; no edge to `partners` [B] (-1: no partner) is drawn."""
+        center = _node_array(centers, self.adjacency.num_nodes, "centers", lowest=0)
+        if partners is None:
+            partner = np.full(len(center), NO_PARTNER, np.int64)
+        else:
+            partner = _node_array(partners, self.adjacency.num_nodes, "partners", lowest=NO_PARTNER)
+        if len(partner) != len(center):
+            raise InputError(
+                f"there must be one partner per center (got {len(partner)} for {len(center)})"
+            )
+        adjacency = self.adjacency
+        shape = (len(center), sum(self.sizes))
+        edge_ids = np.full(shape, -1, adjacency.edge_ids.dtype)
+        neighbors = np.full(shape, -1, adjacency.neighbors.dtype)
+        draw_neighborhoods(
+            adjacency.indptr,
+            adjacency.edge_ids,
+            adjacency.neighbors,
+            center,
+            partner,
+            np.array(self.sizes, np.int64),
+            hash_keys(self.seed, 0x5A3B, epoch)[()],
+            edge_ids,
+            neighbors,
+            *self._scratch(),
+        )
+        return Neighborhoods(
+            center=center, edge_ids=edge_ids, neighbors=neighbors, mask=edge_ids >= 0
+        )
+
+    def _scratch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Working memory of one thread, as long as the largest neighborhood, made once."""
+        if not hasattr(self._local, "scratch"):
+            moved = np.full(self._largest_row, -1, np.int64)
+            self._local.scratch = moved, np.empty_like(moved)
+        scratch: tuple[NDArray[np.int64], NDArray[np.int64]] = self._local.scratch
+        return scratch
+
+
+def _node_array(values: ArrayLike, num_nodes: int, what: str, *, lowest: int) -> NDArray[np.int64]:
+    nodes = np.asarray(values, dtype=np.int64)
+    if nodes.ndim != 1:
+        raise InputError(f"{what} must be one row of node numbers (got shape {nodes.shape})")
+    outside = (nodes < lowest) | (nodes >= num_nodes)
+    if outside.any():
+        raise InputError(
+            f"{what} hold node {nodes[outside][0]}, but nodes are numbered 0 to {num_nodes - 1}"
+        )
+    return nodes

@@ -1,0 +1,215 @@
+"""Cutting edges into train, validation and test: random, per node, by time, or by a column."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformers.data.csr import IntArray, group_rows
+from edgeformers.data.kernels import cut_groups
+from edgeformers.data.random import hash_keys
+from edgeformers.errors import ConfigError, InputError, nearest
+
+TRAIN, VAL, TEST, NONE = 0, 1, 2, 255
+PARTS: Mapping[str, int] = {"train": TRAIN, "val": VAL, "test": TEST, "none": NONE}
+#: Words people use for the three parts in a split column.
+PART_NAMES = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
+    **dict.fromkeys(("test", "testing"), TEST),
+}
+
+How = Literal[
+    "random",
+    "per_source",
+    "per_target",
+    "chronological",
+    "chronological_per_source",
+    "chronological_per_target",
+    "column",
+]
+Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
+Side = Literal["source", "target"]
+Codes = NDArray[np.uint8]
+
+NO_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """How edges are cut into train, validation and test.
+
+    Of n edges (per node: of the node's n edges) the first int(0.7 n) train, those up to
+    int(0.8 n) validate and the rest test, for fractions 0.7 / 0.1 / 0.2. `unseen` says what
+    becomes of validation and test edges whose source or target has no training edge: `drop`
+    them (their code becomes 255), as the paper does on one side, or `keep` them as cold. Seeds
+    reproduce a split exactly.
+    """
+
+    name: str = "edge"
+    how: How = "random"
+    fractions: tuple[float, float, float] = (0.7, 0.1, 0.2)
+    seed: int = 0
+    unseen: Unseen = "keep"
+    new_pairs: bool = False  # drop validation and test edges of pairs that training has
+    column: str = "split"  # for how="column": the column whose words name the part
+
+    def __post_init__(self) -> None:
+        if not self.name.replace("-", "_").isidentifier():
+            raise ConfigError(
+                f"a split's name is made of letters, digits, - and _ (got '{self.name}')"
+            )
+        for setting, value, kinds in (
+            ("how", self.how, get_args(How)),
+            ("unseen", self.unseen, get_args(Unseen)),
+        ):
+            if value not in kinds:
+                raise ConfigError(f"split {setting} '{value}' is unknown; {nearest(value, kinds)}")
+        if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6:
+            raise ConfigError(
+                f"split fractions must be three shares that add up to 1 (got {self.fractions})"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> "SplitConfig":
+        """A split as on the command line: `how`, `name=how`, `name=how:0.8/0.1/0.1`.
+
+        A column is named as `name=column:split_edge`. At the end, `+drop`, `+drop-source` or
+        `+drop-target` drops what training has not seen, `+new-pairs` drops pairs that it has,
+        and `+seed-7` sets the seed.
+        """
+        name, _, rest = text.rpartition("=")
+        rest, *options = rest.split("+")
+        how, _, detail = rest.partition(":")
+        given: dict[str, Any] = {"how": how.replace("-", "_"), "name": name or how}
+        if detail and how == "column":
+            given["column"] = detail
+        elif detail:
+            given["fractions"] = _parse_fractions(text, detail)
+        for option in options:
+            if option.startswith("seed-") and option[5:].isdigit():
+                given["seed"] = int(option[5:])
+            elif option == "new-pairs":
+                given["new_pairs"] = True
+            else:
+                given["unseen"] = option.replace("-", "_")
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeFacts:
+    """What a split may look at: the ends of every edge and, where known, time and columns."""
+
+    src: IntArray
+    dst: IntArray
+    num_nodes: int
+    times: NDArray[np.int64] | None = None
+    columns: Mapping[str, Codes] = field(default_factory=dict)  # columns that name the part
+
+
+def make_split(config: SplitConfig, edges: EdgeFacts) -> Codes:
+    """The part of every edge as a code (0 train, 1 validation, 2 test, 255 none)."""
+    if config.how == "column":
+        if config.column not in edges.columns:
+            raise InputError(
+                f"the split '{config.name}' needs the column '{config.column}', which is not "
+                "there; name the split column with --split-column, or keep it with --keep"
+            )
+        codes = edges.columns[config.column].copy()
+    elif config.how in ("random", "chronological"):
+        codes = _cut(_sort_keys(config, edges), config.fractions)
+    else:
+        node = edges.src if config.how.endswith("per_source") else edges.dst
+        indptr, rows = group_rows(node, edges.num_nodes)
+        codes = np.empty(len(node), np.uint8)
+        cut_groups(indptr, rows, _sort_keys(config, edges), *_ends(config.fractions), codes)
+    if config.new_pairs:
+        codes[_known_pairs(codes, edges)] = NONE
+    return _drop_unseen(codes, config.unseen, edges)
+
+
+def cold_edges(codes: Codes, edges: EdgeFacts, side: Side) -> NDArray[np.bool_]:
+    """Validation and test edges whose end on `side` has no training edge at all."""
+    seen = seen_in_training(codes, edges)
+    end = edges.src if side == "source" else edges.dst
+    cold: NDArray[np.bool_] = ((codes == VAL) | (codes == TEST)) & ~seen[end]
+    return cold
+
+
+def seen_in_training(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
+    """Whether each node touches a training edge."""
+    seen = np.zeros(edges.num_nodes, bool)
+    training = codes == TRAIN
+    seen[edges.src[training]] = True
+    seen[edges.dst[training]] = True
+    return seen
+
+
+def count_parts(codes: Codes) -> dict[str, int]:
+    """How many edges each part has."""
+    counts = np.bincount(codes, minlength=256)
+    return {part: int(counts[code]) for part, code in PARTS.items()}
+
+
+def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
+    try:
+        fractions = tuple(float(share) for share in shares.split("/"))
+    except ValueError:
+        fractions = ()
+    if len(fractions) != 3:
+        raise ConfigError(f"split '{text}': write the shares as 0.7/0.1/0.2 (got '{shares}')")
+    return fractions
+
+
+def _sort_keys(config: SplitConfig, edges: EdgeFacts) -> NDArray[np.uint64]:
+    """Keys in whose order edges are cut: a hash of the edge number, or its time."""
+    if not config.how.startswith("chronological"):
+        return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
+    if edges.times is None:
+        raise InputError(f"the split '{config.how}' needs times; name the time column with --time")
+    missing = np.flatnonzero(edges.times == NO_TIME)
+    if len(missing):
+        raise InputError(
+            f"the split '{config.how}' needs a time on every edge; {len(missing):,} have none, "
+            f"the first is edge {missing[0]:,}"
+        )
+    return (edges.times.astype(np.uint64)) ^ np.uint64(1 << 63)  # order of signed times kept
+
+
+def _cut(keys: NDArray[np.uint64], fractions: tuple[float, float, float]) -> Codes:
+    """Lowest keys train, the next validate, the rest test; equal keys in the order of edges."""
+    n = len(keys)
+    ends = [int(share * n) for share in _ends(fractions)]
+    codes = np.empty(n, np.uint8)
+    order = np.argsort(keys, kind="stable")
+    for code, start, stop in zip((TRAIN, VAL, TEST), [0, *ends], [*ends, n], strict=True):
+        codes[order[start:stop]] = code
+    return codes
+
+
+def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
+    """Where training and validation end. Products with them are cut in binary, as published
+    splits are: 0.7 * 734,640 makes 514,247 training edges, not 514,248.
+    """
+    return fractions[0], round(fractions[0] + fractions[1], 12)
+
+
+def _known_pairs(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
+    """Validation and test edges that join a source and target that a training edge joins."""
+    pairs = edges.src.astype(np.int64) * edges.num_nodes + edges.dst
+    later = np.flatnonzero((codes == VAL) | (codes == TEST))
+    known = np.zeros(len(codes), bool)
+    known[later] = np.isin(pairs[later], pairs[codes == TRAIN])
+    return known
+
+
+def _drop_unseen(codes: Codes, unseen: Unseen, edges: EdgeFacts) -> Codes:
+    for side in get_args(Side):
+        if unseen in ("drop", f"drop_{side}"):
+            codes[cold_edges(codes, edges, side)] = NONE
+    return codes

@@ -1,0 +1,149 @@
+"""Checkpoints trained with the authors' code, read into our models with fidelity="released"."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from edgeformers.errors import FormatError, InputError
+from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
+from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
+from edgeformers.nn.backbones.bert import BERT
+from edgeformers.nn.encoder import EncoderConfig, TextEncoder
+
+Task = Literal["edge", "node"]
+
+_LOCAL = "encoder.graph_attention"  # over sibling edges
+_LAYERS = "encoder.layer."
+_POOL = "graph_attention"  # over a node's edges
+_IGNORED = ("pooler.", "embeddings.position_ids")
+
+
+def load_authors_checkpoint(
+    checkpoint: str | PathLike[str] | Mapping[str, Tensor], task: Task, num_heads: int = 12
+) -> EdgeformerE | EdgeformerN:
+    """A model from a checkpoint of the authors' code: a file of tensors, or a state dict.
+
+    `task` says which half of their release trained it: "edge" gives an EdgeformerE, "node" an
+    EdgeformerN. Everything but the number of heads is told by the tensors themselves. The edge
+    classifier's weights are `authors_classifier`'s.
+    """
+    if task not in ("edge", "node"):
+        raise InputError(f"task must be 'edge' or 'node' (got '{task}')")
+    tensors = _own_tensors(_read(checkpoint))
+    config = _encoder_config(tensors, num_heads)
+    table = _take(tensors, "node_embedding")
+    nodes, node_width = table.shape
+    model: EdgeformerE | EdgeformerN
+    if task == "edge":
+        edge = EdgeformerEConfig(num_nodes=nodes, node_width=node_width, fidelity="released")
+        model = EdgeformerE(edge, TextEncoder(config))
+    else:
+        node = EdgeformerNConfig(num_nodes=nodes, node_width=node_width, fidelity="released")
+        model = EdgeformerN(node, TextEncoder(config))
+    state = {f"encoder.{name}": value for name, value in _encoder_state(tensors, config).items()}
+    state |= _beside_encoder(tensors, model)
+    if tensors:
+        raise FormatError(
+            f"the checkpoint has tensors that no Edgeformer of task '{task}' has: "
+            f"{', '.join(sorted(tensors)[:5])}"
+        )
+    expected = model.state_dict()
+    for name, value in state.items():
+        if value.shape != expected[name].shape:
+            raise FormatError(
+                f"{name} has shape {list(value.shape)} where the other tensors of the checkpoint "
+                f"ask for {list(expected[name].shape)}"
+            )
+    model.load_state_dict({**expected, **state})
+    model.nodes.set_table(table)
+    return model.eval()
+
+
+def authors_classifier(
+    checkpoint: str | PathLike[str] | Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The weight [C, D] and bias [C] of the classifier in an edge checkpoint."""
+    tensors = {name.removeprefix("module."): v for name, v in _read(checkpoint).items()}
+    try:
+        return tensors["classifier.0.weight"], tensors["classifier.0.bias"]
+    except KeyError as error:
+        raise FormatError("the checkpoint has no classifier; it is not of task 'edge'") from error
+
+
+def _read(checkpoint: str | PathLike[str] | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    if isinstance(checkpoint, Mapping):
+        return dict(checkpoint)
+    path = Path(checkpoint).expanduser()
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such checkpoint") from None
+    except Exception as error:  # the unpickler refuses in many ways
+        raise FormatError(
+            f"{path} is not a file of tensors alone, so nothing of it was loaded "
+            f"({type(error).__name__}); save the model's state_dict()"
+        ) from error
+    if not isinstance(loaded, Mapping) or not all(isinstance(v, Tensor) for v in loaded.values()):
+        raise FormatError(f"{path} holds something other than named tensors; save a state_dict()")
+    return dict(loaded)
+
+
+def _own_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model's tensors without the prefixes of wrappers, pooler and classifier."""
+    bare = {name.removeprefix("module.").removeprefix("bert."): v for name, v in tensors.items()}
+    kept = ("classifier.", *_IGNORED)
+    return {name: value.clone() for name, value in bare.items() if not name.startswith(kept)}
+
+
+def _encoder_config(tensors: Mapping[str, Tensor], heads: int) -> EncoderConfig:
+    try:
+        shape: dict[str, Any] = {
+            "vocab_size": tensors["embeddings.word_embeddings.weight"].size(0),
+            "width": tensors["embeddings.word_embeddings.weight"].size(1),
+            "layers": 1 + max(int(n.split(".")[2]) for n in tensors if n.startswith(_LAYERS)),
+            "ffn_width": tensors["encoder.layer.0.intermediate.dense.weight"].size(0),
+            "max_positions": tensors["embeddings.position_embeddings.weight"].size(0),
+            "type_vocab": tensors["embeddings.token_type_embeddings.weight"].size(0),
+        }
+    except (KeyError, ValueError, IndexError) as error:
+        raise FormatError(f"the checkpoint is not one of the authors' models ({error})") from error
+    return EncoderConfig(heads=heads, **shape)
+
+
+def _encoder_state(tensors: dict[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for ours, theirs in BERT.links(config):
+        state[ours[0]] = torch.cat([_take(tensors, name) for name in theirs])
+    return state
+
+
+def _beside_encoder(
+    tensors: dict[str, Tensor], model: EdgeformerE | EdgeformerN
+) -> dict[str, Tensor]:
+    """Projections and attention; shared modules stand under the name of every layer."""
+    layers = range(len(model.projections))
+    state: dict[str, Tensor] = {}
+    for kind in ("weight", "bias"):
+        projection = _take(tensors, f"node_to_text_transform.{kind}")
+        state |= {f"projections.{i}.maps.0.{kind}": projection for i in layers}
+        if isinstance(model, EdgeformerN):
+            local = [
+                _take(tensors, f"{_LOCAL}.{part}.{kind}") for part in ("query", "key", "value")
+            ]
+            state |= {
+                f"local_attention.{i}.query_key_value.{kind}": torch.cat(local) for i in layers
+            }
+            state[f"pool.query.{kind}"] = _take(tensors, f"{_POOL}.query.{kind}")
+            both = [_take(tensors, f"{_POOL}.{part}.{kind}") for part in ("key", "value")]
+            state[f"pool.key_value.{kind}"] = torch.cat(both)
+    return state
+
+
+def _take(tensors: dict[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
+        raise FormatError(f"the checkpoint lacks the tensor {name}; is the task right?")
+    return tensors.pop(name)

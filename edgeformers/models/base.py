@@ -1,0 +1,116 @@
+"""What all models share: their settings, their checks, and the two things they can be."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.errors import ConfigError, InputError, nearest
+
+Fidelity = Literal["paper", "released"]
+
+
+@runtime_checkable
+class EdgeEncoder(Protocol):
+    """A model of edges: EdgeBatch -> [B, D]."""
+
+    def forward(self, batch: EdgeBatch) -> Tensor: ...
+
+
+@runtime_checkable
+class NodeEncoder(Protocol):
+    """A model of nodes: EgoBatch -> [B, D]."""
+
+    def forward(self, batch: EgoBatch) -> Tensor: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Settings of both Edgeformers; what the paper leaves open has the paper's value.
+
+    `fidelity` chooses between the paper and its authors' release where they part ways:
+    per-layer node projections without bias and per-layer local attention, or one of each shared
+    by all layers, with bias; and how edges are pooled.
+    """
+
+    num_nodes: int
+    node_width: int = 64  # d' of the paper
+    fidelity: Fidelity = "paper"
+    node_dropout: float = 0.0  # share of nodes read as the unknown node in training
+    edge_types: int = 1  # each type has projections of its own
+    direction: bool = False  # whether the model can tell an edge's source from its target
+    feature_width: int = 0  # width of given node features or node text vectors; 0: none
+    sparse: bool = False  # sparse gradients for the node table
+
+    def __post_init__(self) -> None:
+        if self.fidelity not in ("paper", "released"):
+            raise ConfigError(f"fidelity must be 'paper' or 'released' (got '{self.fidelity}')")
+        for name, least in (("num_nodes", 0), ("node_width", 1), ("edge_types", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least} (got {getattr(self, name)})")
+        if not 0 <= self.node_dropout < 1:
+            raise ConfigError(
+                f"node_dropout must be 0 or more and below 1 (got {self.node_dropout})"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Settings from plain values; an unknown one is answered with the nearest known."""
+        known = [field.name for field in fields(cls)]
+        for name in values.keys() - set(known):
+            raise ConfigError(f"{cls.__name__} has no setting '{name}'; {nearest(name, known)}")
+        plain: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
+        }
+        return cls(**plain)
+
+
+def check_tokens(tokens: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Refuse virtual tokens other than the known ones; their order is that of their columns."""
+    if tokens != tuple(name for name in known if name in tokens):
+        raise ConfigError(
+            f"tokens may be {', '.join(known)}, each once and in this order "
+            f"(got {', '.join(map(str, tokens))})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionMap:
+    """How one layer reads one text: `weights` [H, L, V+L], its first V columns the virtual tokens.
+
+    In the last layer only the row that is read out exists: L is 1 there.
+    """
+
+    layer: int
+    virtual: tuple[str, ...]
+    weights: Tensor
+
+
+def check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None:
+    """Refuse padded tokens that are no tokens of this vocabulary."""
+    if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
+        raise InputError(f"token_ids must be integers (got {token_ids.dtype})")
+    if token_ids.dim() != 2:
+        raise InputError(f"token_ids must be [B, L] (got {list(token_ids.shape)})")
+    if token_ids.shape != token_mask.shape:
+        raise InputError(
+            f"token_ids and token_mask must have one shape "
+            f"(got {list(token_ids.shape)} and {list(token_mask.shape)})"
+        )
+    real = token_ids[token_mask.bool()]
+    if real.numel() and (int(real.min()) < 0 or int(real.max()) >= vocab_size):
+        bad = int(real.max()) if int(real.max()) >= vocab_size else int(real.min())
+        raise InputError(
+            f"token {bad} is not in the backbone's vocabulary of {vocab_size:,}; "
+            "use the tokenizer that belongs to the backbone"
+        )
+
+
+def module_device(module: torch.nn.Module) -> torch.device:
+    """Where a module's parameters are."""
+    return next(module.parameters()).device

@@ -1,0 +1,205 @@
+"""What simple baselines are, and what they share: training links, and a grid tried on validation.
+
+An edge baseline tells the class of edges, a link baseline scores pairs of nodes. Both learn from
+the training part of a split and choose their settings, from a grid written beside each, on its
+validation part: they are to be beaten at their best.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import TRAIN, VAL
+from edgeformers.errors import InputError
+
+Ints = NDArray[np.int64]
+Scores = NDArray[np.float32]
+Scorer = Callable[[Ints, Ints], Scores]  # query nodes [q], candidate nodes [c] -> [q, c]
+
+VALIDATION_LINKS = 10_000  # validation links that are ranked at most, evenly spaced
+RANKED_CELLS = 1 << 24  # scores held at once while ranking: 64 MB
+
+Setting = TypeVar("Setting")
+Fitted = TypeVar("Fitted")
+
+
+@runtime_checkable
+class EdgeBaseline(Protocol):
+    """Tells the class of an edge; classes are numbered as in `graph.label_names`."""
+
+    def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
+
+    def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
+        """The probability of every class for each edge [n, C]."""
+        ...
+
+    def predict(self, edge_ids: ArrayLike) -> Ints:
+        """The likeliest class of each edge [n]."""
+        ...
+
+
+@runtime_checkable
+class LinkBaseline(Protocol):
+    """Scores how likely a query links to a candidate; learns from positive training edges."""
+
+    def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
+
+    def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
+        """Node numbers [q] and [c] -> scores [q, c]; higher is likelier."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Generic[Setting]):
+    """A setting of the grid and what it reached on validation (nan: there is nothing to try on)."""
+
+    setting: Setting
+    score: float
+
+
+def choose(
+    grid: Sequence[Setting], fit: Callable[[Setting], Fitted], score: Callable[[Fitted], float]
+) -> tuple[Fitted, list[Trial[Setting]]]:
+    """The fit that scores best, and all trials; with nothing to score, the first of the grid."""
+    if not grid:
+        raise InputError("the grid of settings is empty; name at least one")
+    best = fit(grid[0])
+    trials = [Trial(setting=grid[0], score=score(best))]
+    if np.isnan(trials[0].score):
+        return best, trials
+    for setting in grid[1:]:
+        fitted = fit(setting)
+        trials.append(Trial(setting=setting, score=score(fitted)))
+        if trials[-1].score > max(trial.score for trial in trials[:-1]):
+            best = fitted
+    return best, trials
+
+
+def best_setting(trials: Sequence[Trial[Setting]]) -> Setting:
+    """The setting that `choose` kept."""
+    return max(trials, key=lambda trial: trial.score).setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """Distinct links as a sparse table of rows (who asks) and columns (what is recommended).
+
+    In a bipartite network rows are sources and columns targets; otherwise both are all nodes,
+    and an undirected edge stands both ways. Sorted by row, then column.
+    """
+
+    rows: Ints
+    columns: Ints
+    counts: NDArray[np.float64]  # edges that make the link
+    num_rows: int
+    num_columns: int
+    first_column: int  # the node that column 0 is
+
+    @cached_property
+    def indptr(self) -> Ints:
+        """The links of row r are `indptr[r] : indptr[r + 1]`."""
+        return np.searchsorted(self.rows, np.arange(self.num_rows + 1))
+
+    @cached_property
+    def popularity(self) -> NDArray[np.float64]:
+        """How many edges lead to each column."""
+        return np.bincount(self.columns, self.counts, self.num_columns).astype(np.float64)
+
+    def row_numbers(self, queries: ArrayLike) -> Ints:
+        return _within(queries, 0, self.num_rows, "queries")
+
+    def column_numbers(self, candidates: ArrayLike) -> Ints:
+        return _within(candidates, self.first_column, self.num_columns, "candidates")
+
+    def cells_of(self, rows: Ints) -> tuple[Ints, Ints]:
+        """(place in `rows`, column) of every link of these rows."""
+        sizes = self.indptr[rows + 1] - self.indptr[rows]
+        place = np.repeat(np.arange(len(rows)), sizes)
+        before = np.cumsum(sizes) - sizes
+        link = np.arange(len(place)) - before[place] + self.indptr[rows][place]
+        return place, self.columns[link]
+
+    def give_popular(self, table: Scores, rows: Ints, columns: Ints) -> Scores:
+        """Scores [q, c] in which rows without any link get the popularity of the columns."""
+        is_cold = self.indptr[rows] == self.indptr[rows + 1]
+        table[is_cold] = self.popularity[columns]
+        return table
+
+    def transposed(self) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """(columns, rows, counts), sorted by column."""
+        order = np.argsort(self.columns, kind="stable")
+        return self.columns[order], self.rows[order], self.counts[order]
+
+
+def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRAIN,)) -> Links:
+    """The positive edges of some parts of a split as links; training must have some."""
+    chosen = np.isin(graph.split(split), parts) & graph.is_positive
+    if TRAIN in parts and not chosen.any():
+        raise InputError(
+            f"{graph.path} has no positive training edge in the split '{split}'; "
+            "prepare it with other positive labels or another split"
+        )
+    rows, columns = graph.src[chosen].astype(np.int64), graph.dst[chosen].astype(np.int64)
+    if not graph.is_bipartite and not graph.is_directed:
+        rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+    first = graph.num_sources if graph.is_bipartite else 0
+    pairs, counts = np.unique(rows * graph.num_nodes + columns, return_counts=True)
+    return Links(
+        rows=pairs // graph.num_nodes,
+        columns=pairs % graph.num_nodes - first,
+        counts=counts.astype(np.float64),
+        num_rows=graph.num_sources,
+        num_columns=graph.num_targets,
+        first_column=first,
+    )
+
+
+class ValidationRanking:
+    """Full-ranking MRR on validation: each link among all candidates, known ones left out.
+
+    Known are the query's other links in training and validation and, among nodes of one kind,
+    the query itself. Of equal scores the middle place counts.
+    """
+
+    def __init__(self, graph: EdgeTextGraph, split: str) -> None:
+        links = positive_links(graph, split, (VAL,))
+        few = np.unique(np.linspace(0, len(links.rows) - 1, VALIDATION_LINKS).round())
+        chosen = few.astype(np.int64) if len(links.rows) else np.empty(0, np.int64)
+        self.rows, self.columns = links.rows[chosen], links.columns[chosen]
+        self.known = positive_links(graph, split, (TRAIN, VAL))
+        self.candidates = np.arange(links.num_columns) + links.first_column
+        self.is_bipartite = graph.is_bipartite
+
+    def mrr(self, scorer: Scorer) -> float:
+        """The mean reciprocal rank; nan without validation links."""
+        size = max(1, RANKED_CELLS // max(1, len(self.candidates)))
+        starts = range(0, len(self.rows), size)
+        parts = [self._reciprocal(scorer, slice(start, start + size)) for start in starts]
+        return float(np.concatenate(parts).mean()) if parts else float("nan")
+
+    def _reciprocal(self, scorer: Scorer, block: slice) -> NDArray[np.float64]:
+        rows, columns = self.rows[block], self.columns[block]
+        table = scorer(rows, self.candidates).astype(np.float32, copy=True)
+        own = table[np.arange(len(rows)), columns][:, None].copy()
+        table[self.known.cells_of(rows)] = -np.inf  # the link itself too: it is not its own rival
+        if not self.is_bipartite:
+            table[np.arange(len(rows)), rows] = -np.inf
+        ahead = np.count_nonzero(table > own, axis=1)
+        equal = np.count_nonzero(table == own, axis=1)
+        reciprocal: NDArray[np.float64] = 1.0 / (1.0 + ahead + equal / 2)
+        return reciprocal
+
+
+def _within(nodes: ArrayLike, first: int, count: int, what: str) -> Ints:
+    numbers = np.asarray(nodes, np.int64) - first
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+        raise InputError(
+            f"{what} must be nodes {first:,} to {first + count - 1:,} "
+            f"(got {numbers.min() + first:,} to {numbers.max() + first:,})"
+        )
+    return numbers

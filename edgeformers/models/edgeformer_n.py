@@ -1,0 +1,212 @@
+"""Edgeformer-N: a node read from the texts of its edges, which hear of each other (section 3.2)."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from edgeformers.data.batch import EgoBatch
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.models.base import (
+    AttentionMap,
+    ModelConfig,
+    check_padded,
+    check_tokens,
+    module_device,
+)
+from edgeformers.models.edgeformer_e import make_lookup, make_projections
+from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.layer import PostNormLayer, PreNormLayer
+from edgeformers.nn.packed import PackedText
+from edgeformers.nn.pooling import (
+    BilinearPooling,
+    HeadPooling,
+    LocalAttention,
+    Pooling,
+    reduce_egos,
+)
+
+TOKENS = ("center", "neighbor", "local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeformerNConfig(ModelConfig):
+    """Settings of Edgeformer-N; `tokens` are the virtual tokens there are, fewer for ablations.
+
+    `readout` says where an edge's state is read in the last layer: at [CLS] (section 3.2) or at
+    the neighbor's slot (Alg. 2 and the release). By default the paper's text, or the release.
+    """
+
+    tokens: tuple[str, ...] = TOKENS
+    readout: Literal["cls", "neighbor"] | None = None
+    pooling: Pooling = "attention"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_tokens(self.tokens, TOKENS)
+        if self.readout not in (None, "cls", "neighbor"):
+            raise ConfigError(f"readout must be 'cls' or 'neighbor' (got '{self.readout}')")
+        if self.pooling not in ("attention", "mean", "max"):
+            raise ConfigError(f"pooling must be attention, mean or max (got '{self.pooling}')")
+        if self.readout == "neighbor" and "neighbor" not in self.tokens:
+            raise ConfigError("readout 'neighbor' reads the neighbor token; keep it, or read 'cls'")
+
+    @property
+    def reads_neighbor(self) -> bool:
+        """Whether edges are read at the neighbor's slot."""
+        if self.readout is None:
+            return self.fidelity == "released" and "neighbor" in self.tokens
+        return self.readout == "neighbor"
+
+
+class EdgeformerN(nn.Module):
+    """h_v of nodes whose edges carry text.
+
+    Every edge of a node is encoded as in Edgeformer-E with a third virtual token: what the edge
+    hears from its sibling edges, by attention over their [CLS] states of the layer before. The
+    node is the attention-weighted sum of its edges. A node without edges is its own node token.
+
+    Shapes: B centers, E edges of them all, T tokens of all texts, D width, K node width.
+    """
+
+    def __init__(self, config: EdgeformerNConfig, encoder: TextEncoder) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = encoder
+        self.nodes = make_lookup(config)
+        self.projections = make_projections(config, encoder)
+        if not {"center", "neighbor"} & set(config.tokens):
+            self.projections = self.projections[-1:]  # nodes without edges and the pool read it
+        self.local_attention = _make_local_attention(config, encoder)
+        self.pool = _make_pool(config, encoder)
+
+    @property
+    def width(self) -> int:
+        return self.encoder.config.width
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        """B centers -> node_repr [B, D]."""
+        z_center = self.nodes(batch.center)  # [B, K], read once: dropped or known everywhere
+        lonely: Tensor = self.projections[-1](z_center[:, None]).squeeze(1)
+        if not batch.text.num_texts:
+            return lonely  # [B, D]
+        edges = self.encode_ego_edges(batch, z_center)  # [E, D]
+        pooled = self._pool(edges, z_center[batch.occupied], batch)  # [B', D]
+        return lonely.index_copy(0, batch.occupied, pooled.to(lonely.dtype))
+
+    def encode_ego_edges(self, batch: EgoBatch, z_center: Tensor | None = None) -> Tensor:
+        """The edges of all centers, whose vectors may be given [B, K] -> h_{e|v} [E, D]."""
+        text = batch.text
+        z = self._node_vectors(batch, z_center)  # [E, V, K]
+        hidden = self.encoder.embed(text)  # [T, D]
+        for index, layer in enumerate(self.encoder.layers):
+            virtual = self._virtual(index, z, hidden, batch)  # [E, V, D]
+            readout = None
+            if index == len(self.encoder.layers) - 1:
+                readout = self._readout_row(hidden, virtual, text)
+            hidden = layer(hidden, text, virtual, readout=readout)
+        return cast(Tensor, self.encoder.final_norm(hidden))  # [E, D]
+
+    def encode_nodes(
+        self,
+        center: Tensor,
+        token_ids: Tensor,
+        token_mask: Tensor,
+        neighbor: Tensor,
+        neighbor_mask: Tensor,
+    ) -> Tensor:
+        """Centers [B] with N padded edges: ids and mask [B, N, L], neighbors [B, N] -> [B, D]."""
+        real = neighbor_mask.bool()
+        given = (neighbor.shape, token_ids.shape[:2], token_mask.shape[:2])
+        if any(shape != real.shape for shape in given) or center.shape != real.shape[:1]:
+            raise InputError(
+                "center, neighbor, neighbor_mask, token_ids and token_mask must agree in [B, N] "
+                f"(got {list(center.shape)}, {list(neighbor.shape)}, {list(real.shape)}, "
+                f"{list(token_ids.shape)} and {list(token_mask.shape)})"
+            )
+        check_padded(token_ids[real], token_mask[real], self.encoder.config.vocab_size)
+        self.nodes.check(center)
+        self.nodes.check(neighbor[real])
+        batch = EgoBatch.from_counts(
+            text=PackedText.from_padded(token_ids[real], token_mask[real]),
+            center=center.cpu(),
+            counts=real.sum(1).cpu(),
+            neighbor=neighbor[real].cpu(),
+        )
+        return cast(Tensor, self(batch.to(module_device(self))))
+
+    @torch.no_grad()
+    def attention_maps(self, batch: EgoBatch) -> list[list[AttentionMap]]:
+        """Of every edge's text, how each layer read it."""
+        text, z = batch.text, self._node_vectors(batch)
+        maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
+        hidden = self.encoder.embed(text)
+        for index, layer in enumerate(self.encoder.layers):
+            assert isinstance(layer, PostNormLayer | PreNormLayer)
+            virtual = self._virtual(index, z, hidden, batch)
+            names = self.config.tokens if virtual is not None else ()
+            for one, weights in zip(maps, layer.attention_map(hidden, text, virtual), strict=True):
+                one.append(AttentionMap(layer=index, virtual=names, weights=weights))
+            hidden = layer(hidden, text, virtual)
+        return maps
+
+    def _node_vectors(self, batch: EgoBatch, z_center: Tensor | None = None) -> Tensor | None:
+        parts: list[Tensor] = []
+        if "center" in self.config.tokens:
+            of_centers = self.nodes(batch.center) if z_center is None else z_center
+            parts.append(of_centers[batch.owner])
+        if "neighbor" in self.config.tokens:
+            parts.append(self.nodes(batch.neighbor))
+        return torch.stack(parts, dim=1) if parts else None
+
+    def _virtual(
+        self, index: int, z: Tensor | None, hidden: Tensor, batch: EgoBatch
+    ) -> Tensor | None:
+        """[z_v ; z_u ; h-bar] of a layer; the first layer has none."""
+        if index == 0:
+            return None
+        parts: list[Tensor] = []
+        if z is not None:
+            parts.append(self.projections[index - 1](z, batch.edge_type, self._is_source(batch)))
+        if "local" in self.config.tokens:
+            heard = self.local_attention[index - 1](hidden[batch.text.first], batch.egos)
+            parts.append(heard[:, None].to(hidden.dtype))
+        return torch.cat(parts, dim=1) if parts else None
+
+    def _is_source(self, batch: EgoBatch) -> Tensor | None:
+        """Whether each node token is the source of its edge: [E, V]."""
+        if batch.is_out is None:
+            return None
+        ends = {"center": batch.is_out, "neighbor": ~batch.is_out}
+        return torch.stack([ends[name] for name in self.config.tokens if name in ends], dim=1)
+
+    def _readout_row(self, hidden: Tensor, virtual: Tensor | None, text: PackedText) -> Tensor:
+        if self.config.reads_neighbor and virtual is not None:
+            return virtual[:, self.config.tokens.index("neighbor")]
+        return hidden[text.first]
+
+    def _pool(self, edges: Tensor, z_center: Tensor, batch: EgoBatch) -> Tensor:
+        if isinstance(self.pool, BilinearPooling):
+            return cast(Tensor, self.pool(edges, z_center, batch.egos))
+        if isinstance(self.pool, HeadPooling):
+            token = self.projections[-1](z_center[:, None]).squeeze(1)
+            return cast(Tensor, self.pool(edges, token, batch.egos))
+        return reduce_egos(edges, batch.egos, cast(Literal["mean", "max"], self.config.pooling))
+
+
+def _make_local_attention(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.ModuleList:
+    if "local" not in config.tokens:
+        return nn.ModuleList()
+    width, heads, count = encoder.config.width, encoder.config.heads, len(encoder.layers) - 1
+    if config.fidelity == "released":
+        return nn.ModuleList([LocalAttention(width, heads)] * count)
+    return nn.ModuleList(LocalAttention(width, heads) for _ in range(count))
+
+
+def _make_pool(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.Module | None:
+    if config.pooling != "attention":
+        return None
+    if config.fidelity == "released":
+        return HeadPooling(encoder.config.width, encoder.config.heads)
+    return BilinearPooling(config.node_width, encoder.config.width)

@@ -1,0 +1,81 @@
+"""BERT and its kin: RoBERTa, XLM-R and ELECTRA; MiniLM, BGE, E5 and GTE are BERT by shape."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from edgeformers.nn.backbones.family import Family, Link, linear, read_activation, write_activation
+from edgeformers.nn.encoder import EncoderConfig
+
+
+def _read(published: Any, family: str) -> EncoderConfig:
+    # RoBERTa counts positions from the one after its padding id, and its table has those rows.
+    offset = published.pad_token_id + 1 if "roberta" in family else 0
+    narrow = getattr(published, "embedding_size", published.hidden_size)
+    return EncoderConfig(
+        family=family,
+        vocab_size=published.vocab_size,
+        width=published.hidden_size,
+        heads=published.num_attention_heads,
+        layers=published.num_hidden_layers,
+        ffn_width=published.intermediate_size,
+        max_positions=published.max_position_embeddings - offset,
+        position_offset=offset,
+        type_vocab=published.type_vocab_size,
+        embedding_width=None if narrow == published.hidden_size else narrow,
+        pad_token_id=published.pad_token_id or 0,
+        norm_eps=published.layer_norm_eps,
+        activation=read_activation(published.hidden_act),
+        dropout=published.hidden_dropout_prob,
+        attention_dropout=published.attention_probs_dropout_prob,
+        embedding_dropout=published.hidden_dropout_prob,
+    )
+
+
+def _write(config: EncoderConfig) -> dict[str, Any]:
+    written = {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.width,
+        "num_attention_heads": config.heads,
+        "num_hidden_layers": config.layers,
+        "intermediate_size": config.ffn_width,
+        "max_position_embeddings": config.max_positions + config.position_offset,
+        "type_vocab_size": config.type_vocab,
+        "pad_token_id": config.pad_token_id,
+        "layer_norm_eps": config.norm_eps,
+        "hidden_act": write_activation(config.activation),
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+    }
+    if config.family == "electra":
+        written["embedding_size"] = config.embedding_width or config.width
+    return written
+
+
+def _links(config: EncoderConfig) -> Iterator[Link]:
+    yield ("embeddings.tokens.weight",), ("embeddings.word_embeddings.weight",)
+    yield ("embeddings.positions.weight",), ("embeddings.position_embeddings.weight",)
+    yield ("embeddings.types.weight",), ("embeddings.token_type_embeddings.weight",)
+    yield from linear("embeddings.norm", "embeddings.LayerNorm")
+    if config.embedding_width is not None:
+        yield from linear("embeddings.project", "embeddings_project")
+    for index in range(config.layers):
+        ours, theirs = f"layers.{index}", f"encoder.layer.{index}"
+        heads = f"{theirs}.attention.self"
+        yield from linear(f"{ours}.attention.query", f"{heads}.query")
+        yield from linear(f"{ours}.attention.key_value", (f"{heads}.key", f"{heads}.value"))
+        yield from linear(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+        yield from linear(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm")
+        yield from linear(f"{ours}.ffn.up", f"{theirs}.intermediate.dense")
+        yield from linear(f"{ours}.ffn.down", f"{theirs}.output.dense")
+        yield from linear(f"{ours}.ffn_norm", f"{theirs}.output.LayerNorm")
+
+
+def _family(name: str, architecture: str, prefix: str) -> Family:
+    return Family(architecture, prefix, partial(_read, family=name), _write, _links)
+
+
+BERT = _family("bert", "BertModel", "bert.")
+ROBERTA = _family("roberta", "RobertaModel", "roberta.")
+XLM_ROBERTA = _family("xlm-roberta", "XLMRobertaModel", "roberta.")
+ELECTRA = _family("electra", "ElectraModel", "electra.")

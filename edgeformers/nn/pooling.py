@@ -1,0 +1,71 @@
+"""Attention over the edges of an ego-graph: what edges hear of each other, and their node."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from edgeformers.nn.attention import attend
+from edgeformers.nn.packed import PackedText
+
+Pooling = Literal["attention", "mean", "max"]
+
+
+class LocalAttention(nn.Module):
+    """MHA_g: each edge hears from its sibling edges, giving the third virtual token h-bar.
+
+    Heads are laid side by side without an output map or a residual, as the paper defines MHA.
+    Shapes: E edges in egos, D width.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(width, 3 * width)
+
+    def forward(self, cls_states: Tensor, egos: PackedText) -> Tensor:
+        """[CLS] states of all edges [E, D] -> h-bar [E, D]."""
+        parts = self.query_key_value(cls_states).unflatten(-1, (3, self.heads, -1))
+        q, k, v = parts.unbind(1)  # [E, H, D/H]
+        return attend(q, k, v, egos).flatten(1)
+
+
+class BilinearPooling(nn.Module):
+    """AGG as in the paper: h_v = sum of alpha h_e with alpha = softmax(h_e^T W_s z_v^(0)).
+
+    Shapes: E edges of B egos, K node width, D width.
+    """
+
+    def __init__(self, node_width: int, width: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(node_width, width, bias=False)  # W_s
+
+    def forward(self, edges: Tensor, z_center: Tensor, egos: PackedText) -> Tensor:
+        """Edge states [E, D] and centers [B, K] -> [B, D]."""
+        asked = self.score(z_center) * edges.size(-1) ** 0.5  # attend divides by the root again
+        states = edges[:, None]  # [E, 1, D]
+        return attend(asked[:, None], states, states, egos, readout=True).flatten(1)
+
+
+class HeadPooling(nn.Module):
+    """AGG as released: multi-head attention whose one query is the center's node token.
+
+    Shapes: E edges of B egos, D width.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+
+    def forward(self, edges: Tensor, center_token: Tensor, egos: PackedText) -> Tensor:
+        """Edge states [E, D] and the centers' tokens [B, D] -> [B, D]."""
+        q = self.query(center_token).unflatten(-1, (self.heads, -1))  # [B, H, D/H]
+        k, v = self.key_value(edges).unflatten(-1, (2, self.heads, -1)).unbind(1)
+        return attend(q, k, v, egos, readout=True).flatten(1)
+
+
+def reduce_egos(edges: Tensor, egos: PackedText, how: Literal["mean", "max"]) -> Tensor:
+    """The mean or maximum of each ego's edges: [E, D] -> [B, D]."""
+    return torch.segment_reduce(edges, how, lengths=egos.lengths.long(), unsafe=True)

@@ -1,0 +1,191 @@
+"""The data card as a page."""
+
+from collections.abc import Iterator
+
+from edgeformers.data.card import CUTS, DataCard, Distribution, Split
+from edgeformers.data.wording import percent
+from edgeformers.report import page, svg
+from edgeformers.report.card_rows import (
+    counted_rows,
+    degree_rows,
+    fact_rows,
+    headline,
+    in_short,
+    label_share_rows,
+    length_rows,
+    overlap_rows,
+    split_rows,
+    top,
+)
+from edgeformers.report.text import number, printable
+
+FOOTER = "Made by edgeformers. Every number counts all edges; nothing is sampled."
+SIDE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a node"}
+
+
+def card_html(card: DataCard) -> str:
+    """The card as one page that needs nothing else: no script, no font, no network."""
+    sections = [
+        _header(card),
+        _findings(card),
+        _network(card),
+        _texts(card),
+        _labels(card),
+        *_more(card),
+        _time(card),
+        *map(_split, card.splits),
+        _preparation(card),
+    ]
+    return page.page(f"{card.name}: data card", sections, FOOTER)
+
+
+def _header(card: DataCard) -> str:
+    counts, texts = card.counts, card.texts
+    tiles = [("edges", f"{counts.edges:,}")]
+    if card.is_bipartite:
+        tiles += [("sources", f"{counts.sources:,}"), ("targets", f"{counts.targets:,}")]
+    else:
+        tiles.append(("nodes", f"{counts.nodes:,}"))
+    tiles.append(("distinct texts", f"{texts.distinct:,}"))
+    length = texts.tokens or texts.characters
+    if length is not None:
+        unit = "tokens" if texts.tokens is not None else "characters"
+        tiles.append((f"median {unit}", number(length.median)))
+    if card.labels is not None and card.labels.balance:
+        tiles.append(("labels", f"{len(card.labels.balance):,}"))
+    return page.header("Data card", card.name, headline(card), card.origin, tiles)
+
+
+def _findings(card: DataCard) -> str:
+    nothing = page.paragraph("Nothing stands out.")
+    return page.section(
+        "Before you train", page.findings(card.findings) if card.findings else nothing
+    )
+
+
+def _network(card: DataCard) -> str:
+    hubs = (
+        f"<div>{page.block(f'Most edges: {side.name}', page.table(rows))}</div>"
+        for side in card.sides
+        if side.hubs and (rows := counted_rows(side.hubs[:5], card.counts.edges))
+    )
+    return page.section(
+        "Network",
+        page.side_by_side(_degree_figures(card)),
+        page.table(degree_rows(card)),
+        page.side_by_side(hubs),
+        page.block("Counts", page.table(fact_rows(card), head=False)),
+    )
+
+
+def _degree_figures(card: DataCard) -> Iterator[str]:
+    for side in card.sides:
+        if side.degree is not None and side.degree.maximum >= 1:
+            things = side.name if side.name in ("sources", "targets") else "nodes"
+            title = SIDE_TITLES.get(side.name, f"Edges per {side.name.removesuffix('s')}")
+            label = (
+                f"{title}: how many {things} have at least so many edges, on logarithmic axes; "
+                f"median {number(side.degree.median)}, largest {number(side.degree.maximum)}"
+            )
+            plot = svg.survival(side.degree.histogram, label, things)
+            yield page.figure(title, plot, f"{things} with at least this many edges, log-log")
+
+
+def _texts(card: DataCard) -> str:
+    texts = card.texts
+    cut = repeated = ""
+    if texts.cut:
+        parts = ", ".join(f"{percent(share)} at {limit}" for limit, share in texts.cut.items())
+        cut = page.paragraph(
+            f"Texts that would be cut: {parts} tokens. Counted by {texts.tokenizer or ''} "
+            f"({texts.vocab_size or 0:,} tokens in its vocabulary), special tokens included."
+        )
+    if texts.most_repeated:
+        rows = counted_rows(texts.most_repeated, card.counts.edges)
+        repeated = page.block("Most repeated texts", page.table(rows))
+    figures = page.side_by_side(_length_figures(card))
+    return page.section("Texts", figures, cut, page.table(length_rows(card)), repeated)
+
+
+def _length_figures(card: DataCard) -> Iterator[str]:
+    for unit, data in (("tokens", card.texts.tokens), ("characters", card.texts.characters)):
+        if data is not None:
+            median = number(data.median)
+            label = f"Length of the texts in {unit}: median {median}, longest {data.maximum:,.0f}"
+            mark = (float(CUTS[0]), f"{CUTS[0]} tokens") if unit == "tokens" else None
+            plot = svg.histogram(data.histogram, label, unit, "texts", mark)
+            yield page.figure(f"Length in {unit}", plot, "texts per length")
+
+
+def _labels(card: DataCard) -> str:
+    labels = card.labels
+    if labels is None:
+        return ""
+    several = " An edge may have several." if labels.kind == "multi" else ""
+    head = page.paragraph(
+        f"{labels.labelled:,} edges have a label, {labels.unlabelled:,} have none.{several}"
+    )
+    if labels.numbers is not None:
+        return page.section("Labels", head, _numbers("Labels are numbers", labels.numbers))
+    table = page.bar_table(top(labels.balance), labels.labelled, "labelled edges")
+    return page.section("Labels", head, table)
+
+
+def _more(card: DataCard) -> Iterator[str]:
+    """What only some networks have."""
+    if card.node_labels is not None:
+        total = card.node_labels.labelled
+        head = page.paragraph(f"{total:,} nodes have labels, perhaps several.")
+        table = page.bar_table(top(card.node_labels.balance), total, "labelled nodes")
+        yield page.section("Labels of nodes", head, table)
+    if card.edge_types:
+        table = page.bar_table(top(card.edge_types), card.counts.edges, "all edges")
+        yield page.section("Edge types", table)
+    if card.weights is not None and card.weights.values is not None:
+        yield page.section("Weights", _numbers("Weights of the edges", card.weights.values))
+
+
+def _numbers(title: str, data: Distribution) -> str:
+    label = f"{title}: from {number(data.minimum)} to {number(data.maximum)}"
+    plot = svg.histogram(data.histogram, label, "", "edges")
+    head = ["edges", "lowest", "median", "mean", "95%", "highest"]
+    row = [f"{data.count:,}", number(data.minimum), *in_short(data)]
+    return page.figure(title, plot) + page.table([head, row])
+
+
+def _time(card: DataCard) -> str:
+    times = card.times
+    if times is None or not times.counts:
+        return ""
+    missing = f" {times.missing:,} edges have no time." if times.missing else ""
+    missing += f" {times.far:,} edges far from all others are not drawn." if times.far else ""
+    label = f"Edges per {times.period} from {times.first} to {times.last}"
+    plot = svg.timeline(times.starts, times.counts, times.period, label)
+    span = page.paragraph(f"From {_moment(times.first)} to {_moment(times.last)}.{missing}")
+    return page.section("Time", span, page.figure(f"Edges per {times.period}", plot))
+
+
+def _moment(time: str) -> str:
+    return time.removesuffix("T00:00:00").replace("T", " ")
+
+
+def _split(split: Split) -> str:
+    sizes = ", ".join(f"{part.name} {part.edges:,}" for part in split.parts)
+    keys = [(f"part {part.name}", f"{part.name} {percent(part.share)}") for part in split.parts]
+    plot = svg.composition(split, f"Split {printable(split.name)}: {sizes} edges")
+    shares = label_share_rows(split)
+    return page.section(
+        f"Split: {split.name}",
+        page.figure_with_legend(plot, [*keys, ("cold", "touches a cold node")]),
+        page.paragraph("A node is cold when no training edge touches it.", soft=True),
+        page.table(split_rows(split)),
+        page.block("Shared with training", page.table(overlap_rows(split))),
+        page.block("Labels in each part", page.table(shares)) if shares else "",
+    )
+
+
+def _preparation(card: DataCard) -> str:
+    skipped = f"{card.skipped:,} rows of the input are not in the network:"
+    blocks = [("Decided while preparing:", card.notes), (skipped, card.skipped_examples)]
+    body = [page.paragraph(head) + page.bullets(lines) for head, lines in blocks if lines]
+    return page.section("Preparation", *body) if body else ""

@@ -1,0 +1,1 @@
+"""What is learned from representations: a head, its loss, and which metrics count."""

@@ -1,0 +1,1 @@
+"""Training: the loop, what it optimizes, and how it survives interruption."""

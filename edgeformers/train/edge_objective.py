@@ -1,0 +1,116 @@
+"""Training to classify edges: batches of labelled edges, a head's loss, its metrics."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgeformers.data.batch import EdgeBatch
+from edgeformers.data.loader import EdgeLoader, Ids, epoch_batches
+from edgeformers.errors import InputError
+from edgeformers.tasks.edge_classification import EdgeTask, Predictions
+from edgeformers.train import distributed
+from edgeformers.train.encode import Autocast, encode_edges
+
+
+class EdgeObjective:
+    """Labelled edges of a network, an edge model and a head, as the trainer wants them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        head: EdgeTask,
+        loader: EdgeLoader,
+        parts: dict[str, Ids],
+        *,
+        device: torch.device,
+        batch_size: int,
+        seed: int,
+        autocast: Autocast = nullcontext,
+        eval_batch: int = 256,
+        select: str | None = None,
+    ) -> None:
+        self.model, self.head, self.loader, self.parts = model, head, loader, parts
+        self.modules: nn.Module = nn.ModuleDict({"model": model, "head": head})
+        self.device, self.autocast = device, autocast
+        self.batch_size, self.eval_batch, self.seed = batch_size, eval_batch, seed
+        self.select = select or head.primary_metric
+        self._lengths = loader.lengths(parts["train"])
+
+    def batches(self, epoch: int) -> list[Ids]:
+        """The training edges of every batch of an epoch; texts of similar length together."""
+        train = self.parts["train"]
+        places = epoch_batches(
+            len(train), self.batch_size, seed=self.seed, epoch=epoch, lengths=self._lengths
+        )
+        return [train[place] for place in places]
+
+    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[EdgeBatch]:
+        """The edges as one batch, or as pieces of at most `micro`."""
+        size = micro or max(1, len(ids))
+        return [self.loader.batch(ids[at : at + size]) for at in range(0, len(ids), size)]
+
+    def backward(self, pieces: list[EdgeBatch], share: float) -> float:
+        """Gradients of the mean loss over all pieces (and processes), times `share`."""
+        mine = sum(map(len, pieces))
+        everyone = sum(distributed.gather_objects(mine)) if distributed.world_size() > 1 else mine
+        whole = torch.zeros((), device=self.device)
+        for piece in pieces:
+            batch = piece.to(self.device)
+            with self.autocast():
+                edge_repr = self.model(batch)
+            assert batch.label is not None
+            part = len(piece) * distributed.world_size() / everyone
+            loss = self.head.loss(edge_repr, batch.label) * part
+            (loss * share).backward()
+            whole += loss.detach()
+        return float(whole)
+
+    def evaluate(self, part: str) -> dict[str, float]:
+        """The head's metrics on a part of the split."""
+        predictions = self.predict(self.parts[part])
+        labels = self.loader.graph.labels
+        assert labels is not None
+        truth = torch.from_numpy(np.asarray(labels[self.parts[part]]))
+        truth = truth if truth.is_floating_point() else truth.long()
+        return self.head.metrics(predictions, truth)
+
+    def predict(self, edge_ids: Ids, *, show: bool = False) -> Predictions:
+        """What the head says of chosen edges."""
+        vectors = encode_edges(
+            self.model,
+            self.loader,
+            edge_ids,
+            device=self.device,
+            autocast=self.autocast,
+            batch=self.eval_batch,
+            show=show,
+        )
+        self.head.eval()
+        with torch.inference_mode():
+            return Predictions.cat([self.head.predict(torch.from_numpy(vectors).to(self.device))])
+
+
+def labelled_parts(loader: EdgeLoader, split: str) -> dict[str, Ids]:
+    """The labelled edges of each part of a split; training and validation need some."""
+    graph = loader.graph
+    if graph.labels is None:
+        raise InputError(
+            f"{graph.path} has no labels to learn; name the label column when preparing: --label"
+        )
+    labels = graph.labels
+    known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), bool)
+    known &= labels >= 0 if labels.dtype.kind == "i" else True
+    codes = graph.split(split)
+    parts = {
+        part: np.flatnonzero((codes == code) & known).astype(np.int64)
+        for part, code in {"train": 0, "val": 1, "test": 2}.items()
+    }
+    for part in ("train", "val"):
+        if not len(parts[part]):
+            raise InputError(
+                f"{graph.path}: the split '{split}' has no labelled edge in '{part}'; "
+                "choose another with data.split"
+            )
+    return parts

@@ -1,0 +1,259 @@
+"""What every listed model must do, in every setting that matters."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from torch import nn
+
+from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.models.io import load_model, model_fingerprint, save_model
+from edgeformers.models.registry import MODELS, TINY_ENCODER, make_tiny
+from edgeformers.nn.packed import PackedText
+
+SHARED = [
+    {},
+    {"fidelity": "released"},
+    {"feature_width": 3},
+    {"edge_types": 3},
+    {"direction": True},
+    {"node_dropout": 0.3},
+    {"fidelity": "released", "edge_types": 2, "direction": True},
+]
+#: Settings beside the defaults; a model that is not named here is tested with its defaults.
+SETTINGS = {
+    "edgeformer-e": [*SHARED, {"tokens": ("source",)}, {"tokens": ("target",)}, {"tokens": ()}],
+    "edgeformer-n": [
+        *SHARED,
+        {"readout": "neighbor"},
+        {"fidelity": "released", "readout": "cls"},
+        {"pooling": "mean"},
+        {"pooling": "max"},
+        {"fidelity": "released", "pooling": "mean"},
+        {"tokens": ("neighbor", "local")},
+        {"tokens": ("center", "local")},
+        {"tokens": ("center", "neighbor")},
+        {"tokens": ("local",)},
+        {"tokens": ()},
+        {"fidelity": "released", "tokens": ("center", "local")},
+        {"direction": True, "tokens": ("neighbor",), "readout": "neighbor"},
+    ],
+}
+CASES = [(name, settings) for name in MODELS for settings in SETTINGS.get(name, [{}])]
+EVERY = pytest.mark.parametrize(
+    ("name", "settings"), CASES, ids=[f"{name}-{settings}" for name, settings in CASES]
+)
+LENGTHS = (5, 1, 9, 3, 9, 2, 12, 4)
+NODES = (0, 1, 2, 3, 4, 5, 6, -1)
+EGO_SIZES = (3, 0, 1, 4, 2, 1, 2, 3)
+exact = {"atol": 1e-10, "rtol": 1e-10}  # models are made in double precision here
+
+
+def make(name, settings, seed=0):
+    """A tiny model, all of whose numbers, zeros included, are moved off their first values."""
+    model = make_tiny(name, seed=seed, **settings).double()
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.1 * noise)
+    if settings.get("feature_width"):
+        model.nodes.set_features(torch.randn(7, 3, generator=generator, dtype=torch.float64))
+    return model
+
+
+def draw(generator, low, high):
+    return int(torch.randint(low, high, (), generator=generator))
+
+
+def make_examples(name, settings, seed=0):
+    """Eight edges, or eight nodes with their edges, as plain values."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = settings.get("edge_types", 1)
+
+    def edge(length):
+        tokens = [draw(generator, 3, 30) for _ in range(length)]
+        node = draw(generator, -1, 7)  # -1: a node the model has never met
+        return tokens, node, draw(generator, 0, 2) == 1, draw(generator, 0, kinds)
+
+    if MODELS[name].encodes == "edges":
+        return [(node, *edge(size)) for node, size in zip(NODES, LENGTHS, strict=True)]
+    sizes = zip(NODES, EGO_SIZES, strict=True)
+    return [(center, [edge(LENGTHS[i % 8]) for i in range(size)]) for center, size in sizes]
+
+
+def make_batch(name, examples):
+    if MODELS[name].encodes == "edges":
+        return EdgeBatch(
+            text=PackedText.from_lists(tokens for _, tokens, *_ in examples),
+            src=torch.tensor([src for src, *_ in examples], dtype=torch.long),
+            dst=torch.tensor([dst for _, _, dst, *_ in examples], dtype=torch.long),
+            edge_type=torch.tensor([kind for *_, kind in examples], dtype=torch.long),
+        )
+    edges = [edge for _, edges in examples for edge in edges]
+    return EgoBatch.from_counts(
+        text=PackedText.from_lists(tokens for tokens, *_ in edges),
+        center=torch.tensor([center for center, _ in examples], dtype=torch.long),
+        counts=torch.tensor([len(edges) for _, edges in examples], dtype=torch.long),
+        neighbor=torch.tensor([node for _, node, *_ in edges], dtype=torch.long),
+        is_out=torch.tensor([is_out for _, _, is_out, _ in edges], dtype=torch.bool),
+        edge_type=torch.tensor([kind for *_, kind in edges], dtype=torch.long),
+    )
+
+
+def encode(model, name, examples):
+    with torch.no_grad():
+        return model(make_batch(name, examples))
+
+
+def pad(rows, width, filling):
+    return torch.tensor([[*row, *[filling] * (width - len(row))] for row in rows])
+
+
+def padded_call(model, name, examples, width=12, slots=4):
+    """The same examples through the padded entrance, which knows no types and directions."""
+    if MODELS[name].encodes == "edges":
+        texts = [tokens for _, tokens, *_ in examples]
+        mask = pad([[True] * len(text) for text in texts], width, False)
+        ends = [torch.tensor([example[i] for example in examples]) for i in (0, 2)]
+        return model.encode_edges(pad(texts, width, 29), mask, *ends)
+    token_ids = torch.full((len(examples), slots, width), 29)
+    neighbor, real = torch.full((len(examples), slots), 5), torch.zeros(len(examples), slots)
+    mask = torch.zeros(token_ids.shape, dtype=torch.bool)
+    for row, (_, edges) in enumerate(examples):
+        for slot, (tokens, node, *_) in enumerate(edges):
+            token_ids[row, slot, : len(tokens)] = torch.tensor(tokens)
+            mask[row, slot, : len(tokens)] = True
+            neighbor[row, slot], real[row, slot] = node, 1
+    center = torch.tensor([center for center, _ in examples])
+    return model.encode_nodes(center, token_ids, mask, neighbor, real)
+
+
+@EVERY
+def test_gives_one_finite_row_per_example(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    out = encode(model, name, examples)
+    assert out.shape == (8, model.width) == (8, TINY_ENCODER.width)
+    assert out.isfinite().all()
+    assert len(out.unique(dim=0)) == 8
+
+
+@EVERY
+def test_takes_a_batch_of_one_and_of_none(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    whole = encode(model, name, examples)
+    for row in range(8):
+        alone = encode(model, name, examples[row : row + 1])
+        torch.testing.assert_close(alone, whole[row : row + 1], **exact)
+    nothing = model.train()(make_batch(name, []))
+    assert nothing.shape == (0, model.width)
+    nothing.sum().backward()
+
+
+@EVERY
+def test_company_and_order_of_the_batch_change_nothing(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    whole = encode(model, name, examples)
+    order = [6, 1, 3, 0, 7, 2, 5, 4]
+    shuffled = encode(model, name, [examples[i] for i in order])
+    torch.testing.assert_close(shuffled, whole[order], **exact)
+    some = encode(model, name, [examples[i] for i in (4, 1, 6)])
+    torch.testing.assert_close(some, whole[[4, 1, 6]], **exact)
+
+
+@EVERY
+def test_sorting_by_length_and_order_of_neighbors_change_nothing(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    whole = encode(model, name, examples)
+    if MODELS[name].encodes == "edges":
+        order = sorted(range(8), key=lambda i: len(examples[i][1]))
+        changed = encode(model, name, [examples[i] for i in order])
+        torch.testing.assert_close(changed, whole[order], **exact)
+        return
+    for way in (lambda edges: sorted(edges, key=lambda edge: len(edge[0])), lambda e: e[::-1]):
+        changed = [(center, way(edges)) for center, edges in examples]
+        torch.testing.assert_close(encode(model, name, changed), whole, **exact)
+
+
+@EVERY
+def test_padding_cannot_be_seen(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    entrance = "encode_edges" if MODELS[name].encodes == "edges" else "encode_nodes"
+    if not hasattr(model, entrance):
+        pytest.skip("the model takes batches alone")
+    batch = make_batch(name, examples)
+    bare = {"edge_type": None} | ({} if isinstance(batch, EdgeBatch) else {"is_out": None})
+    with torch.no_grad():
+        packed = model(replace(batch, **bare))
+        torch.testing.assert_close(padded_call(model, name, examples), packed, **exact)
+        wider = padded_call(model, name, examples, width=40, slots=9)
+    torch.testing.assert_close(wider, packed, **exact)
+
+
+@EVERY
+def test_same_seed_same_model_and_the_global_generator_is_left_alone(name, settings):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    one, same = (make_tiny(name, seed=0, **settings) for _ in range(2))
+    torch.testing.assert_close(torch.get_rng_state(), before)
+    other = make_tiny(name, seed=1, **settings)
+    assert model_fingerprint(one) == model_fingerprint(same) != model_fingerprint(other)
+    examples = make_examples(name, settings)
+    assert torch.equal(encode(one, name, examples), encode(same, name, examples))
+
+
+@EVERY
+def test_evaluation_is_deterministic(name, settings):
+    model, examples = make(name, settings), make_examples(name, settings)
+    assert torch.equal(encode(model, name, examples), encode(model, name, examples))
+
+
+@EVERY
+def test_saved_and_loaded_is_the_same(name, settings, tmp_path):
+    model, examples = make(name, settings).float(), make_examples(name, settings)
+    model.nodes.mark_seen(torch.tensor([True, True, False, True, True, True, True]))
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    names = [f"node {i}" for i in range(7)]
+    save_model(model, tmp_path / "saved", tokenizer=tokenizer, node_names=names)
+    loaded = load_model(tmp_path / "saved").model
+    assert model_fingerprint(loaded) == model_fingerprint(model)
+    assert torch.equal(encode(loaded, name, examples), encode(model, name, examples))
+    for (ours, one), (theirs, other) in zip(
+        model.named_parameters(), loaded.named_parameters(), strict=True
+    ):
+        assert (ours, one.requires_grad) == (theirs, other.requires_grad)
+
+
+@EVERY
+def test_gradient_reaches_every_parameter(name, settings):
+    model, examples = make(name, settings).train(), make_examples(name, settings)
+    out = model(make_batch(name, examples))
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(5)).double()
+    (out * weights).sum().backward()
+    unreached = [
+        parameter_name
+        for parameter_name, parameter in model.named_parameters()
+        if parameter.requires_grad and (parameter.grad is None or not parameter.grad.any())
+    ]
+    assert unreached == []
+    if model.nodes.table.requires_grad:
+        assert model.nodes.table.grad[-1].any()  # the unknown node learns too
+
+
+@EVERY
+def test_can_overfit_eight_examples(name, settings):
+    model, examples = make(name, settings).float().train(), make_examples(name, settings)
+    torch.manual_seed(0)
+    head, labels = nn.Linear(model.width, 3), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=2e-2)
+    batch = make_batch(name, examples)
+    for _ in range(80):
+        loss = nn.functional.cross_entropy(head(model(batch)), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if loss < 0.05:
+            break
+    with torch.no_grad():
+        assert head(model.eval()(batch)).argmax(1).tolist() == labels.tolist()

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from edgeformers.data.batch import (
+    EdgeBatch,
+    EgoBatch,
+    PairBatch,
+    edge_batch,
+    ego_batch,
+    pack_texts,
+)
+from edgeformers.data.network import PrepareConfig, write_network
+from edgeformers.data.simulate import SimulationConfig, simulate
+from edgeformers.errors import InputError
+from edgeformers.nn.packed import PackedText
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """Sixty reviews by ten users, tokenised."""
+    config = SimulationConfig(num_edges=60, num_sources=10, num_targets=12)
+    out = tmp_path_factory.mktemp("network") / "reviews"
+    settings = PrepareConfig(tokenizer="train:300", progress=False)
+    return write_network(simulate(config).table, out, config=settings)
+
+
+def make_ego(counts=(2, 0, 1), center=(0, 1, 2)):
+    texts = [[2, 3], [2], [2, 4, 3]]
+    return EgoBatch.from_counts(
+        text=PackedText.from_lists(texts),
+        center=torch.tensor(center),
+        counts=torch.tensor(counts),
+        neighbor=torch.tensor([5, 6, 7]),
+    )
+
+
+def test_an_edge_batch_holds_the_texts_ends_and_labels_of_its_edges(graph):
+    chosen = [7, 0, 41]
+    batch = edge_batch(graph, graph.tokens, chosen, 64)
+    assert len(batch) == batch.text.num_texts == 3
+    assert batch.src.tolist() == graph.src[chosen].tolist()
+    assert batch.dst.tolist() == graph.dst[chosen].tolist()
+    assert batch.label.tolist() == graph.labels[chosen].tolist()
+    assert batch.edge_ids.tolist() == chosen
+    assert batch.edge_type is None
+    assert {part.dtype for part in (batch.src, batch.dst, batch.label)} == {torch.int64}
+    tokenizer, texts = graph.tokens.tokenizer(), graph.texts(chosen)
+    for row, text in enumerate(texts):
+        start, stop = batch.text.host_offsets[row : row + 2]
+        assert batch.text.token_ids[start:stop].tolist() == tokenizer.encode(text).ids
+
+
+def test_texts_are_cut_to_the_limit(graph):
+    packed = pack_texts(graph.tokens, np.arange(5), 6)
+    assert packed.max_length == 6
+    assert packed.token_ids[packed.first.long()].unique().numel() == 1  # all begin with [CLS]
+
+
+def test_an_edge_batch_may_be_empty(graph):
+    batch = edge_batch(graph, graph.tokens, [], 64)
+    assert len(batch) == batch.text.num_texts == 0
+
+
+def test_an_ego_batch_holds_each_centers_edges_side_by_side(graph):
+    found = graph.sampler("edge", [4]).sample([3, 15, 0])
+    batch = ego_batch(graph, graph.tokens, found, 64)
+    assert len(batch) == 3
+    assert batch.egos.lengths.tolist() == [size for size in found.sizes if size]
+    assert batch.neighbor.tolist() == found.neighbors[found.mask].tolist()
+    edges = found.edge_ids[found.mask]
+    assert batch.text.num_texts == len(edges) > 0
+    for row, edge in enumerate(edges):
+        ends = {int(graph.src[edge]), int(graph.dst[edge])}
+        center = int(batch.center[batch.owner[row]])
+        assert ends == {center, int(batch.neighbor[row])}
+        assert bool(batch.is_out[row]) == (int(graph.src[edge]) == center)
+
+
+def test_centers_without_edges_stand_in_the_batch_but_in_no_ego():
+    batch = make_ego()
+    assert batch.owner.tolist() == [0, 0, 2]
+    assert batch.occupied.tolist() == [0, 2]
+    assert batch.egos.lengths.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "center", "message"),
+    [
+        ((2, 2, 1), (0, 1, 2), r"\(got 3 texts for 5 edges, 3 counts for 3 centers\)"),
+        ((2, 1), (0, 1, 2), r"\(got 3 texts for 3 edges, 2 counts for 3 centers\)"),
+    ],
+)
+def test_counts_must_fit_texts_and_centers(counts, center, message):
+    with pytest.raises(InputError, match=message):
+        make_ego(counts, center)
+
+
+def test_batches_move_as_one():
+    edge = EdgeBatch(
+        text=PackedText.from_lists([[2, 3]]), src=torch.tensor([0]), dst=torch.tensor([1])
+    )
+    moved = edge.to("meta")
+    assert {moved.text.device.type, moved.src.device.type, moved.dst.device.type} == {"meta"}
+    assert moved.label is None
+    pair = PairBatch(query=make_ego(), key=make_ego())
+    assert len(pair) == 3
+    far = pair.to("meta")
+    parts = (far.query.center, far.key.owner, far.key.occupied, far.query.egos.offsets)
+    assert {part.device.type for part in parts} == {"meta"}

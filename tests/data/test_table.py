@@ -1,0 +1,109 @@
+"""Tables as streams: batches, errors, and columns that must not clash."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeformers.data.table import (
+    EdgeTable,
+    NodeTable,
+    RowErrors,
+    edge_schema,
+    rebatch,
+    rows_to_batches,
+    split_labels,
+)
+from edgeformers.errors import InputError
+
+SCHEMA = pa.schema([("text", pa.string())])
+
+
+def batch(texts):
+    return pa.RecordBatch.from_pydict({"text": texts}, schema=SCHEMA)
+
+
+@given(st.lists(st.lists(st.text(max_size=4), max_size=9), max_size=6), st.integers(1, 7))
+def test_rebatching_keeps_every_row_in_order(lists, rows):
+    out = list(rebatch(map(batch, lists), rows))
+    flat = [text for texts in lists for text in texts]
+    assert [text for one in out for text in one.column(0).to_pylist()] == flat
+    assert [one.num_rows for one in out] == [
+        len(flat[i : i + rows]) for i in range(0, len(flat), rows)
+    ]
+
+
+@given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 7))
+def test_rebatching_keeps_long_texts_apart(lengths, rows):
+    texts = ["x" * length for length in lengths]
+    out = list(rebatch([batch(texts)], rows, max_bytes=200))
+    assert [text for one in out for text in one.column(0).to_pylist()] == texts
+    assert all(one.num_rows <= rows for one in out)
+    assert all(one.num_rows == 1 or one.nbytes <= 200 for one in out)
+
+
+def test_a_key_a_row_lacks_is_null_and_batches_are_cut():
+    rows = [{"text": "a"}, {}, {"text": None}]
+    out = list(rows_to_batches(rows, SCHEMA, size=2))
+    assert [one.column(0).to_pylist() for one in out] == [["a", None], [None]]
+
+
+def test_half_a_surrogate_pair_is_spelled_out_and_not_lost():
+    schema = pa.schema([("id", pa.string()), ("labels", pa.list_(pa.string()))])
+    rows = [{"id": "\ud83d", "labels": ["\ude00", "ok"]}, {"id": "\ud83e", "labels": None}]
+    (out,) = rows_to_batches(rows, schema)
+    assert out.column("id").to_pylist() == ["\\ud83d", "\\ud83e"]
+    assert out.column("labels").to_pylist() == [["\\ude00", "ok"], None]
+
+
+def test_a_table_can_be_read_again_and_its_errors_start_anew():
+    errors = RowErrors("skip", keep=2)
+
+    def rows():
+        for i in range(5):
+            errors.report(f"row {i} is odd")
+            yield {"source": str(i), "target": "t", "text": ""}
+
+    table = EdgeTable.from_rows(rows, fields=(), origin="rows", bipartite=True, errors=errors)
+    first, second = table.to_arrow(), table.to_pandas()
+    assert first.num_rows == len(second) == 5
+    assert (errors.count, errors.examples) == (5, ["row 0 is odd", "row 1 is odd"])
+
+
+def test_errors_stop_or_are_of_no_known_mode():
+    with pytest.raises(InputError, match="row 7 is odd"):
+        RowErrors().report("row 7 is odd")
+    with pytest.raises(InputError, match=r"on_error must be 'stop' or 'skip' \(got 'ignore'\)"):
+        RowErrors("ignore")
+
+
+def test_a_schema_has_its_columns_in_order_and_refuses_clashes():
+    assert edge_schema(["weight", "label"], {"x": pa.int8()}).names == [
+        *("source", "target", "text", "label", "weight", "x")
+    ]
+    with pytest.raises(InputError, match="an extra column may not be called 'label'"):
+        edge_schema([], {"label": pa.string()})
+    with pytest.raises(ValueError, match=r"not canonical edge columns: \['color'\]"):
+        edge_schema(["color"])
+
+
+def test_a_node_table_has_four_columns_and_its_extra_ones():
+    rows = [{"id": "a", "labels": ["x", "y"], "year": 1985}]
+    table = NodeTable.from_rows(lambda: rows, origin="rows", extra={"year": pa.int32()})
+    assert table.to_arrow().to_pylist() == [
+        {"id": "a", "side": None, "labels": ["x", "y"], "text": None, "year": 1985}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "separator", "labels"),
+    [
+        ("a|b", "|", ["a", "b"]),
+        (" a | |b|a", "|", ["a", "b"]),
+        ("a|b", None, ["a|b"]),
+        ("", "|", []),
+        (None, None, []),
+    ],
+)
+def test_labels_of_one_field_are_split_once_each(value, separator, labels):
+    assert split_labels(value, separator) == labels

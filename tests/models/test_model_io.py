@@ -1,0 +1,339 @@
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from edgeformers import __version__
+from edgeformers.data.arrays import fingerprint
+from edgeformers.errors import FormatError, InputError
+from edgeformers.models.io import load_model, model_fingerprint, save_model
+from edgeformers.models.registry import make_tiny
+
+NAMES = [f"node {i}" for i in range(7)]
+
+
+def make_tokenizer(size=30):
+    vocabulary = {"[UNK]": 0, **{f"word{i}": i for i in range(1, size)}}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
+
+
+def save(folder, name="edgeformer-e", settings=None, **more):
+    given = {"tokenizer": make_tokenizer(), "node_names": NAMES, **more}
+    return save_model(make_tiny(name, **(settings or {})), folder, **given)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "original")
+
+
+@pytest.fixture
+def saved(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "saved")
+
+
+def change_config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def renew_checksums(folder):
+    files = {path.name: fingerprint(path) for path in folder.iterdir()}
+    del files["config.json"], files["README.md"]
+    change_config(folder, files=files)
+
+
+def test_everything_that_was_given_comes_back(tmp_path):
+    head = {"weight": torch.randn(3, 16), "bias": torch.randn(3)}
+    extra = {"max_tokens": 64, "best": {"epoch": 3, "macro_f1": 0.5}}
+    folder = save(
+        tmp_path / "saved", num_sources=4, label_names=["a", "b", "c"], head=head, extra=extra
+    )
+    loaded = load_model(folder)
+    assert loaded.name == "edgeformer-e"
+    assert loaded.tokenizer.encode("word3 word5").ids == [3, 5]
+    assert loaded.node_names.to_pylist() == NAMES
+    assert loaded.node_sides.to_pylist() == ["source"] * 4 + ["target"] * 3
+    assert loaded.label_names == ["a", "b", "c"]
+    assert loaded.head.keys() == head.keys()
+    assert all(torch.equal(loaded.head[name], head[name]) for name in head)
+    assert loaded.extra == extra
+    assert not loaded.model.training
+
+
+def test_a_network_of_one_kind_of_node_has_no_sides(saved):
+    loaded = load_model(saved)
+    assert loaded.node_sides.to_pylist() == [None] * 7
+    assert (loaded.label_names, loaded.head, loaded.extra) == ([], {}, {})
+
+
+def test_node_names_may_come_as_arrow(tmp_path):
+    for i, names in enumerate([pa.array(NAMES), pa.chunked_array([NAMES[:2], NAMES[2:]])]):
+        folder = save(tmp_path / str(i), node_names=names)
+        assert load_model(folder).node_names.to_pylist() == NAMES
+
+
+def test_a_tokenizer_may_come_as_a_file_or_its_folder(tmp_path):
+    make_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    for i, given in enumerate([tmp_path / "tokenizer.json", str(tmp_path)]):
+        loaded = load_model(save(tmp_path / f"saved{i}", tokenizer=given))
+        assert loaded.tokenizer.get_vocab_size() == 30
+
+
+def test_the_files_are_those_a_hub_expects(saved):
+    names = {"README.md", "config.json", "model.safetensors", "nodes.parquet", "tokenizer.json"}
+    assert {path.name for path in saved.iterdir()} == names
+    config = json.loads((saved / "config.json").read_text())
+    assert (config["format"], config["schema_version"]) == ("edgeformers-model", 1)
+    assert (config["library_version"], config["model"]) == (__version__, "edgeformer-e")
+    assert pq.read_schema(saved / "nodes.parquet").names == ["name", "side"]
+
+
+@pytest.mark.parametrize("name", ["edgeformer-e", "edgeformer-n"])
+def test_modules_shared_by_layers_are_stored_once_and_shared_again(tmp_path, name):
+    folder = save(tmp_path / "saved", name, {"fidelity": "released"})
+    stored = load_file(folder / "model.safetensors")
+    assert [key for key in stored if key.startswith("projections.")] == [
+        "projections.0.maps.0.bias",
+        "projections.0.maps.0.weight",
+    ]
+    model = load_model(folder).model
+    assert model.projections[0] is model.projections[1]
+    assert not any(parameter.is_meta for parameter in model.parameters())
+    with torch.no_grad():  # what is loaded can be trained on
+        model.projections[0].maps[0].weight.add_(1)
+
+
+def test_half_precision_stays_half_precision(tmp_path):
+    model = make_tiny("edgeformer-e").bfloat16()
+    folder = save_model(model, tmp_path / "half", tokenizer=make_tokenizer(), node_names=NAMES)
+    loaded = load_model(folder).model
+    assert loaded.nodes.table.dtype == torch.bfloat16
+    assert model_fingerprint(loaded) == model_fingerprint(model)
+
+
+def test_the_fingerprint_follows_settings_and_tensors():
+    prints = [
+        model_fingerprint(make_tiny(*name, **settings))
+        for name, settings in (
+            (["edgeformer-e"], {}),
+            (["edgeformer-e"], {"seed": 1}),
+            (["edgeformer-e"], {"tokens": ("source",)}),
+            (["edgeformer-n"], {}),
+        )
+    ]
+    assert len(set(prints)) == 4
+    assert all(len(one) == 64 for one in prints)
+    model = make_tiny("edgeformer-e")
+    assert model_fingerprint(model) == prints[0]
+    model.nodes.mark_seen(torch.tensor([False] + [True] * 6))
+    assert model_fingerprint(model) != prints[0]
+
+
+def test_the_card_says_what_it_was_given(tmp_path):
+    card = {
+        "title": "Stars of reviews",
+        "license": "apache-2.0",
+        "data": "simulation of 100 edges",
+        "split": "random 70/10/20",
+        "protocol": "Macro-F1 over test edges",
+        "metrics": {"macro_f1": 0.93125, "edges": 20},
+        "settings": {"lr": 1e-5, "note": "a|b"},
+        "notes": "Trained in a test.",
+    }
+    folder = save(tmp_path / "saved", label_names=["1", "2"], card=card)
+    text = (folder / "README.md").read_text()
+    for line in (
+        "# Stars of reviews",
+        "edgeformer-e with 7 nodes on a bert encoder of 3 layers, 16 wide.",
+        "## Data\n\nsimulation of 100 edges",
+        "## Split\n\nrandom 70/10/20",
+        "## Protocol\n\nMacro-F1 over test edges",
+        "| macro_f1 | 0.9313 |\n| edges | 20 |",
+        "| lr | 1e-05 |\n| note | a\\|b |",
+        "## Labels\n\n1, 2",
+        "## Notes\n\nTrained in a test.",
+        "saved = load_model(",
+    ):
+        assert line in text
+
+
+def test_the_head_of_the_card_is_what_a_hub_reads(tmp_path):
+    import yaml
+
+    folder = save(tmp_path / "my model", card={"license": 'odd: "one"'})
+    _, head, body = (folder / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(head) == {
+        "library_name": "edgeformers",
+        "tags": ["edgeformers", "edgeformer-e", "text-attributed-graph"],
+        "license": 'odd: "one"',
+    }
+    assert body.strip().startswith("# my model")
+
+
+def test_the_code_on_the_card_runs(tmp_path, monkeypatch):
+    folder = save(tmp_path / "saved")
+    code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(code.replace("path/to/this/folder", str(folder)), names)
+    assert names["saved"].name == "edgeformer-e"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tokenizer": make_tokenizer(31)}, "this tokenizer gives token ids up to 30, but the ba"),
+        ({"tokenizer": "nowhere.json"}, "nowhere.json: no such tokenizer; give a tokenizer.json"),
+        ({"node_names": NAMES[:6]}, r"one name per node of the model \(got 6 names for 7 nodes"),
+        ({"num_sources": 8}, r"num_sources must be from 0 to 7 \(got 8\)"),
+        ({"extra": {"model": object()}}, "label_names and extra must be plain values"),
+        ({"extra": {"loss": float("nan")}}, "label_names and extra must be plain values"),
+        ({"card": {"metric": {}}}, "a model card has no part 'metric'; did you mean 'metrics'"),
+        ({"card": {"metrics": 0.5}}, r"the card's metrics must be names and values \(got 0.5\)"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_and_nothing_is_left(tmp_path, given, message):
+    with pytest.raises(InputError, match=message):
+        save(tmp_path / "saved", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_is_not_listed_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match="Linear is not one of the listed models"):
+        save_model(torch.nn.Linear(1, 1), tmp_path / "m", tokenizer=make_tokenizer(), node_names=[])
+
+
+def test_a_saved_model_is_overwritten_only_when_asked(saved):
+    with pytest.raises(InputError, match="saved exists already; choose another folder, or pass"):
+        save(saved)
+    save(saved, overwrite=True, extra={"second": True})
+    assert load_model(saved).extra == {"second": True}
+    assert [path.name for path in saved.parent.iterdir()] == ["saved"]
+
+
+def test_other_folders_are_never_overwritten(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "tokenizer.json").write_text("{}")
+    (tmp_path / "file").write_text("mine")
+    for name in ("thesis", "file"):
+        with pytest.raises(InputError, match=f"{name} is not a saved model; it is not overwri"):
+            save(tmp_path / name, overwrite=True)
+    (tmp_path / "empty").mkdir()
+    assert save(tmp_path / "empty", overwrite=True).is_dir()
+
+
+def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
+    def fail(*_args, **_more):
+        raise OSError("the cable is out")
+
+    monkeypatch.setattr("edgeformers.models.io.pq.write_table", fail)
+    with pytest.raises(OSError, match="cable"):
+        save(saved, overwrite=True, extra={"second": True})
+    assert load_model(saved).extra == {}
+    assert [path.name for path in saved.parent.iterdir()] == ["saved"]
+
+
+def test_absent_and_foreign_folders_are_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere: no such folder; give one that a model was sav"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(FormatError, match=r"is not a saved model: it has no config.json"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(FormatError, match=r"config.json does not describe a model of this libra"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(FormatError, match=r"config.json is damaged \(.*\); save the model again"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1"])
+def test_another_version_is_refused_with_what_to_do(saved, version):
+    change_config(saved, schema_version=version, library_version="9.1")
+    message = rf"schema version {version} \(written by edgeformers 9.1\), this library reads 1; rea"
+    with pytest.raises(FormatError, match=message):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "nodes.parquet"])
+def test_missing_and_damaged_files_are_named(saved, name):
+    path = saved / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(FormatError, match=f"{name} is damaged: its checksum differs; save the mo"):
+        load_model(saved)
+    path.write_bytes(whole[: len(whole) // 2])
+    renew_checksums(saved)
+    with pytest.raises(FormatError, match=rf"{name} is damaged \(.*\); save the model again"):
+        load_model(saved)
+    path.unlink()
+    with pytest.raises(FormatError, match=f"{name} is missing; save the model again"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": "edgeformer-x"}, "no model 'edgeformer-x'; did you mean 'edgeformer-"),
+        ({"model_config": {"num_nodes": 7, "widht": 3}}, "has no setting 'widht'"),
+        ({"model_config": {}}, "num_nodes"),
+        ({"encoder_config": {"width": 16, "hads": 4}}, "the encoder has no setting 'hads'; did"),
+        ({"files": {}}, "model.safetensors is damaged: its checksum differs"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_named(saved, values, message):
+    change_config(saved, **values)
+    with pytest.raises(FormatError, match=message):
+        load_model(saved)
+
+
+def test_a_config_that_lacks_facts_is_damaged(saved):
+    path = saved / "config.json"
+    facts = json.loads(path.read_text())
+    del facts["extra"]
+    path.write_text(json.dumps(facts))
+    with pytest.raises(FormatError, match=r"config.json is damaged: it lacks extra; save the mod"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("nodes.table"), "lacks the tensor nodes.table"),
+        (lambda t: t.update(more=torch.ones(1)), "has the unexpected tensor more"),
+        (
+            lambda t: t.update({"nodes.table": torch.ones(3, 6)}),
+            r"nodes.table has shape \[3, 6\] where config.json says \[8, 6\]",
+        ),
+    ],
+)
+def test_weights_of_another_model_are_named(saved, change, message):
+    tensors = load_file(saved / "model.safetensors")
+    change(tensors)
+    save_file({name: t.clone() for name, t in tensors.items()}, saved / "model.safetensors")
+    renew_checksums(saved)
+    with pytest.raises(FormatError, match=rf"model.safetensors:? {message}"):
+        load_model(saved)
+
+
+def test_a_tokenizer_or_node_table_of_another_model_is_named(saved):
+    make_tokenizer(40).save(str(saved / "tokenizer.json"))
+    renew_checksums(saved)
+    with pytest.raises(InputError, match=r"tokenizer.json gives token ids up to 39, but the bac"):
+        load_model(saved)
+    make_tokenizer().save(str(saved / "tokenizer.json"))
+    pq.write_table(pq.read_table(saved / "nodes.parquet").slice(1), saved / "nodes.parquet")
+    renew_checksums(saved)
+    with pytest.raises(FormatError, match=r"nodes.parquet names 6 nodes, but the model has 7; s"):
+        load_model(saved)
+
+
+def test_the_card_may_be_edited_by_hand(saved):
+    (saved / "README.md").write_text("# My own words")
+    assert load_model(saved).name == "edgeformer-e"

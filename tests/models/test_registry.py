@@ -1,0 +1,59 @@
+import pytest
+import torch
+from torch import nn
+
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.models.base import EdgeEncoder, NodeEncoder
+from edgeformers.models.registry import (
+    MODELS,
+    TINY_ENCODER,
+    find_entry,
+    make_model,
+    make_tiny,
+    model_name,
+)
+from edgeformers.nn.backbones import random_backbone
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_entry_makes_a_model_of_what_it_says(name):
+    model = make_tiny(name)
+    assert model_name(model) == name
+    assert isinstance(model.config, MODELS[name].config)
+    kind = {"edges": EdgeEncoder, "nodes": NodeEncoder}[MODELS[name].encodes]
+    assert isinstance(model, kind)
+
+
+def test_a_model_is_made_from_plain_values():
+    encoder = random_backbone(TINY_ENCODER)
+    model = make_model("edgeformer-e", {"num_nodes": 3, "tokens": ["source"]}, encoder)
+    assert model.encoder is encoder
+    assert model.config.tokens == ("source",)
+    assert model.nodes.table.shape == (4, 64)
+
+
+def test_the_seed_draws_what_stands_beside_the_encoder():
+    encoder = random_backbone(TINY_ENCODER)
+    one, same, other = (
+        make_model("edgeformer-n", {"num_nodes": 3}, encoder, seed=seed) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one.nodes.table, same.nodes.table)
+    assert torch.equal(one.pool.score.weight, same.pool.score.weight)
+    assert not torch.equal(one.nodes.table, other.nodes.table)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"no model 'edgeformer-f'; did you mean 'edgeformer-"):
+        find_entry("edgeformer-f")
+    with pytest.raises(ConfigError, match=r"no model 'gcn'; there is: edgeformer-e, edgeformer-n"):
+        make_model("gcn", {}, random_backbone(TINY_ENCODER))
+
+
+def test_a_setting_of_another_model_is_refused():
+    with pytest.raises(ConfigError, match=r"EdgeformerEConfig has no setting 'pooling'"):
+        make_tiny("edgeformer-e", pooling="mean")
+
+
+def test_a_module_that_is_not_listed_has_no_name():
+    with pytest.raises(InputError, match=r"Linear is not one of the listed models; there is: edg"):
+        model_name(nn.Linear(1, 1))

@@ -1,0 +1,32 @@
+"""Small ragged batches that every test of the packed encoder uses."""
+
+import pytest
+import torch
+
+from edgeformers.nn.packed import PackedText
+
+
+@pytest.fixture
+def make_text():
+    """Texts of the given lengths, token ids 3 to 29, the same in every run."""
+
+    def make(lengths) -> PackedText:
+        generator = torch.Generator().manual_seed(0)
+        return PackedText.from_lists(
+            torch.randint(3, 30, (length,), generator=generator).tolist() for length in lengths
+        )
+
+    return make
+
+
+@pytest.fixture
+def text(make_text) -> PackedText:
+    """Five texts, two of one length and one of a single token."""
+    return make_text((5, 1, 9, 3, 9))
+
+
+@pytest.fixture
+def draw():
+    """Normal numbers of a shape, the same in every run."""
+    generator = torch.Generator().manual_seed(1)
+    return lambda *shape: torch.randn(*shape, generator=generator)

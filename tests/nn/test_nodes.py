@@ -1,0 +1,127 @@
+import pytest
+import torch
+
+from edgeformers.errors import InputError
+from edgeformers.nn.nodes import NodeLookup, NodeProjection
+
+NODES = torch.tensor([[0, 3], [2, -1]])
+
+
+def make(**options):
+    torch.manual_seed(0)
+    lookup = NodeLookup(4, 3, **options)
+    torch.nn.init.normal_(lookup.table[-1:])
+    return lookup.eval()
+
+
+def test_a_node_is_its_row_and_an_unknown_one_the_last():
+    lookup = make()
+    expected = lookup.table[torch.tensor([[0, 3], [2, 4]])]
+    torch.testing.assert_close(lookup(NODES), expected)
+    assert lookup(torch.zeros(0, 2, dtype=torch.long)).shape == (0, 2, 3)
+
+
+def test_the_table_starts_as_the_release_does_and_the_unknown_node_at_zero():
+    torch.manual_seed(0)
+    table = NodeLookup(2000, 48).table
+    assert not table[-1].any()
+    assert table[:-1].std().item() == pytest.approx((2 / 2048) ** 0.5, rel=0.02)
+
+
+def test_nodes_marked_unseen_are_read_as_unknown():
+    lookup = make()
+    lookup.mark_seen(torch.tensor([True, True, True, False]))
+    torch.testing.assert_close(lookup(torch.tensor([3])), lookup(torch.tensor([-1])))
+    torch.testing.assert_close(lookup(torch.tensor([2])), lookup.table[2:3])
+
+
+def test_dropout_reads_a_share_of_nodes_as_unknown_in_training_alone():
+    lookup = make(node_dropout=0.25)
+    nodes = torch.zeros(4000, dtype=torch.long)
+    assert torch.equal(lookup(nodes), lookup.table[:1].expand(4000, 3))
+    torch.manual_seed(1)
+    dropped = (lookup.train()(nodes) == lookup.table[-1]).all(1)
+    assert dropped.float().mean().item() == pytest.approx(0.25, abs=0.03)
+
+
+def test_features_are_mapped_and_added_also_to_an_unseen_node():
+    lookup = make(feature_width=2)
+    features = torch.randn(4, 2)
+    lookup.set_features(features)
+    added = features @ lookup.feature_map.weight.T
+    torch.testing.assert_close(lookup(torch.tensor([1])), lookup.table[1:2] + added[1:2])
+    lookup.mark_seen(torch.tensor([True, False, True, True]))
+    torch.testing.assert_close(lookup(torch.tensor([1])), lookup.table[4:] + added[1:2])
+    torch.testing.assert_close(lookup(torch.tensor([-1])), lookup.table[4:])
+
+
+def test_given_vectors_start_the_table_and_leave_the_unknown_node():
+    lookup = make()
+    unknown, vectors = lookup.table[-1].clone(), torch.randn(4, 3)
+    lookup.set_table(vectors)
+    assert torch.equal(lookup.table[:4], vectors)
+    assert torch.equal(lookup.table[-1], unknown)
+
+
+def test_sparse_gradients_are_the_same_gradients():
+    dense, sparse = make(), make(sparse=True)
+    for lookup in (dense, sparse):
+        lookup(NODES).pow(2).sum().backward()
+    assert sparse.table.grad.is_sparse
+    torch.testing.assert_close(sparse.table.grad.to_dense(), dense.table.grad)
+    assert dense.table.grad[-1].any()
+    assert not dense.table.grad[1].any()
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda n: n.set_table(torch.ones(3, 3)), r"node table must be \[4, 3\] \(got \[3, 3\]\)"),
+        (lambda n: n.set_features(torch.ones(4, 2)), r"node features must be \[4, feature_width\]"),
+        (
+            lambda n: n.check(torch.tensor([4])),
+            "node 4 is not one of the 4 nodes of this model, nu",
+        ),
+        (lambda n: n.check(torch.tensor([0, -2])), "node -2 is not one of the 4 nodes"),
+        (lambda n: n.check(torch.tensor([1.0])), r"must be integers \(got torch.float32\)"),
+        (lambda n: n.check(torch.tensor([True])), r"must be integers \(got torch.bool\)"),
+        (
+            lambda n: n.mark_seen(torch.tensor([True])),
+            r"seen must be \[4\] of True and False \(got \[1\]",
+        ),
+        (lambda n: n.mark_seen(torch.ones(4)), r"\(got \[4\] of torch.float32\)"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_named(act, message):
+    with pytest.raises(InputError, match=message):
+        act(make())
+
+
+def test_fitting_numbers_pass_the_check():
+    make().check(torch.tensor([-1, 0, 3], dtype=torch.int32))
+    make().check(torch.zeros(0, dtype=torch.long))
+
+
+def test_one_map_projects_every_token():
+    torch.manual_seed(0)
+    projection, z = NodeProjection(3, 5), torch.randn(4, 2, 3)
+    assert projection.maps[0].bias is None
+    torch.testing.assert_close(projection(z), z @ projection.maps[0].weight.T)
+
+
+def test_each_edge_type_has_its_map_and_no_type_reads_the_first():
+    torch.manual_seed(0)
+    projection, z = NodeProjection(3, 5, edge_types=3, bias=True), torch.randn(4, 2, 3)
+    tokens = projection(z, torch.tensor([2, 0, 1, -1]))
+    for row, kind in enumerate([2, 0, 1, 0]):
+        torch.testing.assert_close(tokens[row], projection.maps[kind](z[row]))
+    torch.testing.assert_close(projection(z), projection.maps[0](z))
+
+
+def test_a_role_is_added_for_source_and_target():
+    torch.manual_seed(0)
+    projection, z = NodeProjection(3, 5, direction=True), torch.randn(1, 2, 3)
+    torch.nn.init.normal_(projection.role)
+    plain = projection(z)
+    told = projection(z, None, torch.tensor([[True, False]]))
+    torch.testing.assert_close(told - plain, projection.role[[1, 0]][None])

@@ -1,0 +1,78 @@
+"""A small network of films in memory, and a reader of pages that checks them."""
+
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+
+VOID = {"meta", "br"}
+
+
+class Outline(HTMLParser):
+    """Follows the tags of a page and notes what is wrong or foreign."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.words, self.labels = [], set(), [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.labels += [value for name, value in attrs if name == "aria-label"]
+        assert not any(name in ("src", "href") or name.startswith("on") for name, _ in attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def outline(page):
+    """What a page holds; a page that is not well formed fails."""
+    parser = Outline()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def make_graph(words=("good", "bad", "", "good"), names=("ann", "bob", "jaws", "heat"), **more):
+    """Two sources and two targets; the last edge repeats a training text in the test part."""
+    numbers = {text: n for n, text in enumerate(dict.fromkeys(words), start=1)}
+    values = {
+        "name": "films",
+        "origin": "films.csv",
+        "num_nodes": 4,
+        "num_edges": 4,
+        "num_sources": 2,
+        "num_targets": 2,
+        "is_bipartite": True,
+        "is_directed": True,
+        "src": np.array([0, 0, 1, 1], np.int32),
+        "dst": np.array([2, 3, 2, 3], np.int32),
+        "label_kind": "class",
+        "label_names": ["fresh", "rotten"],
+        "labels": np.array([0, 1, -1, 0], np.int16),
+        "times": np.array(
+            ["2020-01-01", "2020-03-01", "2021-02-01", "2021-02-02"], "M8[us]"
+        ).astype(np.int64),
+        "weights": np.array([0.5, 1.5, 2.5, 9.5], np.float32),
+        "edge_types": np.array([0, 1, 0, 0], np.int16),
+        "edge_type_names": ["review", "remark"],
+        "splits": {"random": np.array([0, 0, 1, 2], np.uint8)},
+        "text_hashes": np.array([numbers[text] for text in words], np.uint64),
+        "text_lengths": np.array([len(text) for text in words], np.int32),
+        "texts": lambda ids: [words[i] for i in ids],
+        "node_names": lambda ids: [names[i] for i in ids],
+        "node_labels": (np.array([0, 0, 0, 1, 1]), np.array([0])),
+        "node_label_names": ["horror"],
+        "tokens": SimpleNamespace(lengths=np.array([3, 3, 2, 90]), name="tiny", vocab_size=30522),
+        "notes": ["labels were taken from column 'fresh'"],
+        "skipped": {"count": 1, "examples": ["films.csv, line 7: column 'film' is empty"]},
+    }
+    return SimpleNamespace(**{**values, **more})

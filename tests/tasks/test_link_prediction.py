@@ -1,0 +1,316 @@
+"""The softmax over keys: the released loss, and what each option changes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.evaluation import evaluate_links, rank_full
+from edgeformers.tasks.link_prediction import (
+    KnownPairs,
+    LinkTask,
+    false_negatives,
+    sampling_log_q,
+)
+
+N, D = 5, 6
+
+#: Scores of four pairs by the paper's released model on tiny weights; what it printed.
+RELEASED_SCORES = torch.tensor(
+    [
+        [16.453272, 16.465145, 14.989235, 16.378498],
+        [14.426138, 13.302408, 12.473819, 15.650430],
+        [12.819995, 11.929862, 11.908424, 12.905567],
+        [15.904501, 15.841876, 14.269205, 17.358952],
+    ]
+)
+RELEASED_LOSS, RELEASED_MRR, RELEASED_NDCG = 1.560496, 0.520833, 0.640402
+
+
+@pytest.fixture
+def draw():
+    generator = torch.Generator().manual_seed(5)
+    return lambda *shape: torch.randn(*shape, generator=generator)
+
+
+@pytest.fixture
+def pairs(draw):
+    """Five pairs, no node twice."""
+    return {
+        "query_repr": draw(N, D),
+        "key_repr": draw(N, D),
+        "query_nodes": torch.arange(N),
+        "key_nodes": torch.arange(N) + 10,
+    }
+
+
+def expected_loss(logits):
+    return F.cross_entropy(logits, torch.arange(len(logits)))
+
+
+def test_without_options_it_is_the_loss_of_the_release():
+    nodes = {"query_nodes": torch.tensor([0, 0, 8, 9]), "key_nodes": torch.tensor([2, 5, 4, 7])}
+    task = LinkTask()
+    assert not list(task.parameters())
+    loss = task.loss(RELEASED_SCORES, torch.eye(4), **nodes)
+    assert loss.item() == pytest.approx(RELEASED_LOSS, abs=1e-5)
+    told = task.in_batch_metrics(RELEASED_SCORES, torch.eye(4), **nodes)
+    assert told["paper/mrr"] == pytest.approx(RELEASED_MRR, abs=1e-6)
+    assert told["paper/ndcg"] == pytest.approx(RELEASED_NDCG, abs=1e-6)
+
+
+def test_temperature_divides_and_normalization_bounds_the_score(pairs):
+    h, k = pairs["query_repr"], pairs["key_repr"]
+    warm = LinkTask(temperature=0.5).loss(**pairs)
+    torch.testing.assert_close(warm, expected_loss(h @ k.T / 0.5))
+    unit = LinkTask(temperature=0.05, normalize=True).loss(**pairs)
+    cosine = F.normalize(h, dim=1) @ F.normalize(k, dim=1).T
+    torch.testing.assert_close(unit, expected_loss(cosine / 0.05))
+
+
+def test_a_learned_temperature_learns_and_is_bounded(pairs):
+    task = LinkTask(temperature="learned", normalize=True)
+    assert task.scale().item() == pytest.approx(20)
+    task.loss(**pairs).backward()
+    assert task.log_scale.grad.item() != 0
+    with torch.no_grad():
+        task.log_scale.fill_(50.0)
+    assert task.scale().item() == 100
+
+
+def test_logq_takes_its_share_of_log_q_from_every_logit(pairs):
+    log_q = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1]).log()
+    logits = pairs["query_repr"] @ pairs["key_repr"].T
+    for share in (0.5, 1.0):
+        loss = LinkTask(logq=share).loss(**pairs, key_log_q=log_q)
+        torch.testing.assert_close(loss, expected_loss(logits - share * log_q))
+    torch.testing.assert_close(LinkTask().loss(**pairs, key_log_q=log_q), expected_loss(logits))
+
+
+def test_logq_stops_in_batch_negatives_from_pushing_popular_keys_down():
+    """Keys come up 90 : 10 and nothing else is known; the corrected bias is even, the plain not."""
+    generator = torch.Generator().manual_seed(0)
+    log_q = torch.tensor([0.9, 0.1]).log()
+    learned = {}
+    for share in (0.0, 1.0):
+        task = LinkTask(popularity_bias=True, num_nodes=2, logq=share)
+        optimizer = torch.optim.Adam(task.parameters(), lr=0.1)
+        for _ in range(60):
+            nodes = (torch.rand(256, generator=generator) < 0.1).long()
+            optimizer.zero_grad()
+            task.loss(
+                torch.zeros(256, 1),
+                torch.zeros(256, 1),
+                query_nodes=torch.arange(256),
+                key_nodes=nodes,
+                key_log_q=log_q[nodes],
+            ).backward()
+            optimizer.step()
+        learned[share] = (task.bias[0] - task.bias[1]).item()
+    # plain: the positive is as popular as the negatives, so popularity tells nothing: about 0;
+    # corrected: the score becomes log P(u), whose difference is log 9
+    assert learned[0.0] == pytest.approx(0.0, abs=0.4)
+    assert learned[1.0] == pytest.approx(math.log(9), abs=0.4)
+
+
+def test_log_q_mixes_batch_and_even_draws():
+    counts = torch.tensor([6.0, 2.0, 0.0, 0.0])
+    plain = sampling_log_q(counts[:2])
+    torch.testing.assert_close(plain.exp(), torch.tensor([0.75, 0.25]))
+    mixed = sampling_log_q(counts, batch_size=30, uniform_negatives=10).exp()
+    expected = [0.75 * 0.75 + 0.25 * 0.25, 0.75 * 0.25 + 0.0625, 0.0625, 0.0625]
+    torch.testing.assert_close(mixed, torch.tensor(expected))
+    assert sampling_log_q(counts).isfinite().all()
+
+
+def test_false_negatives_are_those_a_batch_and_known_links_tell():
+    query = torch.tensor([0, 0, 1, -1, -1])
+    key = torch.tensor([7, 8, 7, 9, -1])
+    extra = torch.tensor([8, 5, -1])
+    known = KnownPairs.from_pairs(torch.tensor([1, 1]), torch.tensor([9, 5]), 10)
+    told = false_negatives(query, key, torch.cat([key, extra]), known)
+    expected = [
+        [0, 1, 1, 0, 0, 1, 0, 0],  # 8 is the other positive of query 0, in the batch and beyond
+        [1, 0, 1, 0, 0, 1, 0, 0],
+        [1, 0, 0, 1, 0, 0, 1, 0],  # 7 is its own positive met again; 9 and 5 are known links
+        [0, 0, 0, 0, 0, 0, 0, 0],  # new nodes are never the same as one another
+        [0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    assert told.int().tolist() == expected
+
+
+def test_masked_keys_leave_the_softmax(pairs):
+    pairs["key_nodes"] = torch.tensor([10, 11, 10, 13, 14])  # keys 0 and 2 are one node
+    known = torch.zeros(N, N, dtype=torch.bool)
+    known[3, 4] = True
+    logits = pairs["query_repr"] @ pairs["key_repr"].T
+    masked = logits.clone()
+    masked[0, 2] = masked[2, 0] = masked[3, 4] = -math.inf
+    task = LinkTask(mask_false_negatives=True)
+    torch.testing.assert_close(task.loss(**pairs, known_pairs=known), expected_loss(masked))
+    torch.testing.assert_close(LinkTask().loss(**pairs, known_pairs=known), expected_loss(logits))
+
+
+def test_a_batch_of_one_pair_masked_whole_still_has_a_loss(pairs):
+    two = {name: value[[0, 0]] for name, value in pairs.items()}
+    assert LinkTask(mask_false_negatives=True).loss(**two).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_extra_keys_are_negatives_of_every_query(pairs, draw):
+    extra = draw(3, D)
+    loss = LinkTask().loss(**pairs, extra_key_repr=extra, extra_nodes=torch.arange(3) + 30)
+    logits = pairs["query_repr"] @ torch.cat([pairs["key_repr"], extra]).T
+    torch.testing.assert_close(loss, expected_loss(logits))
+
+
+def test_keys_gathered_from_other_processes_give_the_loss_of_the_whole_batch(draw):
+    """Two processes of three pairs, each with the other's keys, together are one batch of six."""
+    h, k, nodes = draw(6, D), draw(6, D), torch.arange(6)
+    settings = {"temperature": 0.7, "mask_false_negatives": True}
+    whole = LinkTask(**settings).loss(h, k, query_nodes=nodes, key_nodes=nodes + 10)
+    halves = []
+    for own, other in ((slice(0, 3), slice(3, 6)), (slice(3, 6), slice(0, 3))):
+        halves.append(
+            LinkTask(**settings).loss(
+                h[own],
+                k[own],
+                query_nodes=nodes[own],
+                key_nodes=nodes[own] + 10,
+                extra_key_repr=k[other],
+                extra_nodes=nodes[other] + 10,
+            )
+        )
+    torch.testing.assert_close(sum(halves) / 2, whole)
+
+
+def test_uniform_negatives_are_drawn_evenly_from_the_candidates():
+    task = LinkTask(uniform_negatives=4000)
+    candidates = torch.tensor([3, 5, 7, 9])
+    drawn = task.draw_negatives(candidates, torch.Generator().manual_seed(0))
+    again = task.draw_negatives(candidates, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn, again)
+    counts = torch.bincount(drawn, minlength=10)
+    assert counts.nonzero().flatten().tolist() == [3, 5, 7, 9]
+    assert (counts[candidates] - 1000).abs().max() < 150
+
+
+def test_one_product_of_factors_is_the_whole_score(draw):
+    task = LinkTask(temperature=0.5, collaborative="table", popularity_bias=True, num_nodes=20)
+    with torch.no_grad():
+        task.weight.fill_(0.7)
+        task.bias.copy_(draw(20))
+    h, k = draw(4, D), draw(3, D)
+    query, key = torch.tensor([0, 1, -1, 3]), torch.tensor([11, -1, 13])
+    score = task.factors("query", h, query) @ task.factors("key", k, key).T
+    c = torch.cat([task.table, torch.zeros(1, 64)])  # a new node has no vector
+    b = torch.cat([task.bias, torch.zeros(1)])
+    expected = h @ k.T / 0.5 + 0.7 * c[query] @ c[key].T + b[key]
+    torch.testing.assert_close(score, expected)
+
+
+def test_given_vectors_take_the_place_of_the_table(pairs, draw):
+    task = LinkTask(collaborative="given")
+    z_query, z_key, z_extra, extra = draw(N, 2), draw(N, 2), draw(2, 2), draw(2, D)
+    loss = task.loss(
+        **pairs,
+        query_z=z_query,
+        key_z=z_key,
+        extra_key_repr=extra,
+        extra_nodes=torch.tensor([30, 31]),
+        extra_z=z_extra,
+    )
+    keys, z = torch.cat([pairs["key_repr"], extra]), torch.cat([z_key, z_extra])
+    torch.testing.assert_close(loss, expected_loss(pairs["query_repr"] @ keys.T + z_query @ z.T))
+    loss.backward()
+    assert task.weight.grad.item() != 0
+
+
+def test_the_collaborative_table_learns_links_that_text_does_not_show():
+    generator = torch.Generator().manual_seed(2)
+    nodes = torch.arange(8)
+    blank = torch.ones(8, 1)
+    task = LinkTask(collaborative="table", collaborative_width=8, num_nodes=16)
+    task.set_table(torch.randn(16, 8, generator=generator) * 0.3)
+    optimizer = torch.optim.Adam(task.parameters(), lr=0.1)
+    for _ in range(60):
+        optimizer.zero_grad()
+        task.loss(blank, blank, query_nodes=nodes, key_nodes=nodes + 8).backward()
+        optimizer.step()
+    told = task.in_batch_metrics(blank, blank, query_nodes=nodes, key_nodes=nodes + 8)
+    assert told["paper/hit@1"] == 1.0
+    plain = LinkTask().in_batch_metrics(blank, blank, query_nodes=nodes, key_nodes=nodes + 8)
+    assert plain["paper/mrr"] == pytest.approx(1 / 4.5)
+
+
+def test_ranking_all_nodes_uses_the_trained_score(draw):
+    task = LinkTask(temperature=0.5, collaborative="table", popularity_bias=True, num_nodes=30)
+    with torch.no_grad():
+        task.bias.copy_(draw(30))
+    h, k = draw(4, D), draw(9, D)
+    query, candidates = torch.arange(4), torch.arange(9) + 20
+    scorer = task.scorer(h, k, query_nodes=query, candidate_nodes=candidates)
+    table = task.factors("query", h, query) @ task.factors("key", k, candidates).T
+    positives = np.array([8, 0, 4, 4])
+    own = table[torch.arange(4), torch.from_numpy(positives)]
+    expected = 1 + (table > own[:, None]).sum(1)
+    assert rank_full(scorer, positives).tolist() == expected.tolist()
+    report = evaluate_links(scorer, positives)
+    assert task.primary_metric in report.flat()
+
+
+def test_the_loss_is_made_in_full_precision_under_autocast(pairs):
+    plain = LinkTask(temperature=0.05).loss(**pairs)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(LinkTask(temperature=0.05).loss(**pairs), plain)
+
+
+def test_a_batch_of_no_pairs_has_no_loss():
+    empty, nodes = torch.zeros(0, D, requires_grad=True), torch.zeros(0, dtype=torch.long)
+    loss = LinkTask(mask_false_negatives=True).loss(
+        empty, empty, query_nodes=nodes, key_nodes=nodes
+    )
+    loss.backward()
+    assert loss.item() == 0.0
+
+
+def test_known_pairs_are_found_whatever_their_order():
+    known = KnownPairs.from_pairs(torch.tensor([2, 0, 2]), torch.tensor([1, 9, 1]), 10)
+    told = known.mask(torch.tensor([0, 1, 2, -1]), torch.tensor([9, 1, -1]))
+    assert told.int().tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]]
+    none = KnownPairs.from_pairs(torch.zeros(0), torch.zeros(0), 10)
+    assert not none.mask(torch.arange(3), torch.arange(3)).any()
+
+
+def test_what_an_option_lacks_gets_a_sentence(pairs, draw):
+    with pytest.raises(InputError, match="needs key_log_q"):
+        LinkTask(logq=0.5).loss(**pairs)
+    extra = {"extra_key_repr": draw(2, D), "extra_nodes": torch.tensor([30, 31])}
+    with pytest.raises(InputError, match=r"got 5 for 7 keys\); extra keys bring theirs"):
+        LinkTask(logq=0.5).loss(**pairs, **extra, key_log_q=torch.zeros(N))
+    with pytest.raises(InputError, match="extra keys need extra_nodes"):
+        LinkTask().loss(**pairs, extra_key_repr=draw(2, D))
+    with pytest.raises(InputError, match="needs the vectors of queries and keys: query_z, key_z"):
+        LinkTask(collaborative="given").loss(**pairs)
+    task = LinkTask(collaborative="table", collaborative_width=2, num_nodes=4)
+    with pytest.raises(InputError, match=r"table is \[4, 2\] \(got vectors \[4, 3\]\)"):
+        task.set_table(torch.zeros(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": 0}, r"a number above 0, 'learned' or None \(got 0\)"),
+        ({"temperature": "learnt"}, "got 'learnt'"),
+        ({"logq": 2.0}, r"between 0 \(off\) and 1 .* \(got 2.0\)"),
+        ({"uniform_negatives": -1}, r"0 or more \(got -1\)"),
+        ({"collaborative": "tabel"}, "'table', 'given' or None"),
+        ({"collaborative": "table"}, "needs num_nodes"),
+        ({"primary_metric": "full/mr"}, "did you mean 'full/mrr'"),
+    ],
+)
+def test_settings_without_meaning_get_a_sentence(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        LinkTask(**settings)
