@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 
 .PHONY: quickstart test check format bench clean
 
-quickstart: $(READY)  ## make the built-in network, with its data card
-	$(BIN)/edgeformers prepare simulated -o quickstart/network --overwrite
+quickstart: $(READY)  ## both models and baselines on the built-in network; quickstart/report.html
+	$(BIN)/edgeformers quickstart -o quickstart
 
 test: $(READY)  ## the whole test suite; no network, no GPU
 	$(BIN)/python -m pytest

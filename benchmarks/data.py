@@ -24,7 +24,8 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.simulate import simulate
-from edgeformers.data.tokens import TOKEN_LIMIT, encode_chunks, load_tokenizer, train_tokenizer
+from edgeformers.data.tokenizer import load_tokenizer, train_tokenizer
+from edgeformers.data.tokens import TOKEN_LIMIT, encode_chunks
 from edgeformers.offline import MINILM, has_minilm
 
 TOKENS = 64  # tokens per text in the authors' layout

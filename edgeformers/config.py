@@ -42,8 +42,14 @@ class DataSettings:
     strata: Literal["none", "positive", "edge_type"] = "none"
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 3:
-            raise ConfigError(f"data.max_tokens must be at least 3 (got {self.max_tokens})")
+        _check_least("data", self, 3, "max_tokens")
+        for name in ("source_neighbors", "target_neighbors"):
+            sizes = getattr(self, name)
+            if not sizes or min(sizes) < 0 or sum(sizes) < 1:
+                raise ConfigError(
+                    f"data.{name} gives how many edges are read per stratum, such as [8] "
+                    f"(got {sizes})"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +86,8 @@ class TrainSettings:
     lr: float = 5e-5  # of the backbone
     node_lr: float = 5e-3  # of the node table
     head_lr: float = 1e-3  # of everything else: projections, pooling, heads
-    weight_decay: float = 1e-2  # none on biases, norms and the node table
+    weight_decay: float = 1e-2  # none on biases and norms
+    decay_nodes: bool = False  # whether the node table decays too, which it cannot when sparse
     warmup: float = 0.1  # share of all steps
     decay: Literal["linear", "cosine", "constant"] = "linear"
     sparse_nodes: bool = True  # a step touches only the table's rows that the batch has
@@ -100,14 +107,20 @@ class TrainSettings:
     eval_pairs: int | None = 10_000  # links ranked after each epoch; the test ranks all
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "keep_checkpoints", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"train.{name} must be at least 1 (got {getattr(self, name)})")
-        for name in ("lr", "node_lr", "head_lr", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"train.{name} must not be negative (got {getattr(self, name)})")
+        _check_least("train", self, 1, "epochs", "batch_size", "accumulate", "micro_batch")
+        _check_least("train", self, 1, "patience", "checkpoint_every", "keep_checkpoints")
+        _check_least("train", self, 1, "eval_batch", "eval_pairs")
+        _check_least("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
+        _check_least("train", self, 0, "frozen_layers", "lora_rank", "seed")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
+        if self.clip is not None and not self.clip > 0:
+            raise ConfigError(f"train.clip must be above 0, or none (got {self.clip})")
+        if self.decay_nodes and self.sparse_nodes:
+            raise ConfigError(
+                "train.decay_nodes touches the whole node table at every step; set "
+                "train.sparse_nodes=false with it"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +147,10 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
         """A config from nested plain values; an unknown name is answered with the nearest."""
+        if "task" not in values:
+            raise ConfigError(
+                f"the config names no task; task may be {' or '.join(get_args(Task))}"
+            )
         built: RunConfig = _build(cls, values, "")
         return built
 
@@ -156,7 +173,9 @@ class RunConfig:
             if not isinstance(place, dict):
                 sections = [key for key, v in values.items() if isinstance(v, dict)]
                 raise ConfigError(f"there is no section '{section}'; {nearest(section, sections)}")
-            if setting not in place or isinstance(place[setting], dict):
+            if isinstance(place.get(setting), dict):
+                raise ConfigError(f"{setting} is a section of settings, not one (got {value!r})")
+            if setting not in place:
                 raise ConfigError(
                     f"{section or 'config'} has no setting '{setting}'; {nearest(setting, place)}"
                 )
@@ -167,6 +186,10 @@ class RunConfig:
 #: What each recipe changes for each task. `paper`: every number of the paper's appendix.
 #: `default`: the best known. `fast`: minutes on a laptop.
 _PAPER = {
+    "model.backbone": "bert-base-uncased",
+    "model.fidelity": "paper",
+    "model.node_width": 64,
+    "data.max_tokens": 64,
     "train.lr": 1e-5,
     "train.node_lr": 1e-5,
     "train.head_lr": 1e-5,
@@ -177,6 +200,7 @@ _PAPER = {
     "train.decay": "constant",
     "train.clip": None,
     "train.sparse_nodes": False,
+    "train.decay_nodes": True,
     "train.precision": "fp32",
     "train.epochs": 100,
     "train.patience": 3,
@@ -202,6 +226,9 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.mask_false_negatives": True,
             "links.collaborative": True,
             "links.popularity_bias": True,
+            "links.uniform_negatives": 128,
+            "links.logq": 1.0,
+            "model.node_table": "factorized",
         },
     },
     "paper": {
@@ -227,19 +254,24 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
 
 def make_config(
     task: Task,
-    recipe: str = "default",
+    recipe: str | None = None,
     *,
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """A recipe, a TOML file over it, and single settings over both."""
+    """A recipe, a TOML file over it, and single settings over both.
+
+    Without a recipe, the one the file names, or `default`.
+    """
+    written = {} if file is None else _flatten(read_toml(file))
+    if written.get("task", task) != task:
+        raise ConfigError(f"{file} is for {written['task']}, not for {task}")
+    recipe = recipe or str(written.get("recipe", "default"))
     if recipe not in RECIPES:
         raise ConfigError(f"there is no recipe '{recipe}'; {nearest(recipe, RECIPES)}")
     config = RunConfig(task=task, recipe=recipe)
-    config = config.with_settings(RECIPES[recipe][config.task])
-    if file is not None:
-        config = config.with_settings(_flatten(read_toml(file)))
-    return config.with_settings(settings or {})
+    changes = {**RECIPES[recipe][config.task], **written, "recipe": recipe, **(settings or {})}
+    return config.with_settings(changes)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -273,7 +305,17 @@ def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _check_least(section: str, settings: Any, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value >= least:  # nan is not either
+            wanted = f"at least {least}" if least else "0 or more"
+            raise ConfigError(f"{section}.{name} must be {wanted} (got {value})")
+
+
 def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where} is a section of settings, not one (got {values!r})")
     known = {one.name: one for one in fields(kind)}
     hints = get_type_hints(kind)
     given: dict[str, Any] = {}
@@ -290,7 +332,9 @@ def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
 
 
 def _check_type(name: str, value: Any, hint: Any) -> Any:
-    """A setting's value, of the type its dataclass says."""
+    """A setting's value, of the type its dataclass says; numbers of numpy become plain ones."""
+    value = value.item() if hasattr(value, "item") else value
+    value = list(value) if isinstance(value, tuple) else value
     choices = _choices(hint)
     if value == "none" and type(None) in _parts(hint) and "none" not in choices:
         return None
@@ -305,6 +349,9 @@ def _check_type(name: str, value: Any, hint: Any) -> Any:
     if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join(sorted(one.__name__ for one in kinds if one is not type(None)))
         raise ConfigError(f"{name} must be of type {wanted} (got {value!r})")
+    if isinstance(value, list):
+        (of,) = (get_args(part)[0] for part in _parts(hint) if get_origin(part) is list)
+        return [_check_type(f"{name}[{i}]", one, of) for i, one in enumerate(value)]
     return value
 
 
@@ -330,4 +377,6 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    if isinstance(value, str):  # a JSON string is a TOML string, but for one character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

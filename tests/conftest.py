@@ -1,14 +1,17 @@
 """Small tables, networks and tokenizers that tests of several modules use."""
 
 import pytest
+import torch
 from hypothesis import settings
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from edgeformers.data.network import PrepareConfig, write_network
+from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.table import EdgeTable, NodeTable
 
 settings.register_profile("busy", deadline=None)  # a machine may have other work to do
 settings.load_profile("busy")
+torch.set_num_threads(1)  # models here are tiny: threads would only wait for each other
 
 PLAIN = PrepareConfig(tokenizer=None, progress=False)
 WORDS = ["a", "good", "film", "bad", "book", "##s", "##ly", "!", "."]
@@ -59,6 +62,14 @@ def make_network(make_table, tmp_path):
 def reviews(make_network):
     """Five reviews, one without text, two of the same pair, "ann" on both sides."""
     return make_network()
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory):
+    """The built-in network with 600 edges, of which a model can learn; not to be written to."""
+    path = tmp_path_factory.mktemp("simulated") / "network"
+    config = PrepareConfig(tokenizer="train:8000", progress=False)
+    return prepare_simulated(path, num_edges=600, config=config)
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,20 @@ ALLOWED = {
     "models": {"errors", "data", "nn"},
     "evaluation": {"errors", "data", "metrics"},
     "tasks": {"errors", "data", "evaluation", "metrics"},
-    "train": {"errors", "config", "data", "nn", "models", "tasks", "evaluation", "metrics"},
+    "train": {
+        "errors",
+        "offline",
+        "config",
+        "data",
+        "nn",
+        "models",
+        "tasks",
+        "evaluation",
+        "metrics",
+    },
     "report": {"errors", "data"},
 }
-DRIVERS = {"__init__", "estimators", "embed", "search", "experiments", "serve", "cli"}
+DRIVERS = {"__init__", "estimators", "embed", "bulk", "runs", "quickstart", "pictures", "cli"}
 
 
 def imports(path: Path) -> set[str]:

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 import edgeformers
-from edgeformers.cli import describe, prepare
+from edgeformers.cli import (
+    describe,
+    embed,
+    evaluate,
+    predict,
+    prepare,
+    quickstart,
+    recommend,
+    train,
+)
 from edgeformers.errors import EdgeformersError
 
 app = typer.Typer(
@@ -17,6 +26,12 @@ app = typer.Typer(
 )
 app.command("prepare", epilog=prepare.EXAMPLES)(prepare.prepare_command)
 app.command("describe", epilog=describe.EXAMPLES)(describe.describe_command)
+app.command("train", epilog=train.EXAMPLES)(train.train_command)
+app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate_command)
+app.command("predict", epilog=predict.EXAMPLES)(predict.predict_command)
+app.command("embed", epilog=embed.EXAMPLES)(embed.embed_command)
+app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend_command)
+app.command("quickstart", epilog=quickstart.EXAMPLES)(quickstart.quickstart_command)
 
 
 def _version(wanted: bool) -> None:

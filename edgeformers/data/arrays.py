@@ -152,10 +152,10 @@ def folder_written_aside(
     """A new folder that takes the name `out` only when everything in it is written.
 
     It is written in a hidden workshop beside `out`, locked as long as its process lives; what a
-    killed run left behind is removed by the next one. Without `overwrite`, a folder that exists
-    is refused; with it, the old one, which must have a file `known_by` if that is given, stays
-    until the new one is complete. Of several processes writing the same folder, the first to
-    finish names it.
+    killed run left behind is removed by the next one (where the file system has locks). Without
+    `overwrite`, a folder that exists is refused; with it, the old one, which must have a file
+    `known_by` if that is given, stays until the new one is complete. Of several processes writing
+    the same folder, the first to finish names it.
     """
     if out.name in ("", ".."):
         out = out.resolve()
@@ -171,15 +171,13 @@ def folder_written_aside(
         _take_place(aside, out, overwrite, known_by)
         shutil.rmtree(workshop, ignore_errors=True)
     except Exception as error:
-        if _is_disk_full(error):
-            raise EdgeformersError(
-                f"the disk is full while writing {out}; free some space (about twice the size of "
-                "the input) and run it again. Nothing was left behind"
-            ) from error
+        if sentence := _exhaustion(error, out):
+            raise EdgeformersError(sentence) from error
         raise
     finally:
         _remove_workshop(workshop, out)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _refuse(out: Path, overwrite: bool, known_by: str | None) -> None:
@@ -216,30 +214,40 @@ def _take_place(aside: Path, out: Path, overwrite: bool, known_by: str | None) -
     raise InputError(f"{out} is being replaced by other runs all the time; stop them first")
 
 
-def _make_workshop(out: Path) -> tuple[Path, int]:
-    while True:
+def _make_workshop(out: Path) -> tuple[Path, int | None]:
+    """A workshop and its lock; without one on a file system that has no locks."""
+    for _ in range(100):  # another run may take a new workshop for one that was left behind
         workshop = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-        lock = _lock(workshop)
+        try:
+            lock = _lock(workshop)
+        except _NoLocksError:
+            return workshop, None
         if lock is not None:
             return workshop, lock
+    raise InputError(f"{out} cannot be written: other runs remove its files; stop them first")
 
 
 def _remove_left_behind(out: Path) -> None:
     for path in out.parent.iterdir():
         if path.name.startswith(f".{out.name}.partial-") and path.is_dir():
-            lock = _lock(path)
-            if lock is not None:
-                _remove_workshop(path, out)
-                os.close(lock)
+            with suppress(_NoLocksError):
+                lock = _lock(path)
+                if lock is not None:
+                    _remove_workshop(path, out)
+                    os.close(lock)
 
 
 def _remove_workshop(workshop: Path, out: Path) -> None:
     """Away with it; a run killed between its two renames had moved the old folder in here."""
-    for old in sorted(workshop.glob("*.replaced-*")):
-        with suppress(OSError):
+    with suppress(OSError):  # another run may be removing it too
+        for old in sorted(workshop.glob("*.replaced-*")):
             if not out.exists():
                 old.rename(out)
     shutil.rmtree(workshop, ignore_errors=True)
+
+
+class _NoLocksError(Exception):
+    """The file system has no locks."""
 
 
 def _lock(workshop: Path) -> int | None:
@@ -247,7 +255,7 @@ def _lock(workshop: Path) -> int | None:
     path = workshop / "lock"
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:
+    except (FileNotFoundError, PermissionError):  # just removed, or another user's
         return None
     try:
         if sys.platform == "win32":
@@ -258,9 +266,12 @@ def _lock(workshop: Path) -> int | None:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (BlockingIOError, PermissionError):
         os.close(handle)
         return None
+    except OSError as error:
+        os.close(handle)
+        raise _NoLocksError from error
     if path.exists():
         return handle
     os.close(handle)
@@ -275,7 +286,21 @@ def _telling_why_not(out: Path) -> Iterator[None]:
         raise InputError(f"{out} cannot be written ({error.strerror})") from error
 
 
-def _is_disk_full(error: Exception) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return "No space left" in str(error)
+def _exhaustion(error: Exception, out: Path) -> str | None:
+    """What to say where disk or memory is used up. DuckDB's errors are known by their words:
+    Arrow raises them again as its own.
+    """
+    words = str(error)
+    reason = words.partition("\n")[0]
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left" in words or "failed to offload" in words:
+        return (
+            f"the disk is full while writing {out}; free some space (about twice the size of the "
+            f"input) and run it again. Nothing was left behind ({reason})"
+        )
+    if isinstance(error, MemoryError) or words.startswith("Out of Memory Error"):
+        return (
+            f"the memory is used up while writing {out}; end other programs, or use a machine "
+            f"with more, and run it again. Nothing was left behind ({reason})"
+        )
+    return None

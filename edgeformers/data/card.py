@@ -114,7 +114,7 @@ class Times:
     """When the edges came to be; `starts[i]` is the first moment of the period of `counts[i]`.
 
     A few times far from all others (a placeholder such as 1800) are not in `counts`: they would
-    leave the plot empty.
+    leave the plot empty. Days are written without a clock where all times are midnights.
     """
 
     first: str
@@ -166,6 +166,7 @@ class Split:
 
     name: str
     parts: list[Part]
+    made: str = ""  # how, as an option of `prepare`: link=per-source+drop
 
     def part(self, name: str) -> Part | None:
         return next((part for part in self.parts if part.name == name), None)

@@ -15,13 +15,21 @@ class Adjacency:
     """The edges around every node: N_e(v), cut into strata.
 
     The edges of node v in stratum s are rows `indptr[v * S + s] : indptr[v * S + s + 1]` of
-    `edge_ids`; `neighbors` holds the other end of each. A self-loop stands once.
+    `links`, each with the node at its other end beside it: what is read together lies together.
+    A self-loop stands once.
     """
 
     indptr: NDArray[np.int64]  # [num_nodes * S + 1]
-    edge_ids: IntArray
-    neighbors: IntArray
+    links: IntArray  # [n, 2]: edge, neighbor
     num_strata: int = 1
+
+    @property
+    def edge_ids(self) -> IntArray:
+        return self.links[:, 0]
+
+    @property
+    def neighbors(self) -> IntArray:
+        return self.links[:, 1]
 
     @property
     def num_nodes(self) -> int:
@@ -60,10 +68,9 @@ def build_adjacency(
     indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
     count_edges(src, dst, keep_all, no_strata, num_strata, indptr)
     np.cumsum(indptr, out=indptr)
-    edge_ids = np.empty(indptr[-1], small_int(len(src)))
-    neighbors = np.empty(indptr[-1], small_int(num_nodes))
-    fill_edges(src, dst, keep_all, no_strata, num_strata, indptr[:-1].copy(), edge_ids, neighbors)
-    return Adjacency(indptr=indptr, edge_ids=edge_ids, neighbors=neighbors, num_strata=num_strata)
+    links = np.empty((indptr[-1], 2), small_int(max(len(src), num_nodes)))
+    fill_edges(src, dst, keep_all, no_strata, num_strata, indptr[:-1].copy(), links)
+    return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
 
 
 def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], IntArray]:

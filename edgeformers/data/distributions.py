@@ -26,6 +26,7 @@ PERIODS = {  # name -> numpy unit, finest first; the finest with at most MAX_PER
     "millennium": "1000Y",
 }
 MAX_PERIODS = 80
+DAY = 86_400_000_000  # microseconds
 
 
 def count_distinct(values: Array) -> tuple[Array, Array]:
@@ -124,10 +125,11 @@ def count_times(times: Array | None) -> Times | None:
     missing = len(times) - len(known)
     if not len(known):
         return Times("", "", missing, 0, "year", [], [])
+    is_daily = not np.any(known % DAY)
     ends = np.array([known.min(), known.max()])
-    first, last = _moments(ends, "s")
+    first, last = _moments(ends, "D" if is_daily else "s")
     near = _without_far(known)
-    period, unit, low, high = _choose_period(near)
+    period, unit, low, high = _choose_period(near, "day" if is_daily else "second")
     counts = np.zeros(high - low + 1, dtype=np.int64)
     for start in range(0, len(near), CHUNK):
         places = _in_unit(near[start : start + CHUNK], unit) - low
@@ -158,10 +160,10 @@ def _without_far(times: Array) -> Array:
     return near
 
 
-def _choose_period(times: Array) -> tuple[str, str, int, int]:
+def _choose_period(times: Array, finest: str) -> tuple[str, str, int, int]:
     """The finest period with few enough bars: its name, its unit, the first and last number."""
     ends = np.array([times.min(), times.max()])
-    for period, unit in PERIODS.items():
+    for period, unit in list(PERIODS.items())[list(PERIODS).index(finest) :]:
         first, last = _in_unit(ends, unit).tolist()
         if last - first < MAX_PERIODS:
             return period, unit, first, last

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from edgeformers.data.card import CUTS, DataCard, Finding, Labels, Side
-from edgeformers.data.split_findings import NEW_PAIRS, split_findings
+from edgeformers.data.split_advice import link_options, split_configs
+from edgeformers.data.split_findings import split_findings
 from edgeformers.data.wording import counted, finding, of_all, percent, quoted
 
 # Shares from which something is said, or is a warning rather than a note.
@@ -184,7 +185,7 @@ def _repeat_findings(card: DataCard) -> Iterator[Finding]:
             "repeated pairs",
             f"{counted(counts.repeated_pairs, 'pair of nodes has', 'pairs of nodes have')} several "
             f"edges; {of_all(counts.repeating_edges, edges, 'edges')} follow an earlier one.",
-            f"For link prediction {NEW_PAIRS}, or join the texts of a pair into one edge.",
+            _pair_advice(card),
             pairs=counts.repeated_pairs,
             count=counts.repeating_edges,
         )
@@ -197,6 +198,15 @@ def _repeat_findings(card: DataCard) -> Iterator[Finding]:
             count=counts.self_loops,
             share=counts.self_loops / edges,
         )
+
+
+def _pair_advice(card: DataCard) -> str:
+    joined = "join the texts of a pair into one edge"
+    configs = split_configs(card)
+    if configs and all(one.new_pairs or one.how == "random" for one in configs):
+        return f"For link prediction you may also {joined}."
+    names = [split.name for split in card.splits]
+    return f"For link prediction {link_options(card, names, new_pairs=True)}, or {joined}."
 
 
 def _row_findings(card: DataCard) -> Iterator[Finding]:

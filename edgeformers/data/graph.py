@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike
@@ -15,76 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.arrays import (
-    check_files,
-    checked_record,
-    open_array,
-    read_record,
-    write_record,
-)
+from edgeformers.data.arrays import check_files, open_array
 from edgeformers.data.csr import Adjacency, IntArray, build_adjacency
+from edgeformers.data.meta import NetworkMeta
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.splits import TRAIN, EdgeFacts
+from edgeformers.data.splits import TRAIN, EdgeFacts, SplitConfig
 from edgeformers.data.table import LabelKind
 from edgeformers.data.tokens import TokenStore, open_tokens
 from edgeformers.errors import FormatError, InputError, nearest
 
-FORMAT = "edgeformers-network"
-SCHEMA_VERSION = 1
-METADATA = "network.json"
 SEARCHED_NAMES = 10_000  # node ids among which the nearest to a mistyped one is sought
 TEXT_ROWS = 16_384  # texts per Parquet row group: what is read to show a single text
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkMeta:
-    """Everything about a network that is not an array; the contents of network.json."""
-
-    format: str = FORMAT
-    schema_version: int = SCHEMA_VERSION
-    library_version: str
-    num_nodes: int
-    num_sources: int  # of a bipartite network; all nodes otherwise
-    num_edges: int
-    is_bipartite: bool
-    is_directed: bool
-    label_kind: LabelKind | None = None
-    label_names: list[str] = field(default_factory=list)
-    edge_type_names: list[str] = field(default_factory=list)
-    node_label_names: list[str] = field(default_factory=list)
-    positive_labels: list[str] = field(default_factory=list)  # what counts as a link; empty: all
-    neighbors: dict[str, list[int]] = field(default_factory=dict)  # of a paper recipe, per side
-    splits: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> config and counts
-    has_node_texts: bool = False
-    columns: list[str] = field(default_factory=list)  # of edges.parquet
-    origin: str = ""
-    skipped: dict[str, Any] = field(default_factory=dict)  # rows left out while reading
-    notes: list[str] = field(default_factory=list)  # what was decided while preparing
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # size and SHA-256 of each file
-
-    def write(self, folder: Path) -> None:
-        write_record(folder / METADATA, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> "NetworkMeta":
-        """The metadata of the network in a folder; what is not one is named."""
-        file = path / METADATA
-        if not file.is_file():
-            raise FormatError(
-                f"{path} is not a prepared network: it has no {METADATA}; "
-                f"make one with: edgeformers prepare EDGES.csv -o {path}"
-            )
-        values = read_record(file)
-        if values.get("format") != FORMAT:
-            raise FormatError(
-                f"{file} does not describe a network of this library; name another folder"
-            )
-        if values.get("schema_version") != SCHEMA_VERSION:
-            raise FormatError(
-                f"{file} has schema version {values.get('schema_version')}, this library reads "
-                f"{SCHEMA_VERSION}; prepare the network again from its table"
-            )
-        return cls(**checked_record(file))
 
 
 class EdgeTextGraph:
@@ -216,6 +156,12 @@ class EdgeTextGraph:
         """Each split by its name: a code per edge, 0 train, 1 validation, 2 test, 255 none."""
         return {name: self._edge_array(f"splits/{name}") for name in self.meta.splits}
 
+    @cached_property
+    def split_configs(self) -> Mapping[str, SplitConfig]:
+        """How each split was made."""
+        described = self.meta.splits.items()
+        return {name: SplitConfig.from_dict(one["config"]) for name, one in described}
+
     def split(self, name: str) -> NDArray[np.uint8]:
         """One split; an unknown name is answered with the known ones."""
         if name not in self.splits:
@@ -225,15 +171,20 @@ class EdgeTextGraph:
     @cached_property
     def facts(self) -> EdgeFacts:
         """What splits are made from."""
-        return EdgeFacts(src=self.src, dst=self.dst, num_nodes=self.num_nodes, times=self.times)
+        return EdgeFacts(
+            src=self.src,
+            dst=self.dst,
+            num_nodes=self.num_nodes,
+            directed=self.is_directed,
+            times=self.times,
+        )
 
     @cached_property
     def adjacency(self) -> Adjacency:
         """All edges around every node, of every split: not what may be trained on."""
         return Adjacency(
             indptr=self._array("adjacency.indptr"),
-            edge_ids=self._array("adjacency.edge_ids"),
-            neighbors=self._array("adjacency.neighbors"),
+            links=self._array("adjacency.links"),
         )
 
     def training_adjacency(
@@ -342,7 +293,7 @@ class EdgeTextGraph:
     def token_store(self, name: str, part: Literal["edges", "nodes"] = "edges") -> TokenStore:
         """The token store of a tokenizer, by its name or its fingerprint.
 
-        `edgeformers.data.network.add_tokens` finds it by what the tokenizer does, and makes it
+        `edgeformers.data.tokenise.add_tokens` finds it by what the tokenizer does, and makes it
         where there is none.
         """
         stores = {store.name: store for store in map(open_tokens, self._token_folders())}

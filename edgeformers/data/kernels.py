@@ -20,7 +20,7 @@ def count_edges(src, dst, keep, strata, num_strata, counts):
 
 
 @njit(cache=True, nogil=True)
-def fill_edges(src, dst, keep, strata, num_strata, cursor, edge_ids, neighbors):
+def fill_edges(src, dst, keep, strata, num_strata, cursor, links):
     for e in range(len(src)):
         if len(keep) and not keep[e]:
             continue
@@ -28,13 +28,13 @@ def fill_edges(src, dst, keep, strata, num_strata, cursor, edge_ids, neighbors):
         if s < 0:
             continue
         row = np.int64(src[e]) * num_strata + s
-        edge_ids[cursor[row]] = e
-        neighbors[cursor[row]] = dst[e]
+        links[cursor[row], 0] = e
+        links[cursor[row], 1] = dst[e]
         cursor[row] += 1
         if src[e] != dst[e]:
             row = np.int64(dst[e]) * num_strata + s
-            edge_ids[cursor[row]] = e
-            neighbors[cursor[row]] = src[e]
+            links[cursor[row], 0] = e
+            links[cursor[row], 1] = src[e]
             cursor[row] += 1
 
 
@@ -71,17 +71,7 @@ def mix(x):
 
 @njit(cache=True, nogil=True)
 def draw_neighborhoods(
-    indptr,
-    all_edges,
-    all_neighbors,
-    centers,
-    partners,
-    sizes,
-    key,
-    edges,
-    neighbors,
-    moved,
-    touched,
+    indptr, links, centers, partners, sizes, key, edges, neighbors, moved, touched
 ):
     """Draw `sizes[s]` edges of each center in each stratum s, none of them to its partner.
 
@@ -108,37 +98,43 @@ def draw_neighborhoods(
         else:
             state = row_key(key, centers[row // num_strata] * num_strata + row % num_strata)
             draw_places(state, degrees[row], count, moved, touched, places[end : end + count])
-        places[end : end + count] += starts[row]
+        for i in range(count):
+            places[end + i] += starts[row]
         end += count
 
-    found = np.empty(end, all_neighbors.dtype)
+    found = np.empty((end, 2), links.dtype)
     for i in range(end):
-        found[i] = all_neighbors[places[i]]
+        found[i, 0] = links[places[i], 0]
+        found[i, 1] = links[places[i], 1]
 
-    end = 0
+    end, slot = 0, 0
     for row in range(rows):
         b, s = row // num_strata, row % num_strata
-        slot = sizes[:s].sum()
+        slot = 0 if s == 0 else slot + sizes[s - 1]
         count = min(degrees[row], sizes[s] + 1)
-        taken = 0
-        for i in range(end, end + count):
-            if found[i] != partners[b] and taken < sizes[s]:
-                edges[b, slot + taken] = all_edges[places[i]]
-                neighbors[b, slot + taken] = found[i]
-                taken += 1
+        taken = take_others(
+            found[end : end + count], partners[b], sizes[s], edges[b, slot:], neighbors[b, slot:]
+        )
         end += count
         while taken < sizes[s] and count < degrees[row]:  # several edges to the partner
             count = min(degrees[row], 4 * count)
             more = np.empty(count, np.int64)
             state = row_key(key, centers[b] * num_strata + s)
             draw_places(state, degrees[row], count, moved, touched, more)
-            taken = 0
-            for place in more:
-                neighbor = all_neighbors[starts[row] + place]
-                if neighbor != partners[b] and taken < sizes[s]:
-                    edges[b, slot + taken] = all_edges[starts[row] + place]
-                    neighbors[b, slot + taken] = neighbor
-                    taken += 1
+            drawn = links[starts[row] + more]
+            taken = take_others(drawn, partners[b], sizes[s], edges[b, slot:], neighbors[b, slot:])
+
+
+@njit(cache=True, nogil=True)
+def take_others(drawn, partner, size, edges, neighbors):
+    """Keep the first `size` drawn links that do not lead to the partner; gives how many."""
+    taken = 0
+    for i in range(len(drawn)):
+        if drawn[i, 1] != partner and taken < size:
+            edges[taken] = drawn[i, 0]
+            neighbors[taken] = drawn[i, 1]
+            taken += 1
+    return taken
 
 
 @njit(cache=True, nogil=True)

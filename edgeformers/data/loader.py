@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,11 +13,13 @@ from edgeformers.data.batch import EdgeBatch, EgoBatch, PairBatch, edge_batch, e
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
 
 Batch = TypeVar("Batch")
 Ids = NDArray[np.int64]
 
+INFERENCE = -1  # the epoch whose draws of neighbors no training has
 POOL = 32  # batches whose texts are sorted by length together: long and short kept apart
 
 
@@ -35,12 +37,12 @@ def epoch_batches(
     shuffled themselves, so that the order stays random while padding-free work stays even.
     """
     order = epoch_order(count, seed, epoch)
-    if lengths is not None:
-        pools = [order[at : at + POOL * size] for at in range(0, count, POOL * size)]
-        order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
-    batches = [order[at : at + size] for at in range(0, count, size)]
-    places = epoch_order(len(batches), seed + 1, epoch)
-    return [batches[place] for place in places] if lengths is not None else batches
+    if lengths is None:
+        return _cut(order, size)
+    pools = [pool[np.argsort(lengths[pool], kind="stable")] for pool in _cut(order, POOL * size)]
+    batches = [batch for pool in pools for batch in _cut(pool, size)]
+    places = np.argsort(hash_keys(seed, 0xBA7C, epoch, np.arange(len(batches))), kind="stable")
+    return [batches[place] for place in places]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,7 @@ class EdgeLoader:
 class EgoLoader:
     """Nodes and pairs of a network as ego-graphs for a node model.
 
-    Sources and targets may be read with different numbers of neighbors. Epoch -1 is for
-    inference: its draws do not move with training.
+    Sources and targets may be read with different numbers of neighbors.
     """
 
     graph: EdgeTextGraph
@@ -81,11 +82,12 @@ class EgoLoader:
             key=self._egos(self.target_sampler, dst, src, epoch),
         )
 
-    def nodes(self, nodes: Ids, *, epoch: int = 0, partners: Ids | None = None) -> EgoBatch:
-        """Ego-graphs of nodes; those of one call are all sources or all targets."""
-        is_source = not self.graph.is_bipartite or bool((nodes < self.graph.num_sources).all())
-        sampler = self.source_sampler if is_source else self.target_sampler
-        return self._egos(sampler, nodes, partners, epoch)
+    def nodes(self, nodes: Ids, *, epoch: int = INFERENCE, side: Side = "source") -> EgoBatch:
+        """Ego-graphs of nodes, all of one side: their own where there are two, else `side`."""
+        if self.graph.is_bipartite and len(nodes):
+            side = "target" if nodes[0] >= self.graph.num_sources else "source"
+        sampler = self.source_sampler if side == "source" else self.target_sampler
+        return self._egos(sampler, nodes, None, epoch)
 
     def work(self, nodes: Ids) -> NDArray[np.int64]:
         """About how much there is to read for each node: the edges it will be given."""
@@ -97,6 +99,10 @@ class EgoLoader:
     ) -> EgoBatch:
         found = sampler.sample(centers, partners=partners, epoch=epoch)
         return ego_batch(self.graph, self.tokens, found, self.max_tokens)
+
+
+def _cut(order: Ids, size: int) -> list[Ids]:
+    return [order[at : at + size] for at in range(0, len(order), size)]
 
 
 class Prefetch(Generic[Batch]):
@@ -116,7 +122,7 @@ class Prefetch(Generic[Batch]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch]:
         ready: queue.Queue[Batch | BaseException | None] = queue.Queue(self.ahead)
         stop = threading.Event()
         thread = threading.Thread(target=self._fill, args=(ready, stop), daemon=True)

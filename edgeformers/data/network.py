@@ -2,10 +2,8 @@
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
@@ -26,9 +23,11 @@ from edgeformers.data.arrays import (
 )
 from edgeformers.data.columns import ColumnArrays, NodeLabels, write_classes, write_label_sets
 from edgeformers.data.csr import IntArray, build_adjacency
-from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph, NetworkMeta
+from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
+from edgeformers.data.meta import NetworkMeta
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.splits import (
+    DEFAULT_SPLITS,
     NONE,
     PART_NAMES,
     EdgeFacts,
@@ -39,27 +38,10 @@ from edgeformers.data.splits import (
     make_split,
 )
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, rebatch
-from edgeformers.data.tokens import (
-    TOKEN_LIMIT,
-    TokenStore,
-    load_tokenizer,
-    open_tokens,
-    token_meta,
-    train_tokenizer,
-    write_tokens,
-)
-from edgeformers.errors import FormatError, InputError, nearest, require
-from edgeformers.offline import MINILM, has_minilm
+from edgeformers.data.tokenise import add_tokens, checked_tokenizer
+from edgeformers.errors import InputError, nearest, require
 
-TRAIN_PREFIX = "train:"  # of a tokenizer's name: learn it from the network's own texts
-TRAINING_TEXTS = 500_000  # texts such a tokenizer is learned from at most, spread evenly
 EDGE_KEYS = ("source", "target", "text")  # columns of a table that have files of their own
-
-#: What a network gets when no split is asked for: one for classifying edges, one for links.
-DEFAULT_SPLITS = (
-    SplitConfig(name="edge", how="random"),
-    SplitConfig(name="link", how="per_source"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +72,7 @@ def write_network(
     require("duckdb", "data")
     _check_columns(table, config)
     splits = _checked_splits(table, config)
-    tokenizer = _checked_tokenizer(config)
+    tokenizer = checked_tokenizer(config.tokenizer)
     with folder_written_aside(out, overwrite=overwrite) as folder:
         writer = _Writer(folder, table, config)
         writer.write_texts_and_columns()
@@ -104,64 +86,6 @@ def write_network(
         if tokenizer is not None:
             add_tokens(EdgeTextGraph.open(folder), tokenizer, progress=config.progress)
     return EdgeTextGraph.open(out)
-
-
-def add_tokens(
-    graph: EdgeTextGraph,
-    tokenizer: str | PathLike[str],
-    *,
-    limit: int = TOKEN_LIMIT,
-    progress: bool = True,
-) -> TokenStore:
-    """The token store of a network for a tokenizer, made now if it is not there yet.
-
-    `tokenizer` is a name `load_tokenizer` knows, such as a backbone's, or "train:8000" to learn
-    one from the texts. A store is known by what its tokenizer does, not by its name, so a
-    backbone's folder may move. One that is damaged, or keeps fewer tokens than `limit`, is made
-    again.
-    """
-    name = fspath(tokenizer)
-    made = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
-    folder = graph.token_folder(token_meta(made, name).fingerprint)
-    with suppress(FormatError):
-        if folder.exists() and (store := open_tokens(folder)).meta.limit >= limit:
-            return store
-    parts: dict[str, tuple[Any, int]] = {"edges": (graph.iter_texts(), graph.num_edges)}
-    if graph.meta.has_node_texts:
-        parts["nodes"] = (graph.iter_node_texts(), graph.num_nodes)
-    replaced = folder.exists()
-    write_tokens(folder, made, name, parts, limit=limit, overwrite=replaced, progress=progress)
-    return open_tokens(folder)
-
-
-def _trained(graph: EdgeTextGraph, name: str) -> Tokenizer:
-    """The tokenizer learned from a network's texts, now or earlier."""
-    size = _vocab_size(name)
-    with suppress(FormatError):
-        if name in graph.token_stores():
-            return graph.token_store(name).tokenizer()
-    step = -(-graph.num_edges // TRAINING_TEXTS)
-    texts = chain.from_iterable(graph.iter_texts())
-    return train_tokenizer(islice(texts, 0, None, step), size)
-
-
-def _vocab_size(tokenizer: str) -> int:
-    size = tokenizer.removeprefix(TRAIN_PREFIX)
-    if not (size.isascii() and size.isdigit() and int(size) > 0):
-        raise InputError(f"write the size of the vocabulary as train:8000 (got '{tokenizer}')")
-    return int(size)
-
-
-def _checked_tokenizer(config: PrepareConfig) -> str | None:
-    """The tokenizer's name; one that cannot be had is refused before anything is read."""
-    name = config.tokenizer
-    if name == "auto":
-        name = MINILM if has_minilm() else None
-    if name is not None and name.startswith(TRAIN_PREFIX):
-        _vocab_size(name)
-    elif name is not None:
-        load_tokenizer(name)
-    return name
 
 
 def _check_columns(table: EdgeTable, config: PrepareConfig) -> None:
@@ -190,7 +114,7 @@ def _checked_splits(table: EdgeTable, config: PrepareConfig) -> Sequence[SplitCo
         if split.how == "column" and split.column not in columns:
             raise InputError(
                 f"the split '{split.name}' needs the column '{split.column}', which is not there; "
-                "name the split column with --split-column, or keep it with --keep"
+                f"name the split column with --split-column, or keep it with --keep {split.column}"
             )
         if split.how.startswith("chronological") and "time" not in columns:
             raise InputError(
@@ -317,7 +241,7 @@ class _Writer:
 
     def write_adjacency(self) -> None:
         adjacency = build_adjacency(self.src, self.dst, self.meta.num_nodes)
-        for name in ("indptr", "edge_ids", "neighbors"):
+        for name in ("indptr", "links"):
             save_array(self.folder / f"adjacency.{name}.npy", getattr(adjacency, name))
 
     def write_splits(self, configs: Sequence[SplitConfig]) -> None:
@@ -328,6 +252,7 @@ class _Writer:
             src=self.src,
             dst=self.dst,
             num_nodes=self.meta.num_nodes,
+            directed=self.meta.is_directed,
             times=open_array(times) if times.exists() else None,
             columns={name: self._split_column(name) for name in sorted(wanted)},
         )

@@ -1,5 +1,6 @@
 """Numbering nodes in the order they first appear, out of core, with DuckDB."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
 from edgeformers.errors import InputError, require
 
 MEMORY = "1200MB"  # for DuckDB; what does not fit is spilled beside the network
+THREADS = 8  # at most: each takes a part of the memory
 
 
 class NodeNumbering:
@@ -28,6 +30,7 @@ class NodeNumbering:
         self.scratch = scratch
         self.connection = require("duckdb", "data").connect()
         self.connection.execute(f"SET memory_limit = '{MEMORY}'")
+        self.connection.execute(f"SET threads = {min(THREADS, os.cpu_count() or 1)}")
         self.connection.execute(f"SET temp_directory = '{_quote(scratch)}'")
         self.connection.execute("SET preserve_insertion_order = false")
         self.connection.execute(

@@ -37,7 +37,8 @@ def describe_split(
             for what in keys
         }
         parts.append(_part(graph, part, chosen, known, overlaps))
-    return Split(name, parts)
+    how = graph.split_configs.get(name)
+    return Split(name, parts, how.to_text() if how else "")
 
 
 def _part(

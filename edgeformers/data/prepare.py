@@ -21,9 +21,8 @@ from edgeformers.data.recipes import Recipe, load_recipe, recipe_names
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.table import EdgeTable, NodeTable, OnError
-from edgeformers.data.tokens import load_tokenizer
+from edgeformers.data.tokenise import checked_tokenizer
 from edgeformers.errors import InputError, nearest
-from edgeformers.offline import MINILM
 
 SIMULATED = "simulated"  # the built-in network, by the name a dataset would have
 
@@ -59,7 +58,7 @@ def prepare(
     `read_edges`; without any, a raw public format is recognised by its contents.
     """
     config = config or PrepareConfig()
-    _check_tokenizer(config.tokenizer)
+    checked_tokenizer(config.tokenizer)
     name = _dataset_name(data)
     if name is not None:
         own = {"num_edges", "seed"} if name == SIMULATED else set()
@@ -150,23 +149,8 @@ def _refuse(what: str, **given: Any) -> None:
         )
 
 
-def _check_tokenizer(name: str | None) -> None:
-    """A tokenizer that cannot be had is met now, not after the edges have been read."""
-    if name is None or name == "auto":
-        return
-    kind, _, size = name.partition(":")
-    if kind == "train" and not size.isdigit():
-        raise InputError(f"write the size of the vocabulary as train:8000 (got '{name}')")
-    if kind == "train":
-        return
-    close = get_close_matches(name, [MINILM, "auto", "none"], n=1)
-    if close and name != MINILM and not Path(name).exists():
-        raise InputError(f"there is no tokenizer '{name}'; did you mean '{close[0]}'?")
-    load_tokenizer(name)
-
-
-def published_counts(graph: EdgeTextGraph) -> dict[str, int]:
-    """Counts of a network under the names that published ones have in a recipe."""
+def published_counts(graph: EdgeTextGraph, *, splits: bool = True) -> dict[str, int]:
+    """Counts of a network, and of its splits, under the names that a recipe has for them."""
     counts = {
         "edges": graph.num_edges,
         "sources": graph.num_sources,
@@ -176,7 +160,7 @@ def published_counts(graph: EdgeTextGraph) -> dict[str, int]:
         per_class = np.bincount(graph.labels[graph.labels >= 0], minlength=len(graph.label_names))
         pairs = zip(graph.label_names, per_class, strict=True)
         counts |= {f"label:{name}": int(count) for name, count in pairs}
-    for name, described in graph.meta.splits.items():
+    for name, described in graph.meta.splits.items() if splits else ():
         kept = {part: described["counts"][part] for part in ("train", "val", "test")}
         counts |= {f"{name}:{part}": described["counts_before_drop"][part] for part in kept}
         counts |= {f"{name}:{part}:kept": count for part, count in kept.items()}
@@ -184,7 +168,7 @@ def published_counts(graph: EdgeTextGraph) -> dict[str, int]:
         training = graph.split(name) == TRAIN
         for side, ends in (("sources", graph.src), ("targets", graph.dst)):
             counts[f"{name}:train:{side}"] = len(np.unique(ends[training]))
-    if "link" in graph.meta.splits:
+    if splits and "link" in graph.meta.splits:
         counts["nodes"] = _paper_nodes(graph, counts)
     return counts
 
@@ -209,12 +193,17 @@ def _prepare_recipe(
             f"the recipe {recipe.name} needs its raw file {recipe.file} ({recipe.about}); "
             f"name it: edgeformers prepare {recipe.name} RAW -o {out}"
         )
+    own_splits = config.splits is not None  # nothing was published for these
+
+    def check(graph: EdgeTextGraph) -> list[str]:
+        return recipe.check(published_counts(graph, splits=not own_splits))
+
     config = replace(
         config,
-        splits=config.splits or recipe.splits,
+        splits=config.splits if own_splits else recipe.splits,
         positive_labels=recipe.positive_labels,
         neighbors={side: list(sizes) for side, sizes in recipe.neighbors.items()},
         notes=[*config.notes, f"the paper's dataset {recipe.title}: {recipe.about}"],
-        check=lambda graph: recipe.check(published_counts(graph)),
+        check=check,
     )
     return write_network(recipe.read(paths, on_error), out, config=config, overwrite=overwrite)

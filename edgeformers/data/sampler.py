@@ -74,12 +74,11 @@ class EgoSampler:
             )
         adjacency = self.adjacency
         shape = (len(center), sum(self.sizes))
-        edge_ids = np.full(shape, -1, adjacency.edge_ids.dtype)
-        neighbors = np.full(shape, -1, adjacency.neighbors.dtype)
+        edge_ids = np.full(shape, -1, adjacency.links.dtype)
+        neighbors = np.full_like(edge_ids, -1)
         draw_neighborhoods(
             adjacency.indptr,
-            adjacency.edge_ids,
-            adjacency.neighbors,
+            adjacency.links,
             center,
             partner,
             np.array(self.sizes, np.int64),

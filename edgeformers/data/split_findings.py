@@ -6,15 +6,20 @@ A finding that several splits share is told once, with the numbers of each.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgeformers.data.card import DataCard, Finding, Overlap, Part, Severity
+from edgeformers.data.card import DataCard, Finding, Overlap, Part, Severity, Side
+from edgeformers.data.split_advice import (
+    link_options,
+    own_columns,
+    split_configs,
+    split_options,
+)
+from edgeformers.data.splits import SplitConfig
 from edgeformers.data.wording import counted, finding, listed, of_all, percent, quoted
 
 # Shares of the held-out edges from which a note becomes a warning.
 MANY_SAME_TEXTS = 0.05
 MANY_COLD_EDGES = 0.05
-
-#: How edges of pairs that training has are kept out of validation and test.
-NEW_PAIRS = "prepare with --split link=per-source+new-pairs"
+MANY_SINGLE_EDGES = 0.3  # of the nodes on the side that a split cuts node by node
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,10 @@ def split_findings(card: DataCard) -> Iterator[Finding]:
     for part_name in ("test", "val"):
         alike = [one for one in held if one.part.name == part_name]
         yield from _leak_findings(card, alike)
-        yield from _cold_findings(alike)
-        yield from _unseen_label_findings(alike)
+        yield from _cold_findings(card, alike)
+        yield from _unseen_label_findings(card, alike)
+    for one in split_configs(card):
+        yield from _single_edge_findings(card, one)
 
 
 def _empty_finding(lacking: str, splits: list[str]) -> Finding:
@@ -103,13 +110,22 @@ def _leak_findings(card: DataCard, held: list[_Held]) -> Iterator[Finding]:
             met,
             "join two nodes that an edge in training joins already, such as "
             f"{_worst(met).example}: link prediction can look the answer up.",
-            f"For link prediction {NEW_PAIRS} (in Python SplitConfig(new_pairs=True)), which drops "
-            "validation and test edges of pairs that training has. For edge classification this is "
-            "only good to know.",
+            _pair_advice(card, [one.held.split for one in met]),
         )
 
 
-def _cold_findings(held: list[_Held]) -> Iterator[Finding]:
+def _pair_advice(card: DataCard, splits: Sequence[str]) -> str:
+    options = link_options(card, splits, new_pairs=True)
+    column = own_columns(card, splits)
+    return (
+        f"For link prediction {options}, which drops validation and test edges "
+        "of pairs that training has (in Python SplitConfig(new_pairs=True))"
+        + (f"; or give all edges of a pair one part in {column}" if column else "")
+        + ". For edge classification this is only good to know."
+    )
+
+
+def _cold_findings(card: DataCard, held: list[_Held]) -> Iterator[Finding]:
     met = [_Met(one, one.part.cold_edges, _cold_nodes(one)) for one in held if one.part.cold_edges]
     if met:
         worst = _worst(met)
@@ -120,9 +136,51 @@ def _cold_findings(held: list[_Held]) -> Iterator[Finding]:
             met,
             f"touch a node without a training edge ({where}{worst.example}): its embedding is "
             "never trained.",
-            "Report their scores apart, or leave them out, as the paper does for link prediction: "
-            "prepare with --split link=per-source+drop.",
+            _cold_advice(card, [one.held.split for one in met]),
         )
+
+
+def _cold_advice(card: DataCard, splits: Sequence[str]) -> str:
+    options = link_options(card, splits, unseen="drop")
+    column = own_columns(card, splits)
+    return (
+        "Report their scores apart, or leave them out, as the paper does for link prediction: "
+        + options
+        + (f"; or put an edge of each node into training in {column}" if column else "")
+        + "."
+    )
+
+
+def _single_edge_findings(card: DataCard, config: SplitConfig) -> Iterator[Finding]:
+    """A split of each node's edges has nothing to cut where a node has one edge."""
+    side = _cut_side(card, config)
+    used = side.nodes - side.unused if side else 0
+    share, first = config.fractions[0], config.fractions[0] + config.fractions[1]
+    if side is None or side.single < max(1, MANY_SINGLE_EDGES * used) or int(first):
+        return
+    end = "source" if config.how.endswith("source") else "target"
+    options = split_options(card, [config.name], unseen="drop")
+    yield finding(
+        "note",
+        "single edges in test",
+        f"{of_all(side.single, used, f'{end}s')} have one edge only, and it is a test edge: of one "
+        f"edge int({share:g} × 1) = 0 train.",
+        f"Keep {end}s with more edges, or drop these from the test: {options}.",
+        [config.name],
+        count=side.single,
+        share=side.single / used,
+    )
+
+
+def _cut_side(card: DataCard, config: SplitConfig) -> Side | None:
+    """The side whose nodes' edges are cut one node at a time and kept, however cold."""
+    if not config.how.endswith(("per_source", "per_target")) or config.unseen == "drop":
+        return None
+    end = config.how.rpartition("_")[2]
+    if config.unseen == f"drop_{end}":
+        return None
+    names = {"source": ("sources", "outgoing"), "target": ("targets", "incoming")}[end]
+    return next((side for side in card.sides if side.name in names), None)
 
 
 def _cold_nodes(held: _Held) -> str:
@@ -131,7 +189,7 @@ def _cold_nodes(held: _Held) -> str:
     return listed([f"{cold[side]:,} of {nodes[side]:,} {side}" for side in cold if cold[side]])
 
 
-def _unseen_label_findings(held: list[_Held]) -> Iterator[Finding]:
+def _unseen_label_findings(card: DataCard, held: list[_Held]) -> Iterator[Finding]:
     alike: dict[tuple[str, ...], list[_Met]] = {}  # the labels -> where they are unseen
     for one in held:
         here, there = one.train.labels, one.part.labels
@@ -149,12 +207,21 @@ def _unseen_label_findings(held: list[_Held]) -> Iterator[Finding]:
                 f"{counted(len(names), 'label occurs', 'labels occur')} in "
                 f"{met[0].held.part.name} but never in training, such as {quoted(names[0])}: "
                 "these edges cannot be answered.",
-                "Split again with another seed, such as --split edge=random+seed-1, or leave "
-                "these labels out.",
+                _unseen_label_advice(card, [one.held.split for one in met]),
                 [one.held.split for one in met],
                 labels=len(names),
                 count=_worst(met).count,
             )
+
+
+def _unseen_label_advice(card: DataCard, splits: Sequence[str]) -> str:
+    """Another draw, where a draw decided."""
+    configs = [one for one in split_configs(card) if one.name in splits]
+    if all(one.how in ("random", "per_source", "per_target") for one in configs):
+        seed = 1 + max((one.seed for one in configs), default=0)
+        again = split_options(card, splits or ["edge"], seed=seed)
+        return f"Draw the split again ({again}), or leave these labels out."
+    return "Put some of their edges into training, or leave these labels out."
 
 
 def _overlaps(held: list[_Held], pick: Callable[[Part], Overlap | None]) -> list[_Met]:

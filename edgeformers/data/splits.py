@@ -36,6 +36,8 @@ Codes = NDArray[np.uint8]
 
 NO_TIME = np.iinfo(np.int64).min
 
+_SHARES = (0.7, 0.1, 0.2)  # the paper's
+
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
@@ -50,7 +52,7 @@ class SplitConfig:
 
     name: str = "edge"
     how: How = "random"
-    fractions: tuple[float, float, float] = (0.7, 0.1, 0.2)
+    fractions: tuple[float, float, float] = _SHARES
     seed: int = 0
     unseen: Unseen = "keep"
     new_pairs: bool = False  # drop validation and test edges of pairs that training has
@@ -80,7 +82,9 @@ class SplitConfig:
         `+drop-target` drops what training has not seen, `+new-pairs` drops pairs that it has,
         and `+seed-7` sets the seed.
         """
-        name, _, rest = text.rpartition("=")
+        name, named, rest = text.partition("=")
+        if not named or ":" in name:  # the sign stands in the name of a column
+            name, rest = "", text
         rest, *options = rest.split("+")
         how, _, detail = rest.partition(":")
         given: dict[str, Any] = {"how": how.replace("-", "_"), "name": name or how}
@@ -97,8 +101,29 @@ class SplitConfig:
                 given["unseen"] = option.replace("-", "_")
         return cls(**given)
 
+    def to_text(self) -> str:
+        """The split as `parse` reads it."""
+        shares = "" if self.fractions == _SHARES else ":" + "/".join(map(str, self.fractions))
+        detail = f":{self.column}" if self.how == "column" else shares
+        options = [self.unseen.replace("_", "-")] if self.unseen != "keep" else []
+        options += ["new-pairs"] if self.new_pairs else []
+        options += [f"seed-{self.seed}"] if self.seed else []
+        return "+".join([f"{self.name}={self.how.replace('_', '-')}{detail}", *options])
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "SplitConfig":
+        """What `to_dict` gave, also after it has been written as JSON."""
+        return cls(**{**values, "fractions": tuple(values["fractions"])})
+
+
+#: What a network gets when no split is asked for: one for classifying edges, one for links.
+DEFAULT_SPLITS = (
+    SplitConfig(name="edge", how="random"),
+    SplitConfig(name="link", how="per_source"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +133,7 @@ class EdgeFacts:
     src: IntArray
     dst: IntArray
     num_nodes: int
+    directed: bool = True  # whether a to b and b to a are two pairs
     times: NDArray[np.int64] | None = None
     columns: Mapping[str, Codes] = field(default_factory=dict)  # columns that name the part
 
@@ -118,7 +144,8 @@ def make_split(config: SplitConfig, edges: EdgeFacts) -> Codes:
         if config.column not in edges.columns:
             raise InputError(
                 f"the split '{config.name}' needs the column '{config.column}', which is not "
-                "there; name the split column with --split-column, or keep it with --keep"
+                "there; name the split column with --split-column, or keep it with --keep "
+                f"{config.column}"
             )
         codes = edges.columns[config.column].copy()
     elif config.how in ("random", "chronological"):
@@ -200,8 +227,11 @@ def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
 
 
 def _known_pairs(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
-    """Validation and test edges that join a source and target that a training edge joins."""
-    pairs = edges.src.astype(np.int64) * edges.num_nodes + edges.dst
+    """Validation and test edges that join two nodes that a training edge joins already."""
+    first, second = edges.src, edges.dst
+    if not edges.directed:
+        first, second = np.minimum(first, second), np.maximum(first, second)
+    pairs = first.astype(np.int64) * edges.num_nodes + second
     later = np.flatnonzero((codes == VAL) | (codes == TEST))
     known = np.zeros(len(codes), bool)
     known[later] = np.isin(pairs[later], pairs[codes == TRAIN])

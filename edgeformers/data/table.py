@@ -1,5 +1,7 @@
 """EdgeTable and NodeTable: what every reader gives, a stream of Arrow batches in fixed columns."""
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -43,29 +45,39 @@ LabelKind = Literal["class", "multi", "number"]
 class RowErrors:
     """What happens to a row that cannot be used: reading stops there, or it is skipped and listed.
 
-    Reading the same table again starts the list anew (`restart`).
+    The list follows the lines of each file, whatever order they are reported in. Reading the same
+    table again starts it anew (`restart`).
     """
 
     mode: OnError = "stop"
     keep: int = 20  # how many messages are kept; all are counted
     count: int = 0
     examples: list[str] = field(default_factory=list)
+    _lines: list[float] = field(default_factory=list, init=False, repr=False)  # of this file
 
     def __post_init__(self) -> None:
         if self.mode not in ("stop", "skip"):
             raise InputError(f"on_error must be 'stop' or 'skip' (got '{self.mode}')")
 
-    def report(self, message: str) -> None:
+    def report(self, message: str, line: float = math.inf) -> None:
         """Raise InputError in mode "stop"; count the row and go on in mode "skip"."""
         if self.mode == "stop":
             raise InputError(message)
         self.count += 1
-        if len(self.examples) < self.keep:
-            self.examples.append(message)
+        place = bisect_right(self._lines, line)
+        earlier = len(self.examples) - len(self._lines)  # examples of the files before
+        self._lines.insert(place, line)
+        self.examples.insert(earlier + place, message)
+        del self.examples[self.keep :], self._lines[max(self.keep - earlier, 0) :]
+
+    def start_file(self) -> None:
+        """What is reported from here on is listed behind all that was reported before."""
+        self._lines.clear()
 
     def restart(self) -> None:
         self.count = 0
         self.examples.clear()
+        self._lines.clear()
 
 
 def rows_to_batches(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from edgeformers.data.arrays import (
@@ -26,14 +26,12 @@ from edgeformers.data.arrays import (
     open_array,
     write_record,
 )
+from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.errors import FormatError, InputError
-from edgeformers.offline import MINILM, minilm_folder
 
 RECORD = "tokens.json"
-TOKENIZER = "tokenizer.json"
 TOKEN_LIMIT = 512  # tokens kept of one text; a batch cuts further, so no text is tokenised again
 CHUNK = 2_048  # texts per call of the tokenizer: enough for every core, little in memory
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # of a tokenizer trained here
 
 Encoded = tuple[NDArray[Any], NDArray[np.int64]]  # token ids in one row, tokens of each text
 
@@ -143,72 +141,6 @@ class TokenStore:
                 f"(got {chosen.min():,} to {chosen.max():,})"
             )
         return chosen
-
-
-def load_tokenizer(name: str) -> Tokenizer:
-    """A tokenizer by name: "minilm", a tokenizer.json, a folder that has one, or a hub name."""
-    path = Path(name).expanduser()
-    if name == MINILM:
-        path = minilm_folder()
-    if path.is_dir():
-        path = path / TOKENIZER
-    try:
-        if path.is_file():
-            tokenizer = Tokenizer.from_file(str(path))
-        elif path.parent.is_dir() and path.name == TOKENIZER:
-            tokenizer = _converted(path.parent)
-        else:
-            tokenizer = Tokenizer.from_pretrained(name)
-    except Exception as error:  # the library raises plain Exception for a bad file and for no net
-        raise InputError(
-            f"no tokenizer '{name}': give 'minilm', a folder with tokenizer.json, or the name of "
-            f"a model on the hub that can be reached ({error})"
-        ) from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def _converted(folder: Path) -> Tokenizer:
-    """The tokenizer of an older checkpoint, which has a vocab.txt or the like."""
-    from transformers import AutoTokenizer
-
-    tokenizer: Tokenizer = AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
-    return tokenizer
-
-
-def train_tokenizer(texts: Iterable[str], vocab_size: int = 8_000) -> Tokenizer:
-    """A word-piece tokenizer learned from the texts themselves, for work without any download.
-
-    The same texts give the same tokenizer. The trainer numbers pieces such as "##a" in an order
-    that changes from run to run, and breaks ties by these numbers; so the pieces are collected
-    first, then given to it in order, as if they were special tokens.
-    """
-    known = list(texts)
-    pieces = _train(known, vocab_size=1, special=SPECIAL)
-    single = sorted(piece for piece in pieces if piece.startswith("##"))
-    vocab = _train(known, vocab_size, [*SPECIAL, *single])
-    tokenizer = _word_pieces(models.WordPiece(vocab, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(SPECIAL)
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return tokenizer
-
-
-def _train(texts: list[str], vocab_size: int, special: list[str]) -> dict[str, int]:
-    tokenizer = _word_pieces(models.WordPiece(unk_token="[UNK]"))
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=special, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    vocab: dict[str, int] = tokenizer.get_vocab()
-    return vocab
-
-
-def _word_pieces(model: Any) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer
 
 
 def write_tokens(

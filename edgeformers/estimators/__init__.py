@@ -30,14 +30,14 @@ def load(
 ) -> EdgeClassifier | LinkPredictor:
     """The estimator saved in a folder, or the one a run folder holds.
 
-    A link predictor reads neighborhoods from its network: the one it was trained on where it is
-    still there, or `network`.
+    A link predictor reads neighborhoods from its network, and a classifier evaluates on its own:
+    `network`, or the one it was trained on where it is still there.
     """
     path = Path(folder).expanduser()
     saved = load_model(path / "model" if (path / "model").is_dir() else path)
     task = saved.extra.get("task")
     if task == "edge-classification":
-        return EdgeClassifier.from_saved(saved, device=device)
+        return EdgeClassifier.from_saved(saved, device=device, network=network)
     if task == "link-prediction":
         return LinkPredictor.from_saved(saved, device=device, network=network)
     raise FormatError(f"{path} holds a model without a task; it was not saved by an estimator")

@@ -1,29 +1,34 @@
-"""What both estimators share: settings, opening networks, building and saving models."""
+"""What both estimators share: settings, opening networks, building, training and saving models."""
 
 import json
+import math
+import shutil
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
 
 from edgeformers.config import RunConfig, Task, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
-from edgeformers.data.network import write_network
+from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.splits import Side, seen_in_training
+from edgeformers.data.splits import seen_in_training
+from edgeformers.data.tokenise import add_tokens
+from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.tokens import TokenStore
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import ConfigError, FormatError, InputError, nearest
+from edgeformers.estimators.nodes import NodeNames
 from edgeformers.models.io import SavedModel, save_model
 from edgeformers.models.registry import find_entry, make_model
 from edgeformers.nn.encoder import TextEncoder
@@ -33,6 +38,7 @@ from edgeformers.train.encode import Autocast, make_autocast
 from edgeformers.train.optim import freeze_layers
 from edgeformers.train.start import (
     apply_lora,
+    checkpoint_layers,
     choose_device,
     factorize,
     merge_lora,
@@ -48,37 +54,6 @@ class NotFittedError(InputError):
     """The estimator has not learned anything yet."""
 
 
-class NodeNames:
-    """Ids as the user writes them <-> node numbers; an id never met is -1."""
-
-    def __init__(self, names: pa.ChunkedArray, num_sources: int | None) -> None:
-        self.names = names
-        self.num_sources = num_sources  # None: one kind of node
-
-    def numbers(self, names: Sequence[str], side: Side) -> Ids:
-        """The node numbers of ids on one side."""
-        start, stop = 0, len(self.names)
-        if self.num_sources is not None:
-            start, stop = (0, self.num_sources) if side == "source" else (self.num_sources, stop)
-        known = self.names.slice(start, stop - start).combine_chunks()
-        found = pc.index_in(pa.array([str(name) for name in names], pa.string()), value_set=known)
-        places = pc.fill_null(found, -1 - start).to_numpy(zero_copy_only=False)
-        return np.asarray(places, np.int64) + start
-
-    def number(self, name: str, side: Side) -> int:
-        """The number of one node; an unknown id is answered with the nearest."""
-        number = int(self.numbers([name], side)[0])
-        if number < 0:
-            sample = self.names.slice(0, 50_000).to_pylist()
-            raise InputError(f"there is no {side} '{name}' in the network; {nearest(name, sample)}")
-        return number
-
-    def of(self, numbers: Sequence[int] | NDArray[Any]) -> list[str]:
-        """The ids of node numbers."""
-        found: list[str] = self.names.take(pa.array(np.asarray(numbers, np.int64))).to_pylist()
-        return found
-
-
 class Estimator:
     """A model that learns from a network: `fit` it, then use it, `save` it.
 
@@ -87,8 +62,12 @@ class Estimator:
     """
 
     task: Task
+    default_model: str
+    default_split: str
     model: nn.Module
     head: nn.Module
+    objective: Any  # made by `_attach`
+    trained_on: str | None = None  # where the network of a loaded model was
 
     def __init__(
         self,
@@ -105,14 +84,22 @@ class Estimator:
         changes |= {"model.backbone": backbone} if backbone is not None else {}
         changes |= {"train.seed": seed} if seed is not None else {}
         config = config or make_config(self.task, recipe)
+        if config.task != self.task:
+            raise ConfigError(f"{type(self).__name__} is for {self.task}, not for {config.task}")
         self.config = config.with_settings(changes)
         distributed.start()
         self.device = choose_device(device)
         self.show = show and distributed.is_main()
         self.progress: Progress | None = None
         self.results: dict[str, Any] = {}
+        self.label_names: list[str] = []
         self.graph: EdgeTextGraph | None = None
-        self._frames: list[TemporaryDirectory[str]] = []
+        self._from_frame = False  # its network is then gone with this estimator
+
+    def __repr__(self) -> str:
+        state = "fitted" if self.is_fitted else "not fitted"
+        model, recipe = self.config.model, self.config.recipe
+        return f"{type(self).__name__}({model.backbone!r}, recipe={recipe!r}), {state}"
 
     @property
     def autocast(self) -> Autocast:
@@ -122,42 +109,134 @@ class Estimator:
     def is_fitted(self) -> bool:
         return hasattr(self, "model")
 
+    def attach(self, network: EdgeTextGraph | str | PathLike[str] | None = None) -> Self:
+        """Give a loaded model the network it was trained on, to evaluate and embed.
+
+        Without `network` it is looked for where it was.
+        """
+        self._require_fitted()
+        if network is None:
+            network = self.trained_on or ""
+            if not network or not Path(network).is_dir():
+                raise InputError(
+                    f"the network this model was trained on is no longer at '{network}'; "
+                    "say where it is: attach(NETWORK)"
+                )
+        graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
+        names = graph.nodes(["id"]).column(0)
+        labels = list(graph.label_names) if self.label_names else []
+        if names.cast(pa.string()) != self.names.names or labels != list(self.label_names):
+            raise InputError(
+                f"{graph.path} has other nodes or labels than the network this model was trained "
+                "on; give that one"
+            )
+        self._attach(graph, self._token_store(graph))
+        self.graph = graph
+        return self
+
+    def write_results(self, run: str | PathLike[str]) -> None:
+        """RUN/results.json with what `evaluate` found."""
+        folder = Path(run).expanduser()
+        distributed.only_main(lambda: write_results(folder, self.results))
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write the model as one folder that `edgeformers.load` reads."""
+        return self._save(folder, {})
+
+    @classmethod
+    def from_saved(cls, saved: SavedModel, *, device: str | torch.device | None = None) -> Self:
+        """The estimator that a saved model belongs to."""
+        config = RunConfig.from_dict(saved.extra["config"])
+        made = cls(config=config, device=device)
+        made._restore(saved)
+        return made
+
+    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
+        """Make the objective that reads a network."""
+        raise NotImplementedError
+
     def _require_fitted(self) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit first")
 
+    def _ready_objective(self) -> Any:
+        """What reads the network; that of a loaded model is looked for where it was."""
+        self._require_fitted()
+        if not hasattr(self, "objective"):
+            self.attach()
+        return self.objective
+
+    def _part(self, name: str) -> Ids:
+        """The edges of a part of the split; there must be some."""
+        parts: dict[str, Ids] = self._ready_objective().parts
+        if name not in parts:
+            raise InputError(f"a split has no part '{name}'; {nearest(name, parts)}")
+        if not len(parts[name]):
+            with_edges = ", ".join(part for part, edges in parts.items() if len(edges))
+            raise InputError(
+                f"the split has no edge in '{name}' to evaluate or predict; there is: {with_edges}"
+            )
+        return parts[name]
+
     def _open(self, network: Network, columns: Mapping[str, Any]) -> EdgeTextGraph:
         """A prepared network, or one made on the spot from a frame."""
-        if isinstance(network, EdgeTextGraph):
-            return network
         if as_frame(network) is not None:
-            folder = TemporaryDirectory(prefix="edgeformers-")
-            self._frames.append(folder)
-            return write_network(read_edges(network, **columns), Path(folder.name) / "network")
-        return EdgeTextGraph.open(network)
+            self._from_frame = True
+            folder = Path(mkdtemp(prefix="edgeformers-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            config = PrepareConfig(tokenizer=None, progress=self.show)
+            return write_network(read_edges(network, **columns), folder / "network", config=config)
+        if columns:
+            raise InputError(
+                f"{', '.join(columns)}: a prepared network has its columns named already; names "
+                "are for data frames"
+            )
+        self._from_frame = False
+        return network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
 
-    def _split(self, graph: EdgeTextGraph, default: str) -> str:
+    def _split(self, graph: EdgeTextGraph) -> str:
         """The split to learn from: the one named, the task's own, or the only one."""
-        named = self.config.data.split
-        if named:
-            graph.split(named)
-            return named
-        if default in graph.splits or len(graph.splits) != 1:
-            graph.split(default)
-            return default
-        return next(iter(graph.splits))
+        name = self.config.data.split or self.default_split
+        if not self.config.data.split and name not in graph.splits and len(graph.splits) == 1:
+            name = next(iter(graph.splits))
+        graph.split(name)
+        return name
 
-    def _build(self, graph: EdgeTextGraph, split: str, default_model: str) -> TokenStore:
+    def _build(self, graph: EdgeTextGraph) -> TokenStore:
         """The model for a network, on its device, ready to be trained."""
-        settings, seed = self.config.model, self.config.train.seed
-        encoder, tokens = open_backbone(settings.backbone, graph, seed=seed, show=self.show)
-        features = None
-        if settings.node_texts:
-            features = self._node_texts(graph, tokens, encoder)
-        if self.config.train.lora_rank:
-            apply_lora(encoder, self.config.train.lora_rank)
-        freeze_layers(encoder, self.config.train.frozen_layers)
-        name = settings.name or default_model
+        settings, train = self.config.model, self.config.train
+        with distributed.main_first():  # it tokenises what is not tokenised yet
+            encoder, tokens = open_backbone(
+                settings.backbone, graph, seed=train.seed, show=self.show
+            )
+        features = self._node_texts(graph, tokens, encoder) if settings.node_texts else None
+        if train.lora_rank:
+            apply_lora(encoder, train.lora_rank, seed=train.seed)
+        if train.gradient_checkpointing:
+            checkpoint_layers(encoder)
+        freeze_layers(encoder, train.frozen_layers)
+        width = 0 if features is None else features.size(1)
+        name = settings.name or self.default_model
+        self.model = make_model(name, self._model_values(graph, width), encoder, seed=train.seed)
+        nodes: Any = self.model.get_submodule("nodes")
+        split = graph.split(self._split(graph))
+        if settings.node_table == "factorized":
+            nodes.set_table(
+                factorize(graph, self._split(graph), settings.node_width, seed=train.seed)
+            )
+        if features is not None:
+            nodes.set_features(features)
+        nodes.mark_seen(torch.from_numpy(seen_in_training(split, graph.facts)))
+        self.model.to(self.device)
+        self.tokenizer: Tokenizer = tokens.tokenizer()
+        names = graph.nodes(["id"]).column(0).cast(pa.string())
+        self.names = NodeNames(names, graph.num_sources if graph.is_bipartite else None)
+        self.graph, self.results = graph, {}
+        return tokens
+
+    def _model_values(self, graph: EdgeTextGraph, feature_width: int) -> dict[str, Any]:
+        """The settings of the model itself."""
+        settings = self.config.model
         values: dict[str, Any] = {
             "num_nodes": graph.num_nodes,
             "node_width": settings.node_width,
@@ -165,25 +244,13 @@ class Estimator:
             "node_dropout": settings.node_dropout,
             "direction": settings.direction,
             "edge_types": max(1, len(graph.edge_type_names)),
-            "feature_width": 0 if features is None else features.size(1),
+            "feature_width": feature_width,
             "sparse": self.config.train.sparse_nodes,
         }
         values |= {} if settings.tokens is None else {"tokens": list(settings.tokens)}
-        if find_entry(name).encodes == "nodes":
+        if find_entry(settings.name or self.default_model).encodes == "nodes":
             values |= {"readout": settings.readout, "pooling": settings.pooling}
-        self.model = make_model(name, values, encoder, seed=seed)
-        nodes: Any = self.model.get_submodule("nodes")
-        if settings.node_table == "factorized":
-            nodes.set_table(factorize(graph, split, settings.node_width, seed=seed))
-        if features is not None:
-            nodes.set_features(features)
-        nodes.mark_seen(torch.from_numpy(seen_in_training(graph.split(split), graph.facts)))
-        self.model.to(self.device)
-        self.tokenizer: Tokenizer = tokens.tokenizer()
-        names = graph.nodes(["id"]).column(0)
-        self.names = NodeNames(names, graph.num_sources if graph.is_bipartite else None)
-        self.graph = graph
-        return tokens
+        return values
 
     def _node_texts(
         self, graph: EdgeTextGraph, tokens: TokenStore, encoder: TextEncoder
@@ -199,10 +266,9 @@ class Estimator:
 
     def _train(self, objective: Objective, run: str | PathLike[str] | None) -> None:
         folder = None if run is None else Path(run).expanduser()
-        if folder is not None and distributed.is_main():
-            folder.mkdir(parents=True, exist_ok=True)
-            _write_config(folder / "config.toml", self.config)
-        distributed.barrier()
+        if folder is not None:
+            with distributed.main_first():
+                _write_config(folder, self.config)
         trainer = Trainer(
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
@@ -211,31 +277,41 @@ class Estimator:
             merge_lora(self.model.get_submodule("encoder"))  # type: ignore[arg-type]
         self.model.eval()
         self.head.eval()
+        if folder is not None:
+            self.save(folder / "model")
 
-    def _save(
-        self, folder: str | PathLike[str], label_names: Sequence[str], extra: Mapping[str, Any]
-    ) -> Path:
+    def _save(self, folder: str | PathLike[str], extra: Mapping[str, Any]) -> Path:
         self._require_fitted()
-        graph = self.graph
-        network = {} if graph is None else {"network": str(graph.path.resolve())}
+        graph, results = self.graph, _plain(self.results)
+        facts = {"task": self.task, "config": self.config.to_dict(), "results": results, **extra}
+        if graph is not None and not self._from_frame:
+            facts["network"] = str(graph.path.resolve())
         card = {
             "data": "" if graph is None else f"{graph!r}, made from {graph.origin}",
             "split": self.config.data.split or "the task's own",
-            "metrics": {k: v for k, v in self.results.items() if isinstance(v, int | float)},
+            "metrics": {
+                f"{part} {name}": value
+                for part, found in self.results.items()
+                for name, value in found.items()
+                if isinstance(value, int | float)
+            },
             "settings": self.config.to_dict(),
         }
-        return save_model(
-            self.model,
-            folder,
-            tokenizer=self.tokenizer,
-            node_names=self.names.names,
-            num_sources=self.names.num_sources,
-            label_names=label_names,
-            head=self.head.state_dict(),
-            extra={"config": self.config.to_dict(), "results": self.results, **network, **extra},
-            card=card,
-            overwrite=True,
+        distributed.only_main(
+            lambda: save_model(
+                self.model,
+                folder,
+                tokenizer=self.tokenizer,
+                node_names=self.names.names,
+                num_sources=self.names.num_sources,
+                label_names=self.label_names,
+                head=self.head.state_dict(),
+                extra=facts,
+                card=card,
+                overwrite=True,
+            )
         )
+        return Path(folder).expanduser()
 
     def _restore(self, saved: SavedModel) -> None:
         self.model = saved.model.to(self.device)
@@ -244,29 +320,46 @@ class Estimator:
         one_kind = len(sides) == 0 or sides[0].as_py() is None
         count = None if one_kind else pc.sum(pc.equal(sides, "source")).as_py()
         self.names = NodeNames(saved.node_names, count)
+        self.label_names = list(saved.label_names)
         self.results = dict(saved.extra.get("results", {}))
+        self.trained_on = saved.extra.get("network")
 
-    def _pack(self, texts: Sequence[str]) -> PackedText:
+    def _attach_where_it_was(self) -> None:
+        with suppress(InputError, FormatError):  # gone, or another one by now: to be given
+            self.attach()
+
+    def _token_store(self, graph: EdgeTextGraph) -> TokenStore:
+        """The network's texts in the model's own tokens, whatever backbone it began with."""
+        with TemporaryDirectory(prefix="edgeformers-") as folder, distributed.main_first():
+            self.tokenizer.save(str(Path(folder) / TOKENIZER))
+            return add_tokens(graph, folder, progress=self.show)
+
+    def _pack(self, texts: Sequence[str | None]) -> PackedText:
         """Texts given at call time, tokenised as the model's are."""
-        self.tokenizer.enable_truncation(self.config.data.max_tokens)
-        encoded = self.tokenizer.encode_batch_fast([text or "" for text in texts])
+        for text in texts:
+            if not isinstance(text, str | None):
+                raise InputError(f"the text of an edge must be text (got {text!r})")
+        cutter = Tokenizer.from_str(self.tokenizer.to_str())  # the model's own is saved uncut
+        cutter.enable_truncation(self.config.data.max_tokens)
+        encoded = cutter.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(one.ids for one in encoded)
 
-    @classmethod
-    def from_saved(cls, saved: SavedModel, *, device: str | torch.device | None = None) -> Self:
-        """The estimator that a saved model belongs to."""
-        config = RunConfig.from_dict(saved.extra["config"])
-        made = cls(config=config, device=device)
-        made._restore(saved)
-        return made
+
+def _write_config(folder: Path, config: RunConfig) -> None:
+    """config.toml of a run folder; one that is there must be the same."""
+    path, text = folder / "config.toml", config.to_toml()
+    if path.exists():
+        if path.read_text(encoding="utf-8") != text:
+            raise InputError(
+                f"{path} belongs to a run with other settings; choose another run folder, or "
+                "remove it"
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(path, text)
 
 
-def _write_config(path: Path, config: RunConfig) -> None:
-    text = config.to_toml()
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise InputError(
-            f"{path} belongs to a run with other settings; choose another run folder, or remove it"
-        )
+def _write(path: Path, text: str) -> None:
     aside = path.with_suffix(".partial")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
@@ -274,6 +367,13 @@ def _write_config(path: Path, config: RunConfig) -> None:
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """results.json of a run, whole or not at all."""
-    aside = folder / "results.partial"
-    aside.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    aside.replace(folder / "results.json")
+    _write(folder / "results.json", json.dumps(_plain(results), indent=1))
+
+
+def _plain(value: Any) -> Any:
+    """Nested values as JSON can hold them: what is no number is null."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

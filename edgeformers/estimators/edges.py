@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 
 from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
+from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
-from edgeformers.estimators.base import Estimator, Network, write_results
+from edgeformers.estimators.base import Estimator, Network
 from edgeformers.evaluation import bootstrap_f1
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.edge_classification import EdgeTask, Predictions
+from edgeformers.tasks.edge_classification import EdgeTask, Kind, Predictions
 from edgeformers.train.edge_objective import EdgeObjective, labelled_parts
 from edgeformers.train.encode import encode_edges
 
 Average = Literal["macro", "micro"]
+INTEGERS = (int, np.integer)
 Edges = Any  # edge numbers, a frame, or a list of (source, target, text)
 
 
@@ -35,7 +38,10 @@ class EdgeClassifier(Estimator):
     """
 
     task: Task = "edge-classification"
+    default_model = "edgeformer-e"
+    default_split = "edge"
     head: EdgeTask
+    objective: EdgeObjective
 
     def fit(
         self, network: Network, *, run: str | PathLike[str] | None = None, **columns: Any
@@ -46,34 +52,19 @@ class EdgeClassifier(Estimator):
         interrupted goes on where it stopped.
         """
         graph = self._open(network, columns)
-        split = self._split(graph, "edge")
-        tokens = self._build(graph, split, "edgeformer-e")
-        loader = EdgeLoader(graph=graph, tokens=tokens, max_tokens=self.config.data.max_tokens)
-        parts = labelled_parts(loader, split)
+        parts = labelled_parts(graph, self._split(graph))
+        kind = self._label_kind(graph)
+        tokens = self._build(graph)
         self.label_names = list(graph.label_names)
-        self.head = self._make_head(graph.labels[parts["train"]], graph.label_kind)  # type: ignore[index]
-        train = self.config.train
-        self.objective = EdgeObjective(
-            self.model,
-            self.head,
-            loader,
-            parts,
-            device=self.device,
-            batch_size=train.batch_size,
-            seed=train.seed,
-            autocast=self.autocast,
-            eval_batch=train.eval_batch,
-            select=train.select,
-        )
+        assert graph.labels is not None
+        self.head = self._make_head(graph.labels[parts["train"]], kind)
+        self._attach(graph, tokens)
         self._train(self.objective, run)
-        if run is not None:
-            self.save(Path(run).expanduser() / "model")
         return self
 
     def evaluate(self, part: str = "test", *, intervals: bool = True) -> dict[str, Any]:
         """Metrics on a part of the split the model was fitted with, with 95 % intervals of F1."""
-        objective = self._objective()
-        edges = objective.parts[part]
+        edges, objective = self._part(part), self._objective()
         predictions = objective.predict(edges, show=self.show)
         labels = objective.loader.graph.labels
         assert labels is not None
@@ -124,62 +115,86 @@ class EdgeClassifier(Estimator):
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write the model as one folder that `edgeformers.load` reads."""
         self._require_fitted()
-        return self._save(folder, self.label_names, {"kind": self.head.kind, "task": self.task})
-
-    def write_results(self, run: str | PathLike[str]) -> None:
-        """results.json with what `evaluate` found."""
-        write_results(Path(run).expanduser(), self.results)
+        return self._save(folder, {"kind": self.head.kind})
 
     @classmethod
-    def from_saved(cls, saved: SavedModel, *, device: Any = None) -> Self:
+    def from_saved(cls, saved: SavedModel, *, device: Any = None, network: Any = None) -> Self:
         made = super().from_saved(saved, device=device)
-        made.label_names = list(saved.label_names)
         kind = saved.extra["kind"]
-        count = 1 if kind == "number" else len(saved.label_names)
-        made.head = EdgeTask(made._width(), count, kind=kind)
+        count = 1 if kind == "number" else len(made.label_names)
+        made.head = EdgeTask(made._width(), count, kind=kind, **made._head_settings(kind))
         made.head.load_state_dict(saved.head)
         made.head.to(made.device).eval()
-        return made
+        return made if network is None else made.attach(network)
 
-    def _make_head(self, labels: NDArray[Any], kind: str | None) -> EdgeTask:
-        settings = self.config.edges
-        chosen = settings.kind or kind or "class"
-        balanced = "balanced" if settings.class_weights == "balanced" else None
+    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
+        train, limit = self.config.train, self.config.data.max_tokens
+        self.objective = EdgeObjective(
+            self.model,
+            self.head,
+            EdgeLoader(graph=graph, tokens=tokens, max_tokens=limit),
+            labelled_parts(graph, self._split(graph)),
+            device=self.device,
+            batch_size=train.batch_size,
+            seed=train.seed,
+            autocast=self.autocast,
+            eval_batch=train.eval_batch,
+            select=train.select,
+        )
+
+    def _label_kind(self, graph: EdgeTextGraph) -> Kind:
+        """The kind of label to learn: as the labels are, or the other way of reading classes."""
+        found: Kind = graph.label_kind or "class"
+        chosen = self.config.edges.kind or found
+        if chosen != found and not {chosen, found} <= {"class", "ordered"}:
+            raise InputError(
+                f"{graph.path} has labels of kind '{found}', which cannot be learned as "
+                f"edges.kind='{chosen}'; prepare it with --label-kind {chosen}"
+            )
+        return chosen
+
+    def _make_head(self, labels: NDArray[Any], kind: Kind) -> EdgeTask:
+        whole = np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
+        balanced = self.config.edges.class_weights == "balanced"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.train.seed)
             head = EdgeTask.for_labels(
-                torch.from_numpy(
-                    np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
-                ),
+                torch.from_numpy(whole),
                 self._width(),
-                None if chosen == "number" else len(self.label_names),
-                kind=chosen,  # type: ignore[arg-type]
-                class_weights=balanced,  # type: ignore[arg-type]
-                loss=settings.loss if chosen == "class" else None,
-                label_smoothing=settings.label_smoothing,
-                dropout=settings.dropout,
+                None if kind == "number" else len(self.label_names),
+                kind=kind,
+                class_weights="balanced" if balanced else None,
+                **self._head_settings(kind),
             )
         return head.to(self.device)
+
+    def _head_settings(self, kind: Kind) -> dict[str, Any]:
+        settings = self.config.edges
+        return {
+            "loss": settings.loss if kind == "class" else None,
+            "label_smoothing": settings.label_smoothing,
+            "dropout": settings.dropout,
+        }
 
     def _width(self) -> int:
         return int(self.model.width)  # type: ignore[arg-type]
 
     def _objective(self) -> EdgeObjective:
-        self._require_fitted()
-        if not hasattr(self, "objective"):
-            raise InputError("a loaded model knows no network; give the edges, or fit it")
-        return self.objective
+        objective: EdgeObjective = self._ready_objective()
+        return objective
 
     def _edge_numbers(self, edges: Edges) -> Ids | None:
         """Edges of the fitted network, where that is what was given."""
         if edges is None:
-            return self._objective().parts["test"]
-        if isinstance(edges, np.ndarray | range):
-            return np.asarray(edges, np.int64)
-        whole = (
-            isinstance(edges, Sequence) and len(edges) and isinstance(edges[0], int | np.integer)
-        )
-        return np.asarray(edges, np.int64) if whole else None
+            return self._part("test")
+        is_array = isinstance(edges, np.ndarray) and edges.dtype.kind in "iu" and edges.ndim == 1
+        is_list = isinstance(edges, list | tuple) and len(edges) and isinstance(edges[0], INTEGERS)
+        if not (is_array or is_list or isinstance(edges, range)):
+            return None
+        numbers, count = np.asarray(edges, np.int64), self._objective().loader.graph.num_edges
+        if outside := numbers[(numbers < 0) | (numbers >= count)].tolist():
+            raise InputError(f"edges are numbered 0 to {count - 1:,} (got {outside[0]:,})")
+        return numbers
 
     def _predictions(self, edges: Edges, columns: dict[str, Any]) -> Predictions:
         vectors = torch.from_numpy(self.embed_edges(edges, **columns)).to(self.device)
@@ -187,18 +202,7 @@ class EdgeClassifier(Estimator):
             return Predictions.cat([self.head.predict(vectors)])
 
     def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[EdgeBatch]:
-        if as_frame(edges) is None and not isinstance(edges, str | PathLike):
-            rows = [tuple(edge) for edge in edges]
-            if any(len(row) != 3 for row in rows):
-                raise InputError("new edges are (source, target, text); give three of each")
-            sources, targets, texts = (
-                (list(one) for one in zip(*rows, strict=True)) if rows else ([], [], [])
-            )
-        else:
-            table = read_edges(edges, **columns).to_arrow()
-            sources, targets, texts = (
-                table.column(name).to_pylist() for name in ("source", "target", "text")
-            )
+        sources, targets, texts = self._new_columns(edges, columns)
         src = self.names.numbers(sources, "source")
         dst = self.names.numbers(targets, "target")
         size = self.config.train.eval_batch
@@ -210,6 +214,19 @@ class EdgeClassifier(Estimator):
             )
             for at in range(0, len(texts), size)
         ]
+
+    def _new_columns(self, edges: Edges, columns: dict[str, Any]) -> tuple[list[Any], ...]:
+        """Sources, targets and texts of new edges, from rows or a table."""
+        if as_frame(edges) is not None or isinstance(edges, str | PathLike):
+            table = read_edges(edges, **columns).to_arrow()
+            return tuple(table.column(name).to_pylist() for name in ("source", "target", "text"))
+        rows = list(edges)
+        for row in rows:
+            if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 3:
+                raise InputError(
+                    f"new edges are a list of (source, target, text), three of each (got {row!r})"
+                )
+        return tuple([row[i] for row in rows] for i in range(3))
 
     def _encode_new(self, batch: EdgeBatch) -> NDArray[np.float32]:
         with torch.inference_mode(), self.autocast():

@@ -1,10 +1,10 @@
 """LinkPredictor: learns who will be linked to whom, and recommends."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EgoLoader, Ids
+from edgeformers.data.loader import INFERENCE, EgoLoader, Ids
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
@@ -29,7 +29,6 @@ from edgeformers.train.link_objective import (
     candidate_nodes,
     link_parts,
 )
-from edgeformers.train.start import open_backbone
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
 
@@ -61,7 +60,10 @@ class LinkPredictor(Estimator):
     """
 
     task: Task = "link-prediction"
+    default_model = "edgeformer-n"
+    default_split = "link"
     head: LinkTask
+    objective: LinkObjective
 
     def fit(
         self, network: Network, *, run: str | PathLike[str] | None = None, **columns: Any
@@ -72,26 +74,11 @@ class LinkPredictor(Estimator):
         interrupted goes on where it stopped.
         """
         graph = self._open(network, columns)
-        split = self._split(graph, "link")
-        tokens = self._build(graph, split, "edgeformer-n")
+        link_parts(graph, self._split(graph))  # refuses before anything is made
+        tokens = self._build(graph)
         self.head = self._make_head(graph.num_nodes)
-        self._attach(graph, tokens, split)
+        self._attach(graph, tokens)
         self._train(self.objective, run)
-        if run is not None:
-            self.save(Path(run).expanduser() / "model")
-        return self
-
-    def attach(self, network: EdgeTextGraph | str | PathLike[str]) -> Self:
-        """Give a loaded model its network, where it is no longer at the place it was."""
-        graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
-        if graph.num_nodes != len(self.names.names):
-            raise InputError(
-                f"{graph.path} has {graph.num_nodes:,} nodes, the model was trained on "
-                f"{len(self.names.names):,}; give the network it was trained on"
-            )
-        store = self._token_store(graph)
-        self._attach(graph, store, self._split(graph, "link"))
-        self.graph = graph
         return self
 
     def evaluate(
@@ -111,8 +98,7 @@ class LinkPredictor(Estimator):
         self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS
     ) -> LinkReport:
         """The ranks of a part's links, for comparisons of two models pair by pair."""
-        objective = self._objective()
-        pairs = objective.parts[part]
+        pairs, objective = self._part(part), self._objective()
         return objective.report(pairs, protocols=tuple(protocols), show=self.show)
 
     def embed_nodes(
@@ -127,6 +113,7 @@ class LinkPredictor(Estimator):
             device=self.device,
             autocast=self.autocast,
             batch=self.config.train.eval_batch,
+            side=side,
             show=self.show,
         )
 
@@ -135,16 +122,19 @@ class LinkPredictor(Estimator):
     ) -> NDArray[np.float32]:
         """node_repr [n, D] of nodes never met, each given by its edges: (other node, text)."""
         self._require_fitted()
-        batch = self._new_egos(nodes, side)
+        size, parts = self.config.train.eval_batch, []
         with torch.inference_mode(), self.autocast():
-            vectors: NDArray[np.float32] = self.model(batch.to(self.device)).float().cpu().numpy()
-        return vectors
+            for at in range(0, len(nodes), size):
+                batch = self._new_egos(nodes[at : at + size], side).to(self.device)
+                parts.append(self.model(batch).float().cpu().numpy())
+        width = int(self.model.width)  # type: ignore[arg-type]
+        return np.concatenate([np.empty((0, width), np.float32), *parts])
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The score of (source, target) pairs; the higher, the likelier the link."""
         objective = self._objective()
-        src = np.array([self.names.number(source, "source") for source, _ in pairs], np.int64)
-        dst = np.array([self.names.number(target, "target") for _, target in pairs], np.int64)
+        src = self.names.known_numbers([source for source, _ in pairs], "source")
+        dst = self.names.known_numbers([target for _, target in pairs], "target")
         queries, rows = np.unique(src, return_inverse=True)
         keys, columns = np.unique(dst, return_inverse=True)
         left = objective.factors("query", queries)[rows]
@@ -163,8 +153,8 @@ class LinkPredictor(Estimator):
         """The k targets that fit a source best, best first.
 
         `edges` describes a source never met by its texts, in place of `node`. `exclude_seen`
-        leaves out what the source is linked to already. `explain` gives so many texts on edges
-        of each recommended node that speak for it.
+        leaves out what the source is linked to already. `explain` gives so many texts of each
+        recommended node's edges, those that contribute most to its score.
         """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new one")
@@ -186,30 +176,24 @@ class LinkPredictor(Estimator):
             for name, i, why in zip(names, best, reasons, strict=True)
         ]
 
-    def save(self, folder: str | PathLike[str]) -> Path:
-        """Write the model as one folder that `edgeformers.load` reads."""
-        return self._save(folder, (), {"task": self.task})
-
     @classmethod
     def from_saved(cls, saved: SavedModel, *, device: Any = None, network: Any = None) -> Self:
         made = super().from_saved(saved, device=device)
         made.head = made._make_head(len(made.names.names))
         made.head.load_state_dict(saved.head)
         made.head.eval()
-        trained_on = saved.extra.get("network")
         if network is not None:
-            made.attach(network)
-        elif trained_on is not None and Path(trained_on).is_dir():
-            made.attach(trained_on)
+            return made.attach(network)
+        made._attach_where_it_was()
         return made
 
     def _make_head(self, num_nodes: int) -> LinkTask:
         settings: LinkSettings = self.config.links
-        temperature: float | Literal["learned"] | None = settings.temperature
+        temperature, learned = settings.temperature, settings.learn_temperature
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.train.seed)
             head = LinkTask(
-                temperature="learned" if settings.learn_temperature else temperature,
+                temperature="learned" if learned else temperature,
                 normalize=settings.normalize,
                 logq=settings.logq,
                 mask_false_negatives=settings.mask_false_negatives,
@@ -218,10 +202,12 @@ class LinkPredictor(Estimator):
                 popularity_bias=settings.popularity_bias,
                 num_nodes=num_nodes,
             )
+        if head.log_scale is not None and temperature is not None:  # where learning starts from
+            torch.nn.init.constant_(head.log_scale, -math.log(temperature))
         return head.to(self.device)
 
-    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore, split: str) -> None:
-        data, train = self.config.data, self.config.train
+    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
+        data, train, split = self.config.data, self.config.train, self._split(graph)
         adjacency = graph.training_adjacency(split, strata=data.strata)
         sizes = {
             "source": _per_stratum(data.source_neighbors, adjacency.num_strata),
@@ -249,23 +235,18 @@ class LinkPredictor(Estimator):
         )
         self._candidates: NDArray[np.float32] | None = None
 
-    def _token_store(self, graph: EdgeTextGraph) -> TokenStore:
-        return open_backbone_tokens(self.config.model.backbone, graph, show=self.show)
-
     def _objective(self) -> LinkObjective:
-        self._require_fitted()
-        if not hasattr(self, "objective"):
-            raise InputError(
-                "this model has no network to read neighborhoods from; call attach(NETWORK)"
-            )
-        return self.objective
+        objective: LinkObjective = self._ready_objective()
+        return objective
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:
-            return np.arange(self._objective().loader.graph.num_nodes, dtype=np.int64)
+            return np.arange(len(self.names.names), dtype=np.int64)
         if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "iu":
             return nodes.astype(np.int64)
-        return np.array([self.names.number(str(name), side) for name in nodes], np.int64)
+        if isinstance(nodes, str):
+            raise InputError(f"give nodes as a list of ids (got '{nodes}')")
+        return self.names.known_numbers(list(nodes), side)
 
     def _candidate_factors(self) -> NDArray[np.float32]:
         """Key factors of every candidate, made once and kept."""
@@ -279,7 +260,7 @@ class LinkPredictor(Estimator):
     ) -> tuple[NDArray[np.float32], Ids]:
         """The query factors of a source, and the targets it is linked to already."""
         if node is not None:
-            number = self.names.number(node, "source")
+            number = int(self.names.known_numbers([node], "source")[0])
             seen = np.unique(graph.adjacency.neighbors_of(number)).astype(np.int64)
             if not graph.is_bipartite:
                 seen = np.append(seen, number)
@@ -289,8 +270,7 @@ class LinkPredictor(Estimator):
         vectors = torch.from_numpy(self.embed_new_nodes([edges])).to(self.device)
         unknown = torch.full((1,), -1, device=self.device)
         with torch.inference_mode():
-            z = self._objective()._node_vectors(unknown)
-            factors = self.head.factors("query", vectors, unknown, z)
+            factors = self._objective().task_factors("query", vectors, unknown)
         return factors[0].cpu().numpy(), seen[seen >= 0]
 
     def _new_egos(self, nodes: Sequence[NewEdges], side: Side) -> EgoBatch:
@@ -304,35 +284,36 @@ class LinkPredictor(Estimator):
             is_out=torch.full((len(flat),), side == "source"),
         )
 
+    @torch.inference_mode()
     def _reasons(self, query: NDArray[np.float32], targets: Ids, count: int) -> list[list[Reason]]:
-        """Of each target, the edges whose states agree most with the query."""
+        """Of each target, the edges that contribute most to its score.
+
+        A target is the sum of its edges' shares, so the text's part of its score is the sum of
+        theirs. What a share contributes is its product with the query, of a target whose vector
+        is made of length 1 divided by that length.
+        """
         loader = self._objective().loader
-        found = loader.target_sampler.sample(targets)
-        if not found.mask.any():
-            return [[] for _ in targets]
-        batch = loader.nodes(targets)
-        with torch.inference_mode(), self.autocast():
-            states = self.model.encode_ego_edges(batch.to(self.device))  # type: ignore[operator]
-            owner = batch.owner.to(self.device)
-            centers = batch.center.to(self.device)[owner]
-            keys = self.head.factors(
-                "key", states.float(), centers, self._objective()._node_vectors(centers)
-            )
-        agree = keys.float().cpu().numpy() @ query
-        edges = found.edge_ids[found.mask]
-        others = self.names.of(found.neighbors[found.mask])
-        texts = loader.graph.texts(edges)
+        found = loader.target_sampler.sample(targets, epoch=INFERENCE)
+        batch = loader.nodes(targets, side="target").to(self.device)
         reasons: list[list[Reason]] = [[] for _ in targets]
-        for i in np.argsort(-agree, kind="stable"):
-            mine = reasons[int(owner[i])]
+        if not batch.text.num_texts:
+            return reasons
+        with self.autocast():
+            states = self.model.encode_ego_edges(batch)  # type: ignore[operator]
+            shares = self.model.edge_shares(batch, states).float()  # type: ignore[operator]
+        given = shares @ torch.from_numpy(query[: shares.size(1)]).to(self.device)  # [E]
+        if self.head.normalize:
+            sums = shares.new_zeros(len(targets), shares.size(1))
+            lengths = sums.index_add(0, batch.owner, shares).norm(dim=1).clamp(min=1e-12)
+            given = given / lengths[batch.owner]
+        weights, owner = given.cpu().numpy(), batch.owner.cpu().numpy()
+        others = self.names.of(found.neighbors[found.mask])
+        texts = loader.graph.texts(found.edge_ids[found.mask])
+        for i in np.argsort(-weights, kind="stable"):
+            mine = reasons[owner[i]]
             if len(mine) < count and texts[i]:
-                mine.append(Reason(text=texts[i], node=others[i], weight=float(agree[i])))
+                mine.append(Reason(text=texts[i], node=others[i], weight=float(weights[i])))
         return reasons
-
-
-def open_backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool) -> TokenStore:
-    """The network's texts in the tokens of a backbone."""
-    return open_backbone(backbone, graph, show=show)[1]
 
 
 def _per_stratum(sizes: list[int], strata: int) -> list[int]:

@@ -108,6 +108,27 @@ class EdgeformerN(nn.Module):
             hidden = layer(hidden, text, virtual, readout=readout)
         return cast(Tensor, self.encoder.final_norm(hidden))  # [E, D]
 
+    def edge_shares(self, batch: EgoBatch, edges: Tensor) -> Tensor:
+        """What each edge gives its center [E, D], from the states of all: a center's add up to h_v.
+
+        Of attention alpha h_e, of the mean h_e / N, of the maximum the entries in which it is one.
+        """
+        ego = batch.egos.text_ids  # [E]
+        if not isinstance(self.pool, BilinearPooling | HeadPooling):
+            return _reduced_shares(edges, batch.egos, self.config.pooling)
+        z_center = self.nodes(batch.center)[batch.occupied]
+        if isinstance(self.pool, BilinearPooling):
+            asked = self.pool.score(z_center)[:, None]  # [B', 1, D]
+            keys = values = edges[:, None]
+        else:
+            heads = self.pool.heads
+            token = self.projections[-1](z_center[:, None]).squeeze(1)
+            asked = self.pool.query(token).unflatten(-1, (heads, -1))  # [B', H, D/H]
+            keys, values = self.pool.key_value(edges).unflatten(-1, (2, heads, -1)).unbind(1)
+            asked = asked / asked.size(-1) ** 0.5
+        scores = (asked[ego] * keys).sum(-1)  # [E, H]
+        return (_softmax_by_ego(scores, batch.egos)[..., None] * values).flatten(1)
+
     def encode_nodes(
         self,
         center: Tensor,
@@ -210,3 +231,21 @@ def _make_pool(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.Module | N
     if config.fidelity == "released":
         return HeadPooling(encoder.config.width, encoder.config.heads)
     return BilinearPooling(config.node_width, encoder.config.width)
+
+
+def _softmax_by_ego(scores: Tensor, egos: PackedText) -> Tensor:
+    """[E, H] -> weights [E, H] that add up to one within each ego."""
+    ego = egos.text_ids
+    weights = (scores - reduce_egos(scores, egos, "max")[ego]).exp()
+    sums = weights.new_zeros(egos.num_texts, weights.size(1)).index_add(0, ego, weights)
+    return weights / sums[ego]
+
+
+def _reduced_shares(edges: Tensor, egos: PackedText, how: str) -> Tensor:
+    """The shares of edges [E, D] in their mean, or in their maximum; equal ones share it."""
+    ego = egos.text_ids
+    if how == "mean":
+        return edges / egos.lengths[ego][:, None]
+    is_largest = (edges == reduce_egos(edges, egos, "max")[ego]).to(edges.dtype)
+    ties = edges.new_zeros(egos.num_texts, edges.size(1)).index_add(0, ego, is_largest)
+    return edges * is_largest / ties[ego]

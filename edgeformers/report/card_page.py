@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from edgeformers.data.card import CUTS, DataCard, Distribution, Split
-from edgeformers.data.wording import percent
+from edgeformers.data.wording import counted, percent
 from edgeformers.report import page, svg
 from edgeformers.report.card_rows import (
     counted_rows,
@@ -14,8 +14,11 @@ from edgeformers.report.card_rows import (
     label_share_rows,
     length_rows,
     overlap_rows,
+    skipped_words,
     split_rows,
+    time_words,
     top,
+    top_of_several,
 )
 from edgeformers.report.text import number, printable
 
@@ -123,26 +126,38 @@ def _labels(card: DataCard) -> str:
         return ""
     several = " An edge may have several." if labels.kind == "multi" else ""
     head = page.paragraph(
-        f"{labels.labelled:,} edges have a label, {labels.unlabelled:,} have none.{several}"
+        f"{counted(labels.labelled, 'edge has', 'edges have')} a label, {labels.unlabelled:,} "
+        f"without.{several}"
     )
     if labels.numbers is not None:
         return page.section("Labels", head, _numbers("Labels are numbers", labels.numbers))
-    table = page.bar_table(top(labels.balance), labels.labelled, "labelled edges")
-    return page.section("Labels", head, table)
+    shown, more = top(labels.balance), ""
+    if labels.kind == "multi":
+        shown, more = top_of_several(labels.balance)
+    table = page.bar_table(shown, labels.labelled, "labelled edges")
+    return page.section("Labels", head, table, _remark(more))
 
 
 def _more(card: DataCard) -> Iterator[str]:
     """What only some networks have."""
     if card.node_labels is not None:
         total = card.node_labels.labelled
-        head = page.paragraph(f"{total:,} nodes have labels, perhaps several.")
-        table = page.bar_table(top(card.node_labels.balance), total, "labelled nodes")
-        yield page.section("Labels of nodes", head, table)
+        nodes = counted(total, "node has", "nodes have")
+        head = page.paragraph(
+            f"{nodes} labels, perhaps several: shares are those of the labelled nodes."
+        )
+        shown, more = top_of_several(card.node_labels.balance)
+        table = page.bar_table(shown, total, "labelled nodes")
+        yield page.section("Labels of nodes", head, table, _remark(more))
     if card.edge_types:
         table = page.bar_table(top(card.edge_types), card.counts.edges, "all edges")
         yield page.section("Edge types", table)
     if card.weights is not None and card.weights.values is not None:
         yield page.section("Weights", _numbers("Weights of the edges", card.weights.values))
+
+
+def _remark(text: str) -> str:
+    return page.paragraph(text, soft=True) if text else ""
 
 
 def _numbers(title: str, data: Distribution) -> str:
@@ -157,16 +172,12 @@ def _time(card: DataCard) -> str:
     times = card.times
     if times is None or not times.counts:
         return ""
-    missing = f" {times.missing:,} edges have no time." if times.missing else ""
-    missing += f" {times.far:,} edges far from all others are not drawn." if times.far else ""
-    label = f"Edges per {times.period} from {times.first} to {times.last}"
-    plot = svg.timeline(times.starts, times.counts, times.period, label)
-    span = page.paragraph(f"From {_moment(times.first)} to {_moment(times.last)}.{missing}")
-    return page.section("Time", span, page.figure(f"Edges per {times.period}", plot))
-
-
-def _moment(time: str) -> str:
-    return time.removesuffix("T00:00:00").replace("T", " ")
+    words = page.paragraph(time_words(times))
+    if len(times.counts) == 1:  # a single moment is no course of time
+        return page.section("Time", words)
+    title = f"Edges per {times.period}"
+    plot = svg.timeline(times.starts, times.counts, times.period, f"{title}. {time_words(times)}")
+    return page.section("Time", words, page.figure(title, plot))
 
 
 def _split(split: Split) -> str:
@@ -185,7 +196,9 @@ def _split(split: Split) -> str:
 
 
 def _preparation(card: DataCard) -> str:
-    skipped = f"{card.skipped:,} rows of the input are not in the network:"
-    blocks = [("Decided while preparing:", card.notes), (skipped, card.skipped_examples)]
+    blocks = [
+        ("Decided while preparing:", card.notes),
+        (skipped_words(card, len(card.skipped_examples)), card.skipped_examples),
+    ]
     body = [page.paragraph(head) + page.bullets(lines) for head, lines in blocks if lines]
     return page.section("Preparation", *body) if body else ""

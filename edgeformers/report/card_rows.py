@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from edgeformers.data.card import DataCard, Distribution, NamedCount, Split
-from edgeformers.data.wording import percent
+from edgeformers.data.card import DataCard, Distribution, NamedCount, Split, Times
+from edgeformers.data.wording import counted, percent
 from edgeformers.report.text import Rows, number
 
 LISTED = 20  # labels, types and the like that are shown before the rest is summed up
@@ -13,11 +13,12 @@ def headline(card: DataCard) -> str:
     """The network in one sentence."""
     counts = card.counts
     if card.is_bipartite:
-        nodes = f"from {counts.sources:,} sources to {counts.targets:,} targets"
+        sources = counted(counts.sources, "source", "sources")
+        nodes = f"from {sources} to {counted(counts.targets, 'target', 'targets')}"
     else:
-        nodes = f"among {counts.nodes:,} nodes"
+        nodes = f"among {counted(counts.nodes, 'node', 'nodes')}"
     direction = "" if card.is_bipartite else ", directed" if card.is_directed else ", undirected"
-    return f"{counts.edges:,} edges with text {nodes}{direction}."
+    return f"{counted(counts.edges, 'edge', 'edges')} with text {nodes}{direction}."
 
 
 def fact_rows(card: DataCard) -> Rows:
@@ -118,8 +119,42 @@ def label_share_rows(split: Split) -> Rows:
 
 def top(items: Sequence[NamedCount]) -> list[NamedCount]:
     """All in their order, or the largest and one line for the rest."""
+    shown, rest = _divided(items)
+    more = [NamedCount(f"{len(rest):,} more", sum(r.count for r in rest))] if rest else []
+    return [*shown, *more]
+
+
+def top_of_several(items: Sequence[NamedCount]) -> tuple[list[NamedCount], str]:
+    """As `top`, where one thing may have several names and the rest cannot be summed up."""
+    shown, rest = _divided(items)
+    return shown, f"{counted(len(rest), 'label', 'labels')} more, each rarer" if rest else ""
+
+
+def _divided(items: Sequence[NamedCount]) -> tuple[list[NamedCount], list[NamedCount]]:
     if len(items) <= LISTED:
-        return list(items)
+        return list(items), []
     ordered = sorted(items, key=lambda item: -item.count)
-    rest = ordered[LISTED:]
-    return [*ordered[:LISTED], NamedCount(f"{len(rest):,} more", sum(r.count for r in rest))]
+    return ordered[:LISTED], ordered[LISTED:]
+
+
+def time_words(times: Times) -> str:
+    """From when to when the edges are, and which of them are not drawn."""
+    first, last = _moment(times.first), _moment(times.last)
+    words = f"All at {first}." if first == last else f"From {first} to {last}."
+    if times.missing:
+        words += f" {counted(times.missing, 'edge has', 'edges have')} no time."
+    if times.far:
+        far = counted(times.far, "edge far from all others is", "edges far from all others are")
+        words += f" {far} not drawn."
+    return words
+
+
+def _moment(time: str) -> str:
+    return time.replace("T", " ")
+
+
+def skipped_words(card: DataCard, listed: int) -> str:
+    """How many rows of the input are missing, before the first of them are listed."""
+    which = "" if listed >= card.skipped else f"; the first {listed:,}"
+    rows = counted(card.skipped, "row of the input is", "rows of the input are")
+    return f"{rows} not in the network{which}:"

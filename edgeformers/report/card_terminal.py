@@ -1,10 +1,9 @@
 """The data card in a terminal."""
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from edgeformers.data.card import DataCard, Distribution, Finding, Labels, NamedCount
-from edgeformers.data.wording import percent
+from edgeformers.data.card import DataCard, Distribution, Finding, Labels, NodeLabels, Times
+from edgeformers.data.wording import counted, percent
 from edgeformers.report.card_rows import (
     degree_rows,
     fact_rows,
@@ -13,17 +12,27 @@ from edgeformers.report.card_rows import (
     label_share_rows,
     length_rows,
     overlap_rows,
+    skipped_words,
     split_rows,
+    time_words,
     top,
+    top_of_several,
 )
-from edgeformers.report.terminal import bars, fit, sparkline, table
+from edgeformers.report.terminal import bars, fit, sparkline, table, wrap
 from edgeformers.report.text import number, printable
+
+INDENT = "  "
+SKIPPED = 5  # rows that are listed; the page has more
 
 
 def card_text(card: DataCard, width: int = 80) -> str:
     """The card as plain lines of at most `width` characters."""
     blocks = [
-        [printable(card.name).upper(), printable(card.origin), headline(card)],
+        [
+            *wrap(printable(card.name).upper(), width),
+            *wrap(printable(card.origin), width),
+            *wrap(headline(card), width),
+        ],
         *([_finding_lines(card.findings, width)] if card.findings else []),
         ["DEGREES", *table(degree_rows(card)), *_degree_lines(card)],
         ["COUNTS", *table(fact_rows(card), left=(0, 2))],
@@ -41,20 +50,25 @@ def _optional_blocks(card: DataCard, width: int) -> Iterator[list[str]]:
     if card.labels is not None:
         yield ["LABELS", *_label_lines(card.labels, width)]
     if card.node_labels is not None:
-        head = f"NODE LABELS  {card.node_labels.labelled:,} nodes labelled"
-        yield [head, *_bars(card.node_labels.balance, width)]
+        yield ["NODE LABELS", *_node_label_lines(card.node_labels, width)]
     if card.times is not None and card.times.counts:
-        span = f"  {card.times.first} to {card.times.last}, edges per {card.times.period}"
-        yield ["TIME", span, "  " + sparkline(card.times.counts)]
+        yield ["TIME", *_time_lines(card.times, width)]
     if card.weights is not None and card.weights.values is not None:
         yield ["WEIGHTS", *_number_lines(card.weights.values)]
     if card.edge_types:
-        yield ["EDGE TYPES", *_bars(card.edge_types, width)]
+        shares = f"{INDENT}shares of all edges"
+        yield ["EDGE TYPES", shares, *bars(top(card.edge_types), width, card.counts.edges)]
     if card.notes:
-        yield ["PREPARATION", *(f"  {printable(note)}" for note in card.notes)]
+        yield ["PREPARATION", *_wrapped(card.notes, width)]
     if card.skipped:
-        examples = [f"  {printable(example)}" for example in card.skipped_examples[:5]]
-        yield [f"SKIPPED ROWS  {card.skipped:,}", *examples]
+        shown = card.skipped_examples[:SKIPPED]
+        head = wrap(skipped_words(card, len(shown)), width, INDENT, INDENT)
+        yield ["SKIPPED ROWS", *head, *_wrapped(shown, width)]
+
+
+def _wrapped(texts: Iterable[str], width: int) -> list[str]:
+    """Sentences one below the other, whole however long they are."""
+    return [line for one in texts for line in wrap(printable(one), width, "· ", INDENT)]
 
 
 def _finding_lines(findings: Iterable[Finding], width: int) -> list[str]:
@@ -63,9 +77,7 @@ def _finding_lines(findings: Iterable[Finding], width: int) -> list[str]:
         sign = "! " if finding.severity == "warning" else "· "
         where = f"[{', '.join(finding.splits)}] " if finding.splits else ""
         text = printable(f"{where}{finding.sentence} {finding.advice}")
-        lines += textwrap.wrap(
-            text, width, initial_indent=sign, subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += wrap(text, width, sign, INDENT)
     return lines
 
 
@@ -92,14 +104,29 @@ def _text_lines(card: DataCard) -> Iterator[str]:
 def _label_lines(labels: Labels, width: int) -> list[str]:
     if labels.numbers is not None:
         return _number_lines(labels.numbers)
-    return bars(top(labels.balance), width, labels.labelled)
+    shares = f"shares of {counted(labels.labelled, 'labelled edge', 'labelled edges')}"
+    if labels.kind != "multi":
+        return [f"{INDENT}{shares}", *bars(top(labels.balance), width, labels.labelled)]
+    shown, more = top_of_several(labels.balance)
+    head = wrap(f"{shares}; an edge may have several labels", width, INDENT, INDENT)
+    return [*head, *bars(shown, width, labels.labelled), *wrap(more, width, INDENT, INDENT)]
+
+
+def _node_label_lines(labels: NodeLabels, width: int) -> list[str]:
+    shown, more = top_of_several(labels.balance)
+    nodes = counted(labels.labelled, "labelled node", "labelled nodes")
+    head = wrap(f"shares of {nodes}; a node may have several labels", width, INDENT, INDENT)
+    return [*head, *bars(shown, width, labels.labelled), *wrap(more, width, INDENT, INDENT)]
+
+
+def _time_lines(times: Times, width: int) -> list[str]:
+    lines = wrap(time_words(times), width, INDENT, INDENT)
+    if len(times.counts) > 1:  # a single moment is no course of time
+        lines += [f"{INDENT}edges per {times.period}", INDENT + sparkline(times.counts)]
+    return lines
 
 
 def _number_lines(d: Distribution) -> list[str]:
     head = ["lowest", "median", "mean", "95%", "highest"]
     lines = table([["", *head], ["", number(d.minimum), *in_short(d)]])
     return [*lines, f"  {number(d.minimum)} {sparkline(d.histogram.counts)} {number(d.maximum)}"]
-
-
-def _bars(items: Sequence[NamedCount], width: int) -> list[str]:
-    return bars(top(items), width, sum(item.count for item in items))

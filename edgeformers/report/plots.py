@@ -21,7 +21,7 @@ CURVES_HEIGHT, SCATTER_HEIGHT = 240, 420  # pixels
 TOP, BOTTOM = 14, 28  # pixels above the highest and below the lowest mark
 SCATTERED = 3000  # edges that are drawn at most, evenly chosen
 TOKEN = "padding:1px .8rem 1px 0;border:0;white-space:nowrap;min-width:0"
-LONGEST = 24  # characters of a token that are shown
+LONGEST = 15  # characters of a token that are shown
 STAR = "M0 -8L2.1 -2.6 7.6 -2.5 3.2 1 4.7 6.5 0 3.3 -4.7 6.5 -3.2 1 -7.6 -2.5 -2.1 -2.6Z"
 
 Points = Sequence[tuple[float, float]]
@@ -82,7 +82,7 @@ def interval(low: float, value: float, high: float, best: float | None = None) -
         f'<svg class="meter" height="18" aria-hidden="true">{mark}'
         f'<line class="grid" x1="0" x2="100%" y1="9" y2="9"/>'
         f'<line class="curve" x1="{low:.1%}" x2="{high:.1%}" y1="9" y2="9"/>'
-        f'<circle class="dot" cx="{value:.1%}" cy="9" r="4.5"/></svg>'
+        f'<circle class="dot" cx="{value:.1%}" cy="9" r="3.5"/></svg>'
     )
 
 
@@ -93,8 +93,13 @@ def curves(lines: Mapping[str, Points], label: str, *, is_low_best: bool, show: 
         return ""
     across = scale([x for x, _ in points], 0.02)
     upward = scale([y for _, y in points], 0.06)
-    x = lambda value: f"{REACH * across(value):.2f}%"  # noqa: E731
-    y = lambda value: f"{_down(upward(value), CURVES_HEIGHT):.1f}"  # noqa: E731
+
+    def x(value: float) -> str:
+        return f"{REACH * across(value):.2f}%"
+
+    def y(value: float) -> str:
+        return f"{_down(upward(value), CURVES_HEIGHT):.1f}"
+
     body = list(_value_grid([p[1] for p in points], y, show))
     body += _epoch_names(sorted({p[0] for p in points}), x)
     sign = -1.0 if is_low_best else 1.0
@@ -131,7 +136,7 @@ def scatter(nodes: Sequence[tuple[str, float, float]], edges: Points, ends: Sequ
         body.append(
             f'<svg x="{across(x):.2%}" y="{_down(upward(y), SCATTER_HEIGHT):.1f}" '
             f'style="overflow:visible;width:1px;height:1px"><path d="{STAR}" fill="{paint}" '
-            f'stroke="var(--paper)"/><title>{safe(name)}</title></svg>'
+            f'stroke="var(--ink)"/><title>{safe(name)}</title></svg>'
         )
     label = f"{len(nodes):,} nodes as stars and {len(edges):,} edges as points"
     return _svg(body, label, SCATTER_HEIGHT) + _legend([name for name, _, _ in nodes])
@@ -142,7 +147,9 @@ def attention_table(tokens: Sequence[str], virtual: int, weights: Sequence[Seque
 
     Each layer's cells are as dark as their weight beside the largest of that layer.
     """
-    heads = "".join(f'<th scope="col" style="padding:0 1px">{i}</th>' for i in range(len(weights)))
+    heads = "".join(
+        f'<th scope="col" style="padding:0;text-align:center">{i}</th>' for i in range(len(weights))
+    )
     rows = "".join(
         _attention_row(token, i < virtual, [layer[i] for layer in weights], weights)
         for i, token in enumerate(tokens)
@@ -165,7 +172,7 @@ def _attention_row(
 def _attention_cell(weight: float, largest: float) -> str:
     share = weight / largest if largest > 0 else 0.0
     return (
-        f'<td style="padding:0;border:1px solid var(--paper);min-width:min(1.5rem,4.2vw);height:1.35rem;'
+        f'<td style="padding:0;border:1px solid var(--paper);min-width:1.1rem;height:1.35rem;'
         f'background:rgb(11 143 128 / {share:.2f})" title="{weight:.3f}"></td>'
     )
 

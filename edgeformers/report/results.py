@@ -3,7 +3,7 @@
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -313,7 +313,7 @@ def results_text(results: ResultsPage, width: int = 80) -> str:
         lines = textwrap.wrap(printable(f"{one.answer} {one.sentence}"), width)
         blocks.append([f"DOES THE GRAPH HELP?  {printable(one.task.task)}", *lines])
     for task in results.tasks:
-        lines = terminal.table(_score_rows(task), left=(0, 1))
+        lines = [line for rows in _score_rows(task) for line in terminal.table(rows, left=(0, 1))]
         notes = textwrap.wrap(
             printable(task.note), width, initial_indent="  ", subsequent_indent="  "
         )
@@ -329,19 +329,24 @@ def results_text(results: ResultsPage, width: int = 80) -> str:
     return "\n\n".join(cut) + "\n"
 
 
-def _score_rows(task: TaskScores) -> Rows:
-    """Every model's metrics; the first, which decides, with its interval."""
-    first, *others = task.metrics
-    rows = [["", "sees", *map(_name, task.metrics)]]
-    for model in _ordered(task):
-        scores = model.metrics
-        figures = [_figure(scores[m].value, m) if m in scores else "–" for m in others]
-        lead = _with_interval(scores[first], first) if first in scores else "–"
-        rows.append([model.model, SEES[model.sees], lead, *figures])
-    if task.best:
-        best = (_figure(task.best[m], m) if m in task.best else "–" for m in task.metrics)
-        rows.append(["best achievable", "", *best])
-    return rows
+def _score_rows(task: TaskScores) -> Iterator[Rows]:
+    """Tables of three metrics each, which fit a terminal; only what decides has its interval."""
+    for start in range(0, len(task.metrics), 3):
+        metrics = task.metrics[start : start + 3]
+        rows = [["", "sees", *map(_name, metrics)]]
+        for model in _ordered(task):
+            figures = (_cell(model.metrics.get(m), m, m == task.metrics[0]) for m in metrics)
+            rows.append([model.model, model.sees, *figures])
+        if task.best:
+            best = (_figure(task.best[m], m) if m in task.best else "–" for m in metrics)
+            rows.append(["best achievable", "", *best])
+        yield rows
+
+
+def _cell(score: Score | None, metric: str, decides: bool) -> str:
+    if score is None:
+        return "–"
+    return _with_interval(score, metric) if decides else _figure(score.value, metric)
 
 
 def _curve_rows(curves: Sequence[LearningCurve]) -> Rows:
@@ -486,8 +491,8 @@ def _attention_section(pictures: Sequence[AttentionPicture]) -> str:
     if not pictures:
         return ""
     told = (
-        "How much the read-out token reads of each token, a mean over heads; each layer's darkest "
-        "cell is its largest weight. Virtual tokens stand first, in bold."
+        "How much the read-out token reads of each token, a mean over heads; the strongest cell of "
+        "each layer is its largest weight. Virtual tokens stand first, in bold."
     )
     tables = (
         page.figure(one.title, plots.attention_table(one.tokens, one.virtual, one.weights))

@@ -53,10 +53,32 @@ def _columns(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
+def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most `width` columns, broken at blanks; a longer word is broken anywhere.
+
+    The first line begins with `first`, all others with `rest`.
+    """
+    lines, line = [], first
+    for word in text.split():
+        joined = f"{line} {word}" if line not in (first, rest) else f"{line}{word}"
+        if _columns(joined) > width and line not in (first, rest):
+            lines.append(line)
+            joined = f"{rest}{word}"
+        while _columns(joined) > width:
+            head = _head(joined, width)
+            lines.append(head)
+            joined = f"{rest}{joined[len(head) :]}"
+        line = joined
+    return [*lines, line] if line not in (first, rest) else lines
+
+
+def _head(line: str, width: int) -> str:
+    """As much of a line as `width` columns hold."""
+    while _columns(line) > width:
+        line = line[:-1]
+    return line
+
+
 def fit(line: str, width: int) -> str:
     """The line, cut to `width` columns of a terminal."""
-    if _columns(line) <= width:
-        return line
-    while line and _columns(line) > width - 1:
-        line = line[:-1]
-    return line + "…"
+    return line if _columns(line) <= width else _head(line, width - 1) + "…"

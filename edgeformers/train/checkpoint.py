@@ -14,20 +14,26 @@ _PREFIX = "step-"
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
-    """Write `state` (nested dicts and lists of tensors and plain values) as step-000123."""
+    """Write `state` (nested dicts and lists of tensors and plain values) as step-000123.
+
+    It takes its name when it is complete, and an old one loses its own before it is removed: at
+    whatever moment the process is killed, what is called a checkpoint is one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    for left_over in folder.glob(".step-*"):
+        shutil.rmtree(left_over)
     out = folder / f"{_PREFIX}{step:09d}"
     aside = folder / f".{out.name}.partial"
-    shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     tensors: dict[str, Tensor] = {}
     plain = _split(state, "", tensors)
     save_file(tensors, aside / "state.safetensors")
     (aside / "state.json").write_text(json.dumps(plain), encoding="utf-8")
-    shutil.rmtree(out, ignore_errors=True)
+    if out.exists():
+        _remove(out)
     aside.replace(out)
     for old in checkpoints(folder)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     return out
 
 
@@ -39,7 +45,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = _join(plain, tensors)
     except Exception as error:
         raise FormatError(
-            f"the checkpoint {path} is damaged ({error}); remove it to resume from the one before"
+            f"the checkpoint {path} is damaged ({error}); remove it to go on from the one before"
         ) from error
     return state
 
@@ -53,6 +59,12 @@ def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, if there is any."""
     found = checkpoints(folder)
     return found[-1] if found else None
+
+
+def _remove(checkpoint: Path) -> None:
+    hidden = checkpoint.with_name(f".{checkpoint.name}.old")
+    checkpoint.replace(hidden)
+    shutil.rmtree(hidden)
 
 
 def _split(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

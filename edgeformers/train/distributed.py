@@ -1,20 +1,32 @@
-"""Several processes as one: everything that knows of ranks is here."""
+"""Several processes as one: everything that knows of ranks is here.
 
+Every function is called by all processes at the same place of the program. A process that fails
+takes the others with it: its connections break, and `torchrun` ends the rest.
+"""
+
+import json
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather as all_gather_with_grad
+
+from edgeformers.data.random import hash_keys
+
+Item = TypeVar("Item", bound=Sequence[Any] | NDArray[Any])
+
+_NO_GRAD, _DENSE, _SPARSE = 0, 1, 2
 
 
 def start() -> None:
     """Join the processes that `torchrun` started; alone where there are none."""
-    if "RANK" in os.environ and not dist.is_initialized():
+    launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    if launched and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -41,24 +53,65 @@ def barrier() -> None:
         dist.barrier()
 
 
-def shard(ids: NDArray[Any]) -> NDArray[Any]:
-    """The share of a batch that this process has: every example goes to exactly one."""
-    return ids[rank() :: world_size()]
+@contextmanager
+def main_first() -> Iterator[None]:
+    """What all processes do, the main one before the others: they find what it has made."""
+    if not is_main():
+        barrier()
+    try:
+        yield
+    finally:
+        if is_main():
+            barrier()
+
+
+def only_main(action: Callable[[], Any]) -> None:
+    """What the main process does while the others wait for it to be done."""
+    if is_main():
+        action()
+    barrier()
+
+
+def shard(items: Item) -> Item:
+    """The share of a batch that this process has: every item goes to exactly one."""
+    return items[rank() :: world_size()]  # type: ignore[return-value]
+
+
+def step_seed(seed: int, step: int) -> int:
+    """A seed for what is random in one step: of its own in every process, the same every time."""
+    return int(hash_keys(seed, 0x57E9, step, rank())) >> 1
+
+
+def total(value: float) -> float:
+    """The sum of all processes' values, in every process."""
+    if world_size() == 1:
+        return value
+    box = torch.tensor([value], dtype=torch.float64, device=_device())
+    dist.all_reduce(box)
+    return float(box)
+
+
+def mean(value: float) -> float:
+    """The mean of all processes' values, in every process."""
+    return total(value) / world_size()
 
 
 def average_gradients(modules: nn.Module) -> None:
-    """The mean of all processes' gradients, in every process; sparse ones by touched rows."""
+    """The mean of all processes' gradients, in every process; sparse ones by touched rows.
+
+    A parameter without a gradient in some processes counts as zero there; one without any
+    anywhere is left alone, as it is when there is one process.
+    """
     if world_size() == 1:
         return
+    learned = [parameter for parameter in modules.parameters() if parameter.requires_grad]
     dense: list[Tensor] = []
-    for parameter in modules.parameters():
-        if not parameter.requires_grad:
-            continue
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        if parameter.grad.is_sparse:
-            parameter.grad = _average_sparse(parameter.grad)
-        else:
+    for parameter, kind in zip(learned, _gradient_kinds(learned), strict=True):
+        if kind == _SPARSE:
+            parameter.grad = _average_sparse(parameter)
+        elif kind == _DENSE:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
             dense.append(parameter.grad)
     if dense:
         flat = torch.cat([grad.flatten() for grad in dense])
@@ -68,70 +121,95 @@ def average_gradients(modules: nn.Module) -> None:
             grad.copy_(part.view_as(grad))
 
 
-def gather_rows(rows: Tensor) -> Tensor:
-    """Rows of all processes in rank order, gradients flowing back to where each came from.
+def gather_rows(rows: Tensor) -> list[Tensor]:
+    """The rows of each process [n_r, ...], gradients flowing back to where each came from."""
+    return [rows] if world_size() == 1 else list(_GatherRows.apply(rows))
 
-    The processes must hold equally many rows.
+
+def gather_sharded(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[NDArray[Any]]:
+    """What every process made of each item of its `shard`, as it would be of the whole list.
+
+    All are arrays of rows like those of `empty`, which stands for a process without any item.
     """
     if world_size() == 1:
-        return rows
-    return torch.cat(list(all_gather_with_grad(rows.contiguous())))
-
-
-def gather_arrays(values: NDArray[Any]) -> NDArray[Any]:
-    """Arrays of all processes joined in rank order; their lengths may differ."""
-    if world_size() == 1:
-        return values
-    return np.concatenate(gather_objects(values))
-
-
-def gather_objects(value: Any) -> list[Any]:
-    """One object from every process, in rank order, in every process."""
-    found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, value)
-    return found
-
-
-def interleave(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
-    """Undo `shard`: rows of each process, strided, back in their first order."""
-    pieces = list(parts)
-    total = sum(map(len, pieces))
-    whole = np.empty((total, *pieces[0].shape[1:]), pieces[0].dtype)
-    for start_at, piece in enumerate(pieces):
-        whole[start_at :: len(pieces)] = piece
-    return whole
-
-
-def gather_sharded(values: NDArray[Any]) -> NDArray[Any]:
-    """What every process computed for its `shard`, whole and in order, in every process."""
-    return values if world_size() == 1 else interleave(gather_objects(values))
+        return list(values)
+    device = _device()
+    rows = np.concatenate([empty[:0], *values])
+    sizes = torch.tensor([len(value) for value in values], dtype=torch.long, device=device)
+    all_rows = _gather(torch.from_numpy(rows).to(device))
+    all_sizes = _gather(sizes)
+    parts = [
+        np.split(r.cpu().numpy(), np.cumsum(n.cpu().numpy())[:-1]) if len(n) else []
+        for r, n in zip(all_rows, all_sizes, strict=True)
+    ]
+    count = sum(map(len, parts))
+    return [parts[i % len(parts)][i // len(parts)] for i in range(count)]
 
 
 def from_main(value: Any) -> Any:
-    """The main process's value, in every process."""
+    """The main process's value, of what JSON can hold, in every process."""
     if world_size() == 1:
         return value
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+    written = list(json.dumps(value).encode()) if is_main() else []
+    sent = _gather(torch.tensor(written, dtype=torch.uint8, device=_device()))[0]
+    return json.loads(bytes(sent.cpu().numpy()))
 
 
-def _average_sparse(grad: Tensor) -> Tensor:
-    grad = grad.coalesce()
-    indices, values = grad.indices(), grad.values()
-    count = torch.tensor([indices.size(1)], device=grad.device)
+class _GatherRows(torch.autograd.Function):
+    """Rows of all processes; what flows back to a row is the sum over all that read it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> tuple[Tensor, ...]:
+        parts = _gather(rows)
+        ctx.sizes = [len(part) for part in parts]
+        return tuple(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        whole = torch.cat(grads).contiguous()
+        dist.all_reduce(whole)
+        parts: tuple[Tensor, ...] = whole.split(ctx.sizes)
+        return parts[rank()]
+
+
+def _gather(rows: Tensor) -> list[Tensor]:
+    """The rows of every process in rank order; there may be more in one than in another."""
+    count = torch.tensor([len(rows)], device=rows.device)
     counts = [torch.zeros_like(count) for _ in range(world_size())]
     dist.all_gather(counts, count)
-    longest = int(torch.stack(counts).max())
-    padded_indices = indices.new_zeros(longest)
-    padded_values = values.new_zeros(longest, values.size(1))
-    padded_indices[: indices.size(1)] = indices[0]
-    padded_values[: indices.size(1)] = values
-    all_indices = [torch.empty_like(padded_indices) for _ in counts]
-    all_values = [torch.empty_like(padded_values) for _ in counts]
-    dist.all_gather(all_indices, padded_indices)
-    dist.all_gather(all_values, padded_values)
-    kept = [int(c) for c in counts]
-    rows = torch.cat([i[:n] for i, n in zip(all_indices, kept, strict=True)])
-    sums = torch.cat([v[:n] for v, n in zip(all_values, kept, strict=True)]) / world_size()
-    return torch.sparse_coo_tensor(rows[None], sums, grad.shape).coalesce()
+    sizes = [int(one) for one in counts]
+    padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+    padded[: len(rows)] = rows.detach()
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return [part[:size] for part, size in zip(parts, sizes, strict=True)]
+
+
+def _gradient_kinds(parameters: list[nn.Parameter]) -> list[int]:
+    """Of each parameter, what kind of gradient any process has for it."""
+    kinds = [
+        _NO_GRAD if p.grad is None else _SPARSE if p.grad.is_sparse else _DENSE for p in parameters
+    ]
+    agreed = torch.tensor(kinds, device=_device())
+    dist.all_reduce(agreed, dist.ReduceOp.MAX)
+    found: list[int] = agreed.tolist()
+    return found
+
+
+def _average_sparse(parameter: nn.Parameter) -> Tensor:
+    shape = parameter.shape
+    if parameter.grad is None:
+        indices = torch.empty(0, dtype=torch.long, device=parameter.device)
+        values = parameter.detach().new_empty(0, *shape[1:])
+    else:
+        grad = parameter.grad.coalesce()
+        indices, values = grad.indices()[0], grad.values()
+    rows = torch.cat(_gather(indices))
+    sums = torch.cat(_gather(values)) / world_size()
+    return torch.sparse_coo_tensor(rows[None], sums, shape, check_invariants=False).coalesce()
+
+
+def _device() -> torch.device:
+    """Where tensors must be for the processes to exchange them."""
+    on_gpu = dist.get_backend() == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")

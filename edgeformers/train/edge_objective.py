@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from edgeformers.data.batch import EdgeBatch
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids, epoch_batches
 from edgeformers.errors import InputError
 from edgeformers.tasks.edge_classification import EdgeTask, Predictions
@@ -37,6 +38,7 @@ class EdgeObjective:
         self.batch_size, self.eval_batch, self.seed = batch_size, eval_batch, seed
         self.select = select or head.primary_metric
         self._lengths = loader.lengths(parts["train"])
+        self._class_weights = head.class_weights.cpu()
 
     def batches(self, epoch: int) -> list[Ids]:
         """The training edges of every batch of an epoch; texts of similar length together."""
@@ -47,25 +49,36 @@ class EdgeObjective:
         return [train[place] for place in places]
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[EdgeBatch]:
-        """The edges as one batch, or as pieces of at most `micro`."""
-        size = micro or max(1, len(ids))
-        return [self.loader.batch(ids[at : at + size]) for at in range(0, len(ids), size)]
+        """The edges this process has, as one batch or as pieces of at most `micro`."""
+        mine = distributed.shard(ids)
+        size = micro or max(1, len(mine))
+        return [self.loader.batch(mine[at : at + size]) for at in range(0, len(mine), size)]
 
-    def backward(self, pieces: list[EdgeBatch], share: float) -> float:
-        """Gradients of the mean loss over all pieces (and processes), times `share`."""
-        mine = sum(map(len, pieces))
-        everyone = sum(distributed.gather_objects(mine)) if distributed.world_size() > 1 else mine
+    def backward(self, batches: list[list[EdgeBatch]]) -> float:
+        """Gradients of the mean loss over all edges of all batches, however they are cut."""
+        pieces = [piece for batch in batches for piece in batch]
+        weights = [self._weight(piece) for piece in pieces]
+        everyone = max(distributed.total(sum(weights)), 1e-12)
         whole = torch.zeros((), device=self.device)
-        for piece in pieces:
+        for piece, weight in zip(pieces, weights, strict=True):
             batch = piece.to(self.device)
             with self.autocast():
                 edge_repr = self.model(batch)
             assert batch.label is not None
-            part = len(piece) * distributed.world_size() / everyone
-            loss = self.head.loss(edge_repr, batch.label) * part
-            (loss * share).backward()
+            share = weight * distributed.world_size() / everyone
+            loss = self.head.loss(edge_repr, batch.label) * share
+            loss.backward()
             whole += loss.detach()
         return float(whole)
+
+    @torch.no_grad()
+    def suspects(self, ids: Ids, epoch: int) -> Ids:
+        """Those of the edges from which the head gets something that is no number."""
+        with self.autocast():
+            edge_repr = self.model(self.loader.batch(ids).to(self.device))
+            logits = self.head.logits(edge_repr.float()).view(len(ids), -1)
+        broken = ~logits.isfinite().all(1).cpu().numpy()
+        return np.asarray(ids[broken])
 
     def evaluate(self, part: str) -> dict[str, float]:
         """The head's metrics on a part of the split."""
@@ -91,17 +104,27 @@ class EdgeObjective:
         with torch.inference_mode():
             return Predictions.cat([self.head.predict(torch.from_numpy(vectors).to(self.device))])
 
+    def _weight(self, piece: EdgeBatch) -> float:
+        """What the head's mean loss over a piece is divided by, so that means can be joined."""
+        labels = piece.label
+        assert labels is not None
+        if self.head.kind in ("number", "multi"):
+            unknown = labels.isnan() if self.head.kind == "number" else ~(labels >= 0)
+            return float((~unknown).sum())
+        known = labels[labels >= 0]
+        weighed = self.head.loss_name == "cross_entropy"
+        return float(self._class_weights[known].sum()) if weighed else float(len(known))
 
-def labelled_parts(loader: EdgeLoader, split: str) -> dict[str, Ids]:
+
+def labelled_parts(graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
     """The labelled edges of each part of a split; training and validation need some."""
-    graph = loader.graph
     if graph.labels is None:
         raise InputError(
             f"{graph.path} has no labels to learn; name the label column when preparing: --label"
         )
     labels = graph.labels
-    known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), bool)
-    known &= labels >= 0 if labels.dtype.kind == "i" else True
+    known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
+    known = known.any(1) if labels.ndim == 2 else known
     codes = graph.split(split)
     parts = {
         part: np.flatnonzero((codes == code) & known).astype(np.int64)

@@ -1,7 +1,7 @@
 """Representations of many edges or nodes: sorted by length, shared among processes, in order."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,25 @@ from numpy.typing import NDArray
 from torch import nn
 from tqdm.auto import tqdm
 
-from edgeformers.data.loader import EdgeLoader, EgoLoader, Ids, Prefetch
+from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Ids, Prefetch
+from edgeformers.data.splits import Side
+from edgeformers.errors import EdgeformersError
 from edgeformers.train import distributed
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
 
 
+class OutOfMemoryError(EdgeformersError):
+    """Memory ended; the message says which setting to lower."""
+
+
 def make_autocast(device: torch.device, precision: str) -> Autocast:
     """bf16 where the hardware computes in it ("auto") or where asked; float32 elsewhere."""
     wanted = precision == "bf16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+        precision == "auto"
+        and device.type == "cuda"
+        and torch.cuda.is_bf16_supported(including_emulation=False)
     )
     if not wanted:
         return nullcontext
@@ -38,9 +46,8 @@ def encode_edges(
     show: bool = False,
 ) -> Vectors:
     """edge_repr of chosen edges [n, D], in their order."""
-    return _encode(
-        model, loader.batch, edge_ids, loader.lengths, device, autocast, batch, show, "edges"
-    )
+    order = np.argsort(loader.lengths(edge_ids), kind="stable")[::-1]
+    return _encode(model, loader.batch, edge_ids, [order], device, autocast, batch, show, "edges")
 
 
 def encode_nodes(
@@ -51,69 +58,71 @@ def encode_nodes(
     device: torch.device,
     autocast: Autocast = nullcontext,
     batch: int = 256,
-    epoch: int = 0,
+    epoch: int = INFERENCE,
+    side: Side = "source",
     show: bool = False,
 ) -> Vectors:
-    """node_repr of chosen nodes [n, D], in their order, from training edges alone."""
-    is_target = nodes >= loader.graph.num_sources if loader.graph.is_bipartite else nodes < 0
-    out: Vectors | None = None
-    for side in (False, True):
-        chosen = np.flatnonzero(is_target == side)
-        if not len(chosen) and (side or len(nodes)):
-            continue
-        found = _encode(
-            model,
-            lambda ids: loader.nodes(ids, epoch=epoch),
-            nodes[chosen],
-            loader.work,
-            device,
-            autocast,
-            batch,
-            show,
-            "nodes",
-        )
-        out = np.empty((len(nodes), found.shape[1]), np.float32) if out is None else out
-        out[chosen] = found
-    assert out is not None
-    return out
+    """node_repr of chosen nodes [n, D], in their order, from training edges alone.
+
+    In a network of one kind of node, they are read as sources or as targets (`side`).
+    """
+    order = np.argsort(loader.work(nodes), kind="stable")[::-1]
+    orders = [order]
+    if loader.graph.is_bipartite:  # a batch holds sources or targets, which are read differently
+        is_target = nodes[order] >= loader.graph.num_sources
+        orders = [order[~is_target], order[is_target]]
+
+    def make(ids: Ids) -> Any:
+        return loader.nodes(ids, epoch=epoch, side=side)
+
+    return _encode(model, make, nodes, orders, device, autocast, batch, show, "nodes")
 
 
 def _encode(
     model: nn.Module,
     make: Callable[[Ids], Any],
     ids: Ids,
-    length: Callable[[Ids], NDArray[Any]],
+    orders: list[Ids],
     device: torch.device,
     autocast: Autocast,
     batch: int,
     show: bool,
     what: str,
 ) -> Vectors:
-    """Vectors of `ids` in their order; neighbors in a batch are of similar length."""
-    order = np.argsort(length(ids), kind="stable")[::-1]
-    mine = distributed.shard(order)
+    """Vectors of `ids` in their order, encoded in that of `orders`: similar work side by side.
+
+    Batches are the same however many processes share them, and so are the vectors.
+    """
+    chunks = [order[at : at + batch] for order in orders for at in range(0, len(order), batch)]
     parts: list[Vectors] = []
     was_training = model.training
     model.eval()
-    bar = tqdm(total=len(mine), desc=f"encoding {what}", unit=f" {what}", disable=not show)
-    with bar, torch.inference_mode():
-        for one in _on_device(make, ids, mine, batch, device):
+    bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not show)
+    with bar, torch.inference_mode(), _naming_memory(batch, what):
+        for one in _on_device(make, [ids[chunk] for chunk in distributed.shard(chunks)], device):
             with autocast():
                 parts.append(model(one).float().cpu().numpy())
-            bar.update(len(one))
+            bar.update(len(one) * distributed.world_size())
     model.train(was_training)
-    width = getattr(model, "width", 0)
-    vectors = np.concatenate(parts) if parts else np.empty((0, int(width)), np.float32)
-    whole = distributed.gather_sharded(vectors)
-    out = np.empty_like(whole)
-    out[order] = whole
+    out = np.empty((len(ids), int(getattr(model, "width", 0))), np.float32)
+    for chunk, vectors in zip(chunks, distributed.gather_sharded(parts, out), strict=True):
+        out[chunk] = vectors
     return out
 
 
 def _on_device(
-    make: Callable[[Ids], Any], ids: Ids, places: Ids, batch: int, device: torch.device
+    make: Callable[[Ids], Any], chunks: list[Ids], device: torch.device
 ) -> Iterator[Any]:
-    chunks = [ids[places[at : at + batch]] for at in range(0, len(places), batch)]
     pin = device.type == "cuda"
     for one in Prefetch(lambda chunk: make(chunk).pin_memory() if pin else make(chunk), chunks):
         yield one.to(device)
+
+
+@contextmanager
+def _naming_memory(batch: int, what: str) -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError(
+            f"out of memory while encoding {batch} {what} at once; lower train.eval_batch"
+        ) from error

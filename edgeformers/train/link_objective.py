@@ -12,8 +12,9 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
 from edgeformers.data.random import hash_keys
 from edgeformers.data.splits import TEST, TRAIN, VAL
-from edgeformers.errors import InputError
+from edgeformers.errors import ConfigError, InputError, nearest
 from edgeformers.evaluation import (
+    RANK_METRICS,
     Factors,
     KnownLinks,
     LinkProtocol,
@@ -22,6 +23,7 @@ from edgeformers.evaluation import (
     evaluate_links,
 )
 from edgeformers.tasks.link_prediction import KnownPairs, LinkTask, sampling_log_q
+from edgeformers.tasks.link_prediction import Side as Role
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, encode_nodes
 
@@ -56,7 +58,7 @@ class LinkObjective:
         self.device, self.autocast = device, autocast
         self.batch_size, self.eval_batch, self.eval_pairs = batch_size, eval_batch, eval_pairs
         self.seed = seed
-        self.select = select or task.primary_metric
+        self.select = _checked_metric(select or task.primary_metric)
         graph, train = loader.graph, parts["train"]
         src, dst = _long(graph.src[train]), _long(graph.dst[train])
         self._known = KnownPairs.from_pairs(src, dst, graph.num_nodes).to(device)
@@ -68,45 +70,49 @@ class LinkObjective:
         self._log_q = self._log_q.to(device)
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The training links of every batch of an epoch, each process's share equally large."""
-        train, world = self.parts["train"], distributed.world_size()
+        """The training links of every batch of an epoch; one alone would have no negatives."""
+        train = self.parts["train"]
         places = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
-        whole = [train[place[: len(place) // world * world]] for place in places]
-        return [ids for ids in whole if len(ids) > 1]
+        least = 1 if self.task.uniform_negatives else 2
+        return [train[place] for place in places if len(place) >= least]
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[PairBatch | EgoBatch]:
-        """The pairs, whole or in pieces of at most `micro`, and the nodes drawn as negatives."""
-        size = micro or max(1, len(ids))
+        """The pairs this process has, and its share of the negatives drawn, in pieces."""
+        mine = distributed.shard(ids)
+        size = micro or max(1, len(mine))
         pieces: list[PairBatch | EgoBatch] = [
-            self.loader.pairs(ids[at : at + size], epoch=epoch) for at in range(0, len(ids), size)
+            self.loader.pairs(mine[at : at + size], epoch=epoch)
+            for at in range(0, max(1, len(mine)), size)
         ]
-        if self.task.uniform_negatives:
-            nodes = candidate_nodes(self.loader.graph)
-            keys = hash_keys(
-                self.seed, 0x4E6, epoch, int(ids[0]), np.arange(self.task.uniform_negatives)
-            )
-            drawn = nodes[(keys % np.uint64(len(nodes))).astype(np.int64)]
-            at = range(0, len(drawn), size)
-            pieces += [self.loader.nodes(drawn[i : i + size], epoch=epoch) for i in at]
+        drawn = distributed.shard(self._draw_negatives(int(ids[0]), epoch))
+        pieces += [
+            self.loader.nodes(drawn[at : at + size], epoch=epoch, side="target")
+            for at in range(0, len(drawn), size)
+        ]
         return pieces
 
-    def backward(self, pieces: list[PairBatch | EgoBatch], share: float) -> float:
-        """Gradients of the batch's loss times `share`, however it is cut."""
-        moved = [piece.to(self.device) for piece in pieces]
-        if len(moved) == 1:
-            found = [self._encode(moved[0], 0)]
-            loss = self._loss(moved, found)
-            (loss * share).backward()
-            return float(loss.detach())
-        with torch.no_grad():
-            found = [self._encode(piece, i) for i, piece in enumerate(moved)]
-        found = [[part.requires_grad_() for part in one] for one in found]
-        loss = self._loss(moved, found)
-        (loss * share).backward()
-        for i, (piece, one) in enumerate(zip(moved, found, strict=True)):
-            again = self._encode(piece, i)
-            torch.autograd.backward(again, [cast(Tensor, part.grad) for part in one])
-        return float(loss.detach())
+    def backward(self, batches: list[list[PairBatch | EgoBatch]]) -> float:
+        """Gradients of the mean loss over all links, each among the keys of its own batch."""
+        counts = [sum(len(p) for p in pieces if isinstance(p, PairBatch)) for pieces in batches]
+        everyone = distributed.total(sum(counts))
+        whole = 0.0
+        for pieces, count in zip(batches, counts, strict=True):
+            share = count * distributed.world_size() / everyone
+            whole += self._backward_batch([piece.to(self.device) for piece in pieces], share)
+        return whole
+
+    @torch.no_grad()
+    def suspects(self, ids: Ids, epoch: int) -> Ids:
+        """Those of the links of which an end is read as something that is no number."""
+        pairs = self.loader.pairs(ids, epoch=epoch).to(self.device)
+        finite = torch.ones(len(ids), dtype=torch.bool, device=self.device)
+        sides: list[tuple[Role, EgoBatch]] = [("query", pairs.query), ("key", pairs.key)]
+        for side, batch in sides:
+            with self.autocast():
+                found = self.model(batch)
+            made = self.task_factors(side, found, batch.center)
+            finite &= made.isfinite().all(1)
+        return np.asarray(ids[~finite.cpu().numpy()])
 
     def evaluate(self, part: str) -> dict[str, float]:
         """Overall metrics of a part under the protocols that its size allows."""
@@ -114,7 +120,8 @@ class LinkObjective:
         if self.eval_pairs is not None and len(pairs) > self.eval_pairs:
             keep = np.argsort(hash_keys(self.seed, 0xE7A1, pairs), kind="stable")[: self.eval_pairs]
             pairs = pairs[np.sort(keep)]  # file order is part of the protocol `paper`
-        return self.report(pairs, protocols=("full", "paper")).flat()
+        protocols = tuple(p for p in PROTOCOLS if p != "sampled" or self.select.startswith(p))
+        return self.report(pairs, protocols=protocols).flat()
 
     def report(
         self, pairs: Ids, *, protocols: tuple[LinkProtocol, ...] = PROTOCOLS, show: bool = False
@@ -142,7 +149,7 @@ class LinkObjective:
             self.factors("query", queries, show=show), self.factors("key", candidates, show=show)
         )
 
-    def factors(self, side: str, nodes: Ids, *, show: bool = False) -> np.ndarray:
+    def factors(self, side: Role, nodes: Ids, *, show: bool = False) -> np.ndarray:
         """Vectors whose products are scores, of nodes in the role of queries or of keys."""
         vectors = encode_nodes(
             self.model,
@@ -151,21 +158,39 @@ class LinkObjective:
             device=self.device,
             autocast=self.autocast,
             batch=self.eval_batch,
+            side="source" if side == "query" else "target",
             show=show,
         )
         with torch.inference_mode():
             numbers = _long(nodes).to(self.device)
-            made = self.task.factors(
-                "query" if side == "query" else "key",
-                torch.from_numpy(vectors).to(self.device),
-                numbers,
-                self._node_vectors(numbers),
-            )
+            made = self.task_factors(side, torch.from_numpy(vectors).to(self.device), numbers)
         return made.cpu().numpy()
 
-    def _encode(self, piece: PairBatch | EgoBatch, number: int) -> list[Tensor]:
-        """Representations of a piece; its dropout depends on (step, piece) and can be repeated."""
-        torch.manual_seed((torch.initial_seed() // 4096) * 4096 + number)
+    def task_factors(self, side: Role, node_repr: Tensor, nodes: Tensor) -> Tensor:
+        """Factors of nodes whose representations [n, D] are there already; -1: a new node."""
+        return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
+
+    def _backward_batch(self, pieces: list[PairBatch | EgoBatch], share: float) -> float:
+        if len(pieces) == 1:
+            loss = self._loss(pieces, [self._encode(pieces[0])]) * share
+            loss.backward()
+            return float(loss.detach())
+        found, states = [], []
+        with torch.no_grad():
+            for piece in pieces:
+                states.append(_RandomState(self.device))
+                found.append([part.requires_grad_() for part in self._encode(piece)])
+        loss = self._loss(pieces, found) * share
+        loss.backward()
+        after = _RandomState(self.device)
+        for piece, one, state in zip(pieces, found, states, strict=True):
+            state.restore()  # so that what was dropped the first time is dropped again
+            grads = [cast(Tensor, part.grad) for part in one]
+            torch.autograd.backward(self._encode(piece), grads)
+        after.restore()
+        return float(loss.detach())
+
+    def _encode(self, piece: PairBatch | EgoBatch) -> list[Tensor]:
         with self.autocast():
             if isinstance(piece, PairBatch):
                 return [self.model(piece.query), self.model(piece.key)]
@@ -178,41 +203,62 @@ class LinkObjective:
         key_nodes = torch.cat([p.key.center for p in pairs])
         query = torch.cat([one[0] for one in found[: len(pairs)]]).float()
         key = torch.cat([one[1] for one in found[: len(pairs)]]).float()
-        more = [one[0].float() for one in found[len(pairs) :]]
-        more_nodes = [p.center for p in extra]
-        others, other_nodes = self._keys_elsewhere(key, key_nodes)
-        more, more_nodes = [*others, *more], [*other_nodes, *more_nodes]
-        extra_nodes = torch.cat(more_nodes) if more_nodes else None
+        drawn = torch.cat([key[:0], *[one[0].float() for one in found[len(pairs) :]]])
+        drawn_nodes = torch.cat([key_nodes[:0], *[p.center for p in extra]])
+        more, more_nodes = self._other_keys(key, key_nodes, drawn, drawn_nodes)
         return self.task.loss(
             query,
             key,
             query_nodes=query_nodes,
             key_nodes=key_nodes,
             key_log_q=self._log_q[key_nodes],
-            extra_key_repr=torch.cat(more) if more else None,
-            extra_nodes=extra_nodes,
-            extra_log_q=None if extra_nodes is None else self._log_q[extra_nodes],
+            extra_key_repr=more,
+            extra_nodes=more_nodes,
+            extra_log_q=self._log_q[more_nodes],
             known_pairs=self._known,
             query_z=self._node_vectors(query_nodes),
             key_z=self._node_vectors(key_nodes),
-            extra_z=None if extra_nodes is None else self._node_vectors(extra_nodes),
+            extra_z=self._node_vectors(more_nodes),
         )
 
-    def _keys_elsewhere(self, key: Tensor, nodes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """The keys of the other processes: negatives here, with gradients flowing back there."""
-        world, mine = distributed.world_size(), distributed.rank()
-        if world == 1:
-            return [], []
-        keys = distributed.gather_rows(key).chunk(world)
-        numbers = distributed.gather_rows(nodes).chunk(world)
-        others = [i for i in range(world) if i != mine]
-        return [keys[i] for i in others], [numbers[i] for i in others]
+    def _other_keys(
+        self, key: Tensor, key_nodes: Tensor, drawn: Tensor, drawn_nodes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Keys beside this process's own: drawn ones, and all of the other processes.
+
+        Gradients flow back to where each key was encoded.
+        """
+        rows = distributed.gather_rows(torch.cat([key, drawn]))
+        nodes = distributed.gather_rows(torch.cat([key_nodes, drawn_nodes]))
+        mine = distributed.rank()
+        rows[mine], nodes[mine] = drawn, drawn_nodes
+        return torch.cat(rows), torch.cat(nodes)
+
+    def _draw_negatives(self, first: int, epoch: int) -> Ids:
+        """Nodes drawn evenly for the batch that begins with link `first`."""
+        count, nodes = self.task.uniform_negatives, candidate_nodes(self.loader.graph)
+        keys = hash_keys(self.seed, 0x4E6, epoch, first, np.arange(count))
+        return nodes[(keys % np.uint64(len(nodes))).astype(np.int64)]
 
     def _node_vectors(self, nodes: Tensor) -> Tensor | None:
         """Vectors z of nodes, for the collaborative term."""
         if self.task.collaborative != "given":
             return None
         return cast(Tensor, self.model.get_submodule("nodes")(nodes))
+
+
+class _RandomState:
+    """Where the random numbers stand, to be gone back to."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.host = torch.get_rng_state()
+        self.gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.host)
+        if self.gpu is not None:
+            torch.cuda.set_rng_state(self.gpu, self.device)
 
 
 def link_parts(graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
@@ -222,11 +268,12 @@ def link_parts(graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
         part: np.flatnonzero((codes == code) & positive).astype(np.int64)
         for part, code in {"train": TRAIN, "val": VAL, "test": TEST}.items()
     }
-    for part in ("train", "val"):
-        if not len(parts[part]):
+    for part, least in (("train", 2), ("val", 1)):
+        if len(parts[part]) < least:
             raise InputError(
-                f"{graph.path}: the split '{split}' has no link in '{part}'; choose another with "
-                "data.split, or other positive labels when preparing"
+                f"{graph.path}: the split '{split}' has {len(parts[part])} links in '{part}', "
+                f"where {least} or more are needed; choose another with data.split, or other "
+                "positive labels when preparing"
             )
     return parts
 
@@ -247,6 +294,15 @@ def known_links(graph: EdgeTextGraph, queries: Ids, candidates: Ids) -> KnownLin
         rows = np.concatenate([rows, np.arange(len(queries))])
         columns = np.concatenate([columns, columns_of(queries, candidates)])
     return KnownLinks.from_pairs(rows, columns, len(queries))
+
+
+def _checked_metric(name: str) -> str:
+    known = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
+    if name not in known:
+        raise ConfigError(
+            f"train.select names no metric of links: '{name}'; {nearest(name, known)}"
+        )
+    return name
 
 
 def _long(values: np.ndarray) -> Tensor:

@@ -79,6 +79,7 @@ def _groups(
     backbone = {id(p) for m in _of(modules, TextEncoder) for p in m.parameters()}
     tables = {id(m.table): m.sparse for m in _of(modules, NodeLookup)}
     plain = {id(p) for m in modules.modules() for p in _undecayed(m)}
+    plain |= set() if settings.decay_nodes else tables.keys()
     sparse: list[nn.Parameter] = []
     grouped: dict[tuple[float, float], list[nn.Parameter]] = {}
     for parameter in modules.parameters():

@@ -1,6 +1,8 @@
 """The log of a run: one JSON line per event, TensorBoard where it is installed, a progress bar."""
 
 import json
+import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ class RunLog:
         """One event; a line is written whole."""
         if self.path is None:
             return
+        values = {name: _plain(value) for name, value in values.items()}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         if self._writer is not None:
@@ -71,6 +74,17 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def progress(total: int, done: int, *, show: bool, desc: str) -> Any:
     """A bar with rate and time left."""
     return tqdm(total=total, initial=done, desc=desc, unit=" steps", disable=not show)
+
+
+def tell(message: str, *, show: bool) -> None:
+    """A sentence on stderr that leaves the bar whole."""
+    if show:
+        tqdm.write(message, file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no nan and no infinity: both are null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _tensorboard(folder: Path, step: int) -> Any:

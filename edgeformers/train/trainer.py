@@ -2,22 +2,25 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgeformers.config import TrainSettings
 from edgeformers.data.loader import Ids, Prefetch
-from edgeformers.data.random import hash_keys
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.train import distributed
 from edgeformers.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.train.optim import Optimizers, schedule
-from edgeformers.train.runlog import RunLog, progress
+from edgeformers.train.runlog import RunLog, progress, tell
+
+SMALLER_IS_BETTER = ("mae", "rmse")
 
 
 class TrainingError(EdgeformersError):
@@ -35,11 +38,18 @@ class Objective(Protocol):
         ...
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:
-        """The batch on the host, cut into pieces of at most `micro` examples."""
+        """What this process has of a batch, on the host, in pieces of at most `micro` examples."""
         ...
 
-    def backward(self, pieces: list[Any], share: float) -> float:
-        """Add the gradients of the pieces' mean loss times `share`; gives the loss."""
+    def backward(self, batches: list[list[Any]]) -> float:
+        """Add the gradients of the mean loss over the batches of an update; gives the loss.
+
+        Both are shares of this process: the mean over all processes is what counts.
+        """
+        ...
+
+    def suspects(self, ids: Ids, epoch: int) -> Ids:
+        """Those of the examples that do not give finite numbers, looked at one by one."""
         ...
 
     def evaluate(self, part: str) -> dict[str, float]:
@@ -86,105 +96,131 @@ class Trainer:
         self.optimizers = Optimizers(objective.modules, settings)
         self.progress = Progress(micro=settings.micro_batch)
         self.best_state: dict[str, Tensor] = {}
+        self.per_epoch = math.ceil(len(objective.batches(0)) / settings.accumulate)
 
     def fit(self) -> Progress:
         """Train to the end, or from where an earlier run of this folder stopped."""
         self._resume()
         at = self.progress
         log = RunLog(self.folder if distributed.is_main() else None, resume_step=at.step)
-        per_epoch = math.ceil(len(self.objective.batches(0)) / self.settings.accumulate)
-        total = per_epoch * self.settings.epochs
-        factor = schedule(self.settings, total)
+        factor = schedule(self.settings, self.per_epoch * self.settings.epochs)
         devices = [self.device] if self.device.type == "cuda" else []
-        with (
-            torch.random.fork_rng(devices),
-            progress(total, at.step, show=self.show, desc="training") as bar,
-        ):
+        with torch.random.fork_rng(devices), closing(log), self._bar() as bar:
             while not at.finished:
                 self._train_epoch(log, factor, bar)
                 self._end_epoch(log)
-        log.close()
         if self.best_state:
             self.objective.modules.load_state_dict(self.best_state)
         return at
 
-    def _train_epoch(self, log: RunLog, factor: Any, bar: Any) -> None:
+    def _bar(self) -> Any:
+        total = self.per_epoch * self.settings.epochs
+        return progress(total, self.progress.step, show=self.show, desc="training")
+
+    def _train_epoch(self, log: RunLog, factor: Callable[[int], float], bar: Any) -> None:
         at, every = self.progress, self.settings.checkpoint_every
         self.objective.modules.train()
         started, seen = time.perf_counter(), 0
-        for group, pieces in self._updates(at.epoch, at.update):
-            torch.manual_seed(int(hash_keys(self.settings.seed, 0x57E9, at.step)) >> 1)
-            loss = self._update(group, pieces, factor(at.step))
-            at.step += 1
-            at.update += 1
-            seen += sum(map(len, group))
-            bar.update(1)
-            bar.set_postfix(epoch=at.epoch + 1, loss=f"{loss:.4f}", refresh=False)
-            log.write("train", at.step, loss=loss, epoch=at.epoch)
-            if at.step % every == 0:
-                self._save()
+        with closing(self._updates(at.epoch, at.update)) as updates:
+            for group, batches in updates:
+                loss = self._update(group, batches, factor(at.step), log)
+                at.step += 1
+                at.update += 1
+                seen += sum(map(len, group))
+                bar.update(1)
+                bar.set_postfix(epoch=at.epoch + 1, loss=f"{loss:.4f}", refresh=False)
+                log.write("train", at.step, loss=loss, epoch=at.epoch)
+                if at.step % every == 0 and at.update < self.per_epoch:  # else the epoch's end does
+                    self._save()
         seconds = time.perf_counter() - started
         log.write("speed", at.step, examples_per_second=seen / max(seconds, 1e-9))
 
-    def _updates(self, epoch: int, start: int) -> Iterator[tuple[list[Ids], list[list[Any]]]]:
+    def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
         """Updates of an epoch from the `start`-th on: the examples of their batches, and these."""
-        size = self.settings.accumulate
-        batches = [distributed.shard(ids) for ids in self.objective.batches(epoch)]
+        size, batches = self.settings.accumulate, self.objective.batches(epoch)
         groups = [batches[at : at + size] for at in range(0, len(batches), size)][start:]
         flat = [ids for group in groups for ids in group]
-        made = iter(Prefetch(lambda ids: self._make(ids, epoch), flat))
-        for group in groups:
-            yield group, [next(made) for _ in group]
+        with closing(iter(Prefetch(lambda ids: self._make(ids, epoch), flat))) as made:
+            for group in groups:
+                yield group, [next(made) for _ in group]
 
     def _make(self, ids: Ids, epoch: int) -> list[Any]:
         pieces = self.objective.make(ids, epoch, self.progress.micro)
         return [p.pin_memory() for p in pieces] if self.device.type == "cuda" else pieces
 
-    def _update(self, group: list[Ids], batches: list[list[Any]], factor: float) -> float:
+    def _update(
+        self, group: list[Ids], batches: list[list[Any]], factor: float, log: RunLog
+    ) -> float:
         """One step of the optimizer; when memory ends, again with half the examples at once."""
-        while True:
-            try:
-                self.optimizers.zero_grad()
-                share = 1 / len(batches)
-                loss = sum(self.objective.backward(pieces, share) for pieces in batches) * share
-                break
-            except torch.OutOfMemoryError as error:
-                self._halve(max(map(len, group)), error)
+        loss = None
+        while loss is None:
+            if _largest(batches) > (self.progress.micro or math.inf):  # made before memory ended
                 batches = [self._make(ids, self.progress.epoch) for ids in group]
+            loss = self._gradients(batches)
+            if loss is None:
+                self._halve(_largest(batches), log)
         if not math.isfinite(loss):
-            first = ", ".join(map(str, group[0][:8].tolist()))
-            raise TrainingError(
-                f"the loss became {loss} at step {self.progress.step + 1} (epoch "
-                f"{self.progress.epoch + 1}, edges {first}, ...); lower train.lr and "
-                "train.node_lr, or look at these edges"
-            )
+            self._refuse_loss(loss, group)
         distributed.average_gradients(self.objective.modules)
         self.optimizers.step(factor)
         return loss
 
-    def _halve(self, examples: int, error: Exception) -> None:
-        now = min(self.progress.micro or examples, examples)
-        if now == 1:
+    def _gradients(self, batches: list[list[Any]]) -> float | None:
+        """The loss of an update, its gradients left at the parameters; None: memory ended."""
+        self.optimizers.zero_grad()
+        torch.manual_seed(distributed.step_seed(self.settings.seed, self.progress.step))
+        try:
+            return distributed.mean(self.objective.backward(batches))
+        except torch.OutOfMemoryError as error:
+            if distributed.world_size() > 1:  # the others wait for this one in the midst of it
+                raise TrainingError(
+                    f"out of memory with {_largest(batches)} examples at once in one of "
+                    f"{distributed.world_size()} processes; lower train.micro_batch"
+                ) from error
+        return None
+
+    def _halve(self, examples: int, log: RunLog) -> None:
+        if examples <= 1:
             raise TrainingError(
                 "out of memory with a single example; lower data.max_tokens or "
                 "data.source_neighbors and data.target_neighbors, or set "
                 "train.gradient_checkpointing=true"
-            ) from error
-        self.progress.micro = math.ceil(now / 2)
+            )
+        self.progress.micro = math.ceil(examples / 2)
         self.optimizers.zero_grad()
         torch.cuda.empty_cache()
+        step = self.progress.step + 1
+        log.write("memory", step, micro_batch=self.progress.micro)
+        tell(
+            f"out of memory with {examples} examples at once at step {step}; going on with half. "
+            f"To begin so: train.micro_batch={self.progress.micro}",
+            show=self.show,
+        )
+
+    def _refuse_loss(self, loss: float, group: list[Ids]) -> None:
+        at = self.progress
+        ids = np.concatenate(group)
+        found = np.concatenate([self.objective.suspects(ids, at.epoch) for ids in group])
+        which = "of edges" if len(found) else "though each edge is finite alone, among edges"
+        named = found if len(found) else ids
+        some = ", ".join(map(str, named[:8].tolist())) + (", ..." if len(named) > 8 else "")
+        raise TrainingError(
+            f"the loss became {loss} at step {at.step + 1} (epoch {at.epoch + 1}), {which} {some}; "
+            "lower train.lr and train.node_lr, or look at these edges"
+        )
 
     def _end_epoch(self, log: RunLog) -> None:
         """Validate, remember the best, stop when it is no longer getting better."""
         at = self.progress
         self.objective.modules.eval()
-        metrics = self.objective.evaluate("val")
+        metrics = distributed.from_main(self.objective.evaluate("val"))
         if self.objective.select not in metrics:
             raise TrainingError(
                 f"there is no validation metric '{self.objective.select}' to select by; "
                 f"there is: {', '.join(metrics)}"
             )
         score = metrics[self.objective.select]
+        score = -score if self.objective.select in SMALLER_IS_BETTER else score
         log.write("val", at.step, epoch=at.epoch, **metrics)
         at.history.append({"epoch": at.epoch, **metrics})
         if score > at.best:
@@ -200,16 +236,17 @@ class Trainer:
         self._save()
 
     def _save(self) -> None:
-        if self.folder is not None and distributed.is_main():
-            state = {
-                "progress": asdict(self.progress),
-                "modules": self.objective.modules.state_dict(),
-                "best": self.best_state,
-                "optimizers": self.optimizers.state_dict(),
-            }
-            keep = self.settings.keep_checkpoints
-            save_checkpoint(self.folder / "checkpoints", self.progress.step, state, keep=keep)
-        distributed.barrier()
+        if self.folder is None:
+            return
+        folder, keep = self.folder / "checkpoints", self.settings.keep_checkpoints
+        state = {
+            "progress": asdict(self.progress),
+            "modules": self.objective.modules.state_dict(),
+            "best": self.best_state,
+            "optimizers": self.optimizers.state_dict(),
+        }
+        step = self.progress.step
+        distributed.only_main(lambda: save_checkpoint(folder, step, state, keep=keep))
 
     def _resume(self) -> None:
         path = None if self.folder is None else latest_checkpoint(self.folder / "checkpoints")
@@ -221,8 +258,13 @@ class Trainer:
             self.optimizers.load_state_dict(state["optimizers"])
             self.progress = Progress(**state["progress"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            why = str(error).strip().splitlines()[-1].strip()
             raise FormatError(
-                f"the checkpoint {path} does not fit this run ({error}); its settings or network "
+                f"the checkpoint {path} does not fit this run ({why}); its settings or network "
                 "differ. Choose another run folder"
             ) from error
         self.best_state = state["best"]
+
+
+def _largest(batches: list[list[Any]]) -> int:
+    return max((len(piece) for pieces in batches for piece in pieces), default=0)

@@ -1,11 +1,16 @@
 import contextlib
 import io
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from edgeformers.cli.main import run
+
+#: Settings that make a run in seconds, whatever it learns.
+TINY = ("--backbone", "scratch:2x32", "--recipe", "fast", "--quiet", "--set", "train.epochs=1")
 
 
 @dataclass
@@ -15,21 +20,23 @@ class Answer:
     err: str
 
 
-@pytest.fixture
-def edgeformers(monkeypatch, tmp_path):
-    """Run the program within the test, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*args):
-        out, err, code = io.StringIO(), io.StringIO(), 0
-        monkeypatch.setattr(sys, "argv", ["edgeformers", *map(str, args)])
+def call(*args):
+    """Run the program within this process, in the folder where it stands."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["edgeformers", *map(str, args)])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 run()
             except SystemExit as stopped:
                 code = stopped.code or 0
-        return Answer(code, out.getvalue(), err.getvalue())
+    return Answer(code, out.getvalue(), err.getvalue())
 
+
+@pytest.fixture
+def edgeformers(monkeypatch, tmp_path):
+    """Run the program within the test, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
     return call
 
 
@@ -39,3 +46,26 @@ def edges(tmp_path):
     rows = (f"u{i % 5},i{i % 3},text number {i},{i % 2}" for i in range(20))
     (tmp_path / "edges.csv").write_text("\n".join(["source,target,text,label", *rows]) + "\n")
     return "edges.csv"
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A folder with `network`, `run-edges` and `run-links`, all made by the program."""
+    folder, before = tmp_path_factory.mktemp("trained"), Path.cwd()
+    os.chdir(folder)
+    try:
+        made = call("prepare", "simulated", "-o", "network", "--edges", 1000, "--quiet")
+        assert made.code == 0, made.err
+        for task, out in (("edge-classification", "run-edges"), ("link-prediction", "run-links")):
+            made = call("train", task, "network", "-o", out, *TINY)
+            assert made.code == 0, made.err
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def home(trained, monkeypatch):
+    """The folder of trained runs, entered."""
+    monkeypatch.chdir(trained)
+    return trained

@@ -32,6 +32,7 @@ class FakeGraph:
     edge_types: np.ndarray | None = None
     edge_type_names: list = field(default_factory=list)
     splits: dict = field(default_factory=dict)
+    split_configs: dict = field(default_factory=dict)
     node_labels: tuple | None = None
     node_label_names: list = field(default_factory=list)
     tokens: FakeTokens | None = None

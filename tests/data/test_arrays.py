@@ -204,6 +204,44 @@ def test_a_full_disk_is_told_in_a_sentence(code, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("IO Error: Could not write: No space left on device"), "the disk is full"),
+        (RuntimeError("Out of Memory Error: failed to offload data block\nmore"), "the disk is f"),
+        (OSError("Out of Memory Error: failed to allocate data\nmore"), "the memory is used up"),
+        (MemoryError("Unable to allocate 8 TiB"), "the memory is used up"),
+    ],
+)
+def test_a_database_out_of_space_is_told_in_a_sentence(error, words, tmp_path):
+    with pytest.raises(EdgeformersError) as told, folder_written_aside(tmp_path / "net"):
+        raise error
+    message = str(told.value)
+    assert message.startswith(f"{words}")
+    assert message.endswith(f"Nothing was left behind ({str(error).partition(chr(10))[0]})")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def fail(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    another = tmp_path / ".net.partial-another"
+    (another / "net").mkdir(parents=True)
+    write_aside(tmp_path / "net", "new")
+    assert (tmp_path / "net/network.json").read_text() == "new"
+    assert hidden(tmp_path) == [another.name]  # perhaps alive: without locks none can tell
+
+
+def test_workshops_that_are_taken_away_again_and_again_end_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_lock", lambda _: None)
+    with pytest.raises(InputError, match=r"net cannot be written: other runs remove its files"):
+        write_aside(tmp_path / "net", "new")
+
+
 def test_what_a_killed_run_left_is_removed_but_not_the_work_of_a_living_one(tmp_path):
     dead = tmp_path / ".net.partial-dead"
     (dead / "net").mkdir(parents=True)

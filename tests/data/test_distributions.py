@@ -1,7 +1,13 @@
 import numpy as np
 
 from edgeformers.data.describe import describe
-from edgeformers.data.distributions import count_distinct, degree_borders, distribution, largest
+from edgeformers.data.distributions import (
+    count_distinct,
+    count_times,
+    degree_borders,
+    distribution,
+    largest,
+)
 from tests.data.fake_graph import FakeGraph, found, microseconds, six_edges
 
 
@@ -34,12 +40,28 @@ def test_a_long_text_falls_into_the_open_last_bin():
 
 def test_times_are_counted_by_a_fitting_period():
     times = describe(six_edges()).times
-    assert (times.first, times.last) == ("2018-01-05T00:00:00", "2020-06-01T00:00:00")
+    assert (times.first, times.last) == ("2018-01-05", "2020-06-01")
     assert (times.period, times.missing, times.far) == ("month", 1, 0)
     assert times.starts[:2] == ["2018-01", "2018-02"]
     assert times.counts[:2] == [2, 1]
     assert len(times.counts) == 30
     assert sum(times.counts) == 5
+
+
+def times_of(*moments):
+    return count_times(microseconds(*moments))
+
+
+def test_a_clock_is_shown_where_one_time_is_no_midnight():
+    times = times_of("2020-01-01", "2020-01-01T12:30", "2020-01-02")
+    assert (times.first, times.last) == ("2020-01-01T00:00:00", "2020-01-02T00:00:00")
+    assert times.period == "hour"
+    assert (times_of("2020-01-01", None).first, times_of(None).first) == ("2020-01-01", "")
+
+
+def test_days_are_not_counted_by_the_hour():
+    times = times_of("2020-01-01", "2020-01-01", "2020-01-03")
+    assert (times.period, times.counts) == ("day", [2, 0, 1])
 
 
 def test_a_placeholder_time_does_not_stretch_the_plot():

@@ -11,8 +11,9 @@ import pytest
 
 from edgeformers.data.arrays import checked_record, write_record
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.network import PrepareConfig, add_tokens
+from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.tokenise import add_tokens
 from edgeformers.errors import FormatError, InputError
 
 SPLITS = [SplitConfig(name="edge", how="random"), SplitConfig(name="link", how="per_source")]
@@ -62,7 +63,7 @@ def test_arrays_are_mapped_and_opened_when_touched(full):
     opened = set(vars(graph))
     arrays = [graph.src, graph.dst, graph.labels, graph.times, graph.weights, graph.edge_types]
     arrays += [graph.text_hashes, graph.text_lengths, *graph.splits.values(), *graph.node_labels]
-    arrays += [graph.adjacency.indptr, graph.adjacency.edge_ids, graph.adjacency.neighbors]
+    arrays += [graph.adjacency.indptr, graph.adjacency.links]
     arrays += [graph.tokens.ids, graph.tokens.offsets]
     assert opened == {"path", "meta"}
     assert all(isinstance(array, np.memmap) for array in arrays)
@@ -181,7 +182,7 @@ def zero(path):
         ("edges.parquet", lambda graph: graph.edges(["src"])),
         ("src.npy", lambda graph: graph.src),
         ("splits/edge.npy", lambda graph: graph.split("edge")),
-        ("adjacency.edge_ids.npy", lambda graph: graph.adjacency),
+        ("adjacency.links.npy", lambda graph: graph.adjacency),
     ],
 )
 def test_damage_met_while_reading_is_named(name, read, full):

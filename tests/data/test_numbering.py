@@ -1,14 +1,17 @@
 """Node numbers: in order of first appearance, with what node tables tell of them."""
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeformers.data import numbering
+from edgeformers.data.arrays import folder_written_aside
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.table import NodeTable
-from edgeformers.errors import InputError
+from edgeformers.errors import EdgeformersError, InputError
 
 
 def number(folder, pairs, tables=(), *, bipartite, isolated=False):
@@ -16,13 +19,13 @@ def number(folder, pairs, tables=(), *, bipartite, isolated=False):
     staged = folder / "o'staged.parquet"
     sources, targets = zip(*pairs, strict=True)
     pq.write_table(pa.table({"source": sources, "target": targets}), staged)
-    with NodeNumbering(staged, bipartite=bipartite, scratch=folder) as numbering:
-        notes = numbering.add_tables(tables, isolated=isolated)
-        src, dst = numbering.ends(len(pairs))
-        schema, batches = numbering.node_batches(tables)
+    with NodeNumbering(staged, bipartite=bipartite, scratch=folder) as made:
+        notes = made.add_tables(tables, isolated=isolated)
+        src, dst = made.ends(len(pairs))
+        schema, batches = made.node_batches(tables)
         nodes = pa.Table.from_batches(batches, schema).to_pylist()
-        assert len(nodes) == numbering.num_nodes
-        return src.tolist(), dst.tolist(), nodes, notes, numbering.num_sources
+        assert len(nodes) == made.num_nodes
+        return src.tolist(), dst.tolist(), nodes, notes, made.num_sources
 
 
 def nodes_of(*rows, **more):
@@ -34,7 +37,7 @@ names = st.text(max_size=3) | st.sampled_from(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(names, names), min_size=1, max_size=12), st.booleans())
 def test_numbers_follow_the_first_appearance(tmp_path_factory, pairs, bipartite):
     src, dst, nodes, _, num_sources = number(
@@ -62,6 +65,30 @@ def test_many_edges_are_numbered_the_same_whatever_thread_is_first(tmp_path):
     assert [node["id"] for node in nodes[: len(order)]] == order
     assert [nodes[i]["id"] for i in src[::997]] == [source for source, _ in pairs[::997]]
     assert [nodes[i]["id"] for i in dst[::997]] == [target for _, target in pairs[::997]]
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "words"),
+    [("60MB", "1MB", "the disk is full"), ("30MB", "9GB", "the memory is used up")],
+)
+def test_a_database_that_runs_out_ends_in_a_sentence(tmp_path, monkeypatch, memory, disk, words):
+    connect = duckdb.connect
+
+    def with_little_room():
+        connection = connect()
+        connection.execute(f"SET max_temp_directory_size = '{disk}'")
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", with_little_room)
+    monkeypatch.setattr(numbering, "MEMORY", memory)
+    monkeypatch.setattr(numbering, "THREADS", 2)
+    pairs = [(f"a node with a long name {i * 7919}", "t") for i in range(400_000)]
+    with (
+        pytest.raises(EdgeformersError, match=words),
+        folder_written_aside(tmp_path / "net") as folder,
+    ):
+        number(folder, pairs, bipartite=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_first_row_of_an_id_wins_in_the_first_table_that_knows(tmp_path):

@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -7,6 +8,7 @@ import pytest
 
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import NodeSource, open_edges, prepare
+from edgeformers.data.recipes import load_recipe
 from edgeformers.data.splits import SplitConfig
 from edgeformers.errors import InputError
 
@@ -87,7 +89,7 @@ def test_a_tokenizer_is_tried_before_the_edges_are_read(tmp_path, tokenizer, mon
     def fail(name):
         raise InputError(f"no tokenizer '{name}'")
 
-    monkeypatch.setattr("edgeformers.data.prepare.load_tokenizer", fail)
+    monkeypatch.setattr("edgeformers.data.tokenise.load_tokenizer", fail)
     config = PrepareConfig(tokenizer=tokenizer, progress=False)
     with pytest.raises(InputError, match=r"tokenizer|vocabulary"):
         prepare(tmp_path / "missing.csv", tmp_path / "net", config=config)
@@ -104,6 +106,20 @@ def test_a_recipe_of_the_paper_is_prepared_from_its_raw_file(amazon, tmp_path):
     assert graph.meta.positive_labels == ["5"]
     assert sorted(graph.meta.splits) == ["edge", "link"]
     assert any("published counts were not checked" in note for note in graph.notes)
+
+
+def test_published_sizes_of_splits_are_not_asked_of_splits_of_your_own(
+    amazon, tmp_path, monkeypatch
+):
+    edges = open_edges(amazon).to_arrow().num_rows
+    counts = {"edges": edges, "link:train": edges + 1}
+    recipe = replace(load_recipe("amazon-apps"), counts=counts, near={})
+    monkeypatch.setattr("edgeformers.data.prepare.load_recipe", lambda _: recipe)
+    data = ["amazon-apps", str(amazon)]
+    with pytest.raises(InputError, match="link:train should be"):
+        prepare(data, tmp_path / "net", config=PLAIN)
+    own = replace(PLAIN, splits=[SplitConfig.parse("link=random")])
+    assert prepare(data, tmp_path / "net", config=own).meta.splits.keys() == {"link"}
 
 
 def test_splits_by_kept_columns_are_taken_as_given(tmp_path):

@@ -82,6 +82,24 @@ def test_published_counts_add_up(name):
         assert not parts or sum(parts) == edges
 
 
+@pytest.mark.parametrize(
+    ("name", "splits"),
+    [
+        ("amazon-apps", ["link"]),
+        ("goodreads-children", ["edge", "link"]),
+        ("stackoverflow", ["link"]),
+    ],
+)
+def test_sizes_of_splits_that_the_raw_file_settles_are_asserted(name, splits):
+    recipe = load_recipe(name)
+    for key in (f"{split}:{part}" for split in splits for part in ("train", "val", "test")):
+        assert key not in recipe.near
+        right = {"edges": recipe.counts["edges"], key: recipe.counts[key]}
+        assert recipe.check(right) == []
+        with pytest.raises(InputError, match=f"{key} should be {recipe.counts[key]:,} and is"):
+            recipe.check({**right, key: recipe.counts[key] - 1})
+
+
 def test_the_nodes_of_the_paper_are_sources_and_trained_targets():
     apps, children = load_recipe("amazon-apps"), load_recipe("goodreads-children")
     for recipe in (apps, children):

@@ -1,6 +1,8 @@
 """Splits: their shares, their seeds, and what becomes of nodes training has not seen."""
 
 from collections import Counter
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from edgeformers.data.splits import (
     TRAIN,
     VAL,
     EdgeFacts,
+    How,
     SplitConfig,
+    Unseen,
     cold_edges,
     count_parts,
     make_split,
@@ -117,6 +121,15 @@ def test_new_pairs_alone_are_tested_on():
     assert codes.tolist() == [TRAIN, NONE, TEST, NONE]
 
 
+def test_without_directions_a_pair_is_known_whichever_end_comes_first():
+    column = np.array([TRAIN, TEST, VAL, TEST], np.uint8)
+    ends = {"src": [0, 1, 1, 2], "dst": [1, 0, 2, 0], "columns": {"split": column}}
+    config = SplitConfig(how="column", new_pairs=True)
+    assert make_split(config, facts(**ends)).tolist() == [TRAIN, TEST, VAL, TEST]
+    undirected = make_split(config, facts(**ends, directed=False))
+    assert undirected.tolist() == [TRAIN, NONE, VAL, TEST]
+
+
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(6, 9)), min_size=1, max_size=60),
@@ -151,6 +164,28 @@ def test_a_split_is_read_from_the_command_line():
     assert SplitConfig.parse("edge=column:split_edge+new-pairs") == SplitConfig(
         name="edge", how="column", column="split_edge", new_pairs=True
     )
+
+
+def test_a_sign_in_the_name_of_a_column_does_not_name_the_split():
+    assert SplitConfig.parse("column:a=b").column == "a=b"
+    assert SplitConfig.parse("x=column:a=b").column == "a=b"
+
+
+@given(
+    st.builds(
+        SplitConfig,
+        name=st.sampled_from(["edge", "by-time", "a_2"]),
+        how=st.sampled_from(get_args(How)),
+        fractions=st.sampled_from([(0.7, 0.1, 0.2), (0.8, 0.1, 0.1), (1.0, 0.0, 0.0)]),
+        seed=st.integers(0, 9),
+        unseen=st.sampled_from(get_args(Unseen)),
+        new_pairs=st.booleans(),
+    )
+)
+def test_a_split_is_written_as_the_command_line_reads_it(config):
+    if config.how == "column":  # has shares of its own
+        config = replace(config, fractions=(0.7, 0.1, 0.2), column="split_edge")
+    assert SplitConfig.parse(config.to_text()) == config
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Token stores: cut as the tokenizer itself would, tokenised once, whole or not there."""
 
-import json
 import pickle
 import threading
 from itertools import pairwise
@@ -14,10 +13,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from edgeformers.data import tokens
 from edgeformers.data.tokens import (
     encode_chunks,
-    load_tokenizer,
     open_tokens,
     token_meta,
-    train_tokenizer,
     write_tokens,
 )
 from edgeformers.errors import FormatError, InputError
@@ -234,46 +231,3 @@ def test_what_is_no_store_is_named(bert_tokenizer, tmp_path):
     tokens.write_record(tmp_path / "tokens.json", {"meta": {"name": "x"}, "files": {}})
     with pytest.raises(FormatError, match=r"tokens\.json does not describe a token store of this"):
         open_tokens(tmp_path)
-
-
-def test_a_trained_tokenizer_is_the_same_every_time():
-    texts = [f"the film {w} was {w}ly made and {w}ness is rare" for w in ("good", "bad", "odd")]
-    first, second = (train_tokenizer(iter(texts), 60) for _ in range(2))
-    assert first.to_str() == second.to_str()
-    assert first.get_vocab_size() <= 60
-    assert [first.token_to_id(word) for word in tokens.SPECIAL] == [0, 1, 2, 3, 4]
-    encoded = first.encode("the goodness")
-    assert (encoded.ids[0], encoded.ids[-1]) == (2, 3)
-    assert first.decode(encoded.ids).replace(" ##", "") == "the goodness"
-    assert list(json.loads(first.to_str())["added_tokens"][-1].values())[1] == "[MASK]"
-
-
-def test_a_tokenizer_is_found_by_file_and_folder(tokenizer_folder, bert_tokenizer):
-    for name in (tokenizer_folder, tokenizer_folder / "tokenizer.json"):
-        assert load_tokenizer(str(name)).to_str() == bert_tokenizer.to_str()
-
-
-def test_a_folder_with_only_a_vocabulary_is_converted(tmp_path, bert_tokenizer):
-    vocab = sorted(bert_tokenizer.get_vocab(), key=bert_tokenizer.token_to_id)
-    (tmp_path / "vocab.txt").write_text("\n".join([*vocab, "[MASK]"]))
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    ids = load_tokenizer(str(tmp_path)).encode("a good film").ids
-    assert ids == bert_tokenizer.encode("a good film").ids
-
-
-def test_padding_and_truncation_of_a_published_tokenizer_are_left_out(bert_tokenizer, tmp_path):
-    made = Tokenizer.from_str(bert_tokenizer.to_str())
-    made.enable_padding(length=128)
-    made.enable_truncation(4)
-    made.save(str(tmp_path / "tokenizer.json"))
-    loaded = load_tokenizer(str(tmp_path))
-    assert len(loaded.encode("a good good good film").ids) == 7
-    assert token_meta(loaded, "x").fingerprint == token_meta(bert_tokenizer, "x").fingerprint
-
-
-@pytest.mark.parametrize("content", [None, "{}", "\x00"])
-def test_a_tokenizer_that_cannot_be_had_is_named(content, tmp_path):
-    if content is not None:
-        (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(InputError, match=r"no tokenizer '.*': give 'minilm', a folder with tokeni"):
-        load_tokenizer(str(tmp_path))

@@ -295,6 +295,7 @@ def test_a_hub_name_fetches_only_what_is_needed(bert_folder, monkeypatch):
         asked.append((name, allow_patterns))
         return str(bert_folder)
 
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url, timeout: None)
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     assert backbone_config("owner/tiny").width == 16
     load_backbone("owner/tiny")
@@ -308,10 +309,10 @@ def test_a_hub_name_fetches_only_what_is_needed(bert_folder, monkeypatch):
 
 
 def test_a_name_the_hub_cannot_give_is_explained(monkeypatch):
-    def snapshot(name, allow_patterns):
+    def ask(url, timeout):
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", ask)
     with pytest.raises(InputError, match=r"'owner/tiny' is no folder here .* \(no route to host\)"):
         load_backbone("owner/tiny")
 

@@ -65,6 +65,7 @@ def make_graph(words=("good", "bad", "", "good"), names=("ann", "bob", "jaws", "
         "edge_types": np.array([0, 1, 0, 0], np.int16),
         "edge_type_names": ["review", "remark"],
         "splits": {"random": np.array([0, 0, 1, 2], np.uint8)},
+        "split_configs": {},
         "text_hashes": np.array([numbers[text] for text in words], np.uint64),
         "text_lengths": np.array([len(text) for text in words], np.int32),
         "texts": lambda ids: [words[i] for i in ids],

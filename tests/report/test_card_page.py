@@ -114,6 +114,29 @@ def test_a_card_with_almost_nothing_is_still_a_page():
     assert "The network has no edge." in card_text(card)
 
 
+def test_a_single_moment_has_no_plot():
+    page = card_html(describe(make_graph(times=np.full(4, make_graph().times[0]))))
+    assert "<p>All at 2020-01-01.</p></section>" in page
+    assert "Edges per second" not in page
+
+
+def test_labels_of_nodes_are_shares_of_the_labelled_nodes():
+    labels = (np.array([0, 0, 2, 3, 3]), np.array([0, 1, 1]))
+    graph = make_graph(node_labels=labels, node_label_names=["old", "new"])
+    page = card_html(describe(graph))
+    assert "2 nodes have labels, perhaps several: shares are those of the labelled nodes." in page
+    assert '<th scope="row">new</th><td>2</td><td>100%</td>' in page
+
+
+def test_notes_and_skipped_rows_are_whole_however_long():
+    row = f"films.csv, line 7: column '{'x' * 300}' is empty"
+    skipped = {"count": 30, "examples": [row] * 20}
+    page = card_html(describe(make_graph(notes=["why " * 99], skipped=skipped)))
+    assert page.count("x" * 300) == 20
+    assert "why " * 98 in page
+    assert "30 rows of the input are not in the network; the first 20:" in page
+
+
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 

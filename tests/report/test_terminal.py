@@ -1,5 +1,8 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgeformers.data.card import NamedCount
-from edgeformers.report.terminal import bars, fit, sparkline, table
+from edgeformers.report.terminal import bars, fit, sparkline, table, wrap
 
 
 def test_small_bars_show_every_count_that_is_not_zero():
@@ -20,6 +23,21 @@ def test_a_line_is_cut_by_the_columns_it_takes():
     assert fit("abcdef", 6) == "abcdef"
     assert fit("abcdef", 4) == "abc…"
     assert fit("良い良い", 6) == "良い…"
+
+
+def test_words_are_wrapped_by_the_columns_they_take_and_never_lost():
+    assert wrap("a bb ccc dddd", 6, "- ", "  ") == ["- a bb", "  ccc", "  dddd"]
+    assert wrap("良い良い よ", 7, "", "  ") == ["良い良", "  い よ"]
+    assert wrap("abcdefghij k", 5, "! ", "  ") == ["! abc", "  def", "  ghi", "  j k"]
+    assert wrap(" ", 9, "- ") == []
+
+
+@given(st.text("ab良 \n", max_size=60), st.integers(6, 30), st.sampled_from(["", "! "]))
+def test_no_wrapped_line_is_too_wide_and_all_letters_stay(text, width, first):
+    lines = wrap(text, width, first, "  ")
+    assert all(fit(line, width) == line for line in lines)
+    joined = "".join(line.removeprefix(first if i == 0 else "  ") for i, line in enumerate(lines))
+    assert joined.replace(" ", "") == "".join(text.split())
 
 
 def test_bars_are_as_long_as_their_counts_and_fill_the_room_at_most():

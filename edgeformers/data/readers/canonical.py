@@ -33,6 +33,9 @@ END AS us FROM (SELECT trim(time, E' \t\r\n') AS t FROM times))
 
 
 DELIMITERS = (";", "\t", "|", ",")  # that a header of one column gives away
+EDGE_OPTIONS = {role: f"--{role.replace('_', '-')}" for role in [*EDGE_FIELDS, "keep"]}
+EDGE_OPTIONS |= {"split": "--split-column"}
+NODE_OPTIONS = {"id": "--node-id", "labels": "--node-labels", "text": "--node-text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,25 +77,29 @@ class EdgeColumns:
 
     def check(self, available: Mapping[str, pa.DataType], where: str) -> None:
         """Every named column must be there, of a type its part can be; the nearest is named."""
-        check_columns(
-            {**self.roles, **{f"kept column {k}": k for k in self.keep}}, available, where
-        )
+        named = {**{role: [name] for role, name in self.roles.items()}, "keep": self.keep}
+        check_columns(named, available, where, EDGE_OPTIONS)
         for role, name in self.roles.items():
             check_readable(role, name, available[name], where, may_be_list=role == "label")
 
 
 def check_columns(
-    named: Mapping[str, str], available: Mapping[str, pa.DataType], where: str
+    named: Mapping[str, Sequence[str]],
+    available: Mapping[str, pa.DataType],
+    where: str,
+    options: Mapping[str, str],
 ) -> None:
-    """Every named column must be there; the message names the nearest one."""
-    for role, name in named.items():
-        if name not in available:
-            only = next(iter(available), "") if len(available) == 1 else ""
-            sign = next((sign for sign in DELIMITERS if sign in only), None)
-            remedy = (
-                f"give --delimiter {sign!r}" if sign else nearest(name, map(shortened, available))
-            )
-            raise InputError(f"{where}: there is no column '{name}' ({role}); {remedy}")
+    """Every named column must be there; the message has the nearest one and the option."""
+    for role, name in ((role, name) for role, names in named.items() for name in names):
+        if name in available:
+            continue
+        only = next(iter(available), "") if len(available) == 1 else ""
+        if sign := next((sign for sign in DELIMITERS if sign in only), None):
+            remedy = f"give --delimiter {sign!r}"
+        else:
+            option = f" (name it with {options[role]})" if role in options else ""
+            remedy = nearest(name, map(shortened, available)) + option
+        raise InputError(f"{where}: there is no column '{name}' ({role}); {remedy}")
 
 
 def check_readable(

@@ -89,10 +89,11 @@ class DelimitedSource:
             if len(row) != width:
                 errors.report(
                     f"{where}: {_count(len(row), 'field')} where the header has {width}; "
-                    "quote fields that hold the delimiter, or give the right --delimiter"
+                    "quote fields that hold the delimiter, or give the right --delimiter",
+                    line,
                 )
             elif _is_broken(row):
-                errors.report(f"{where}: the bytes are not UTF-8; convert the file to UTF-8")
+                errors.report(f"{where}: the bytes are not UTF-8; convert the file to UTF-8", line)
             else:
                 yield line, [row[i] for i in wanted]
 
@@ -109,7 +110,7 @@ class DelimitedSource:
             try:
                 row = parser.parse(line, lines)
             except MalformedError as error:
-                errors.report(f"{self.path}, line {place}: {error}")
+                errors.report(f"{self.path}, line {place}: {error}", place)
                 lines.go_back()
             else:
                 yield place, row

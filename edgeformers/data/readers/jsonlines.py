@@ -106,7 +106,9 @@ class JsonLinesSource:
         for line, record in self._records(errors):
             where = f"{self.path}, line {line}"
             if record.twice in names:
-                errors.report(f"{where}: the key '{record.twice}' stands twice; rename one of them")
+                errors.report(
+                    f"{where}: the key '{record.twice}' stands twice; rename one of them", line
+                )
                 continue
             row = [
                 _as_written(record.get(name), type_)
@@ -121,7 +123,7 @@ class JsonLinesSource:
             try:
                 record = _parse(content)
             except ValueError as error:
-                errors.report(f"{self.path}, line {line}: {error}")
+                errors.report(f"{self.path}, line {line}: {error}", line)
             else:
                 yield line, record
 

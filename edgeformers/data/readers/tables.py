@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.readers.canonical import (
+    NODE_OPTIONS,
     EdgeColumns,
     Problems,
     canonical_batch,
@@ -151,7 +152,8 @@ def read_nodes(
     named = {"id": id, **({"labels": labels} if labels else {}), **({"text": text} if text else {})}
     for one in sources:
         types = one.types()
-        check_columns({**named, **{f"kept column {k}": k for k in keep}}, types, one.origin)
+        columns = {role: [name] for role, name in named.items()}
+        check_columns({**columns, "keep": keep}, types, one.origin, NODE_OPTIONS)
         for role, name in named.items():
             check_readable(role, name, types[name], one.origin, may_be_list=role == "labels")
     extra = extra_types({name: types[name] for name in keep})
@@ -253,6 +255,7 @@ def _checked(
     """Checked batches of every source, fast unless rows may have to be skipped."""
     read = _read_carefully if errors.mode == "skip" else _read_fast
     for one in sources:
+        errors.start_file()
         yield from read(one, names, check, errors)
 
 
@@ -289,7 +292,8 @@ def _read_carefully(
     for located in one.careful(names, errors):
         batch, problems = check(one, located.batch)
         for row, message in sorted(problems.items()):
-            errors.report(f"{one.origin}, {one.unit} {located.places[row]}: {message}")
+            place = located.places[row]
+            errors.report(f"{one.origin}, {one.unit} {place}: {message}", place)
         good = np.ones(batch.num_rows, bool)
         good[list(problems)] = False
         yield batch.filter(pa.array(good))

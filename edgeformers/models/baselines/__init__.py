@@ -1,7 +1,6 @@
 """Simple baselines, what a practitioner would try first; each in its file, none importing another.
 
-They learn within seconds to minutes on a CPU and are the least that a model of text and network
-must beat.
+They learn on a CPU and are the least that a model of text and network must beat.
 """
 
 from collections.abc import Callable, Mapping

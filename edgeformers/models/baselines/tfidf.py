@@ -22,9 +22,9 @@ class Tfidf:
     """Logistic regression on the TF-IDF of 2,000 words: the text alone.
 
     C is chosen from a grid by Macro-F1 on validation. Up to 200,000 training edges the regression
-    is multinomial and solved to the optimum (L-BFGS). Above, where that takes minutes for each C,
-    it is one class against the rest by averaged stochastic gradients, seconds for a million
-    edges, and about half a point of F1 behind.
+    is multinomial and solved to the optimum (L-BFGS). Above, where that takes many minutes for
+    each C, it is one class against the rest by averaged stochastic gradients: much faster, and a
+    little behind.
     """
 
     uses_nodes: ClassVar[bool] = False

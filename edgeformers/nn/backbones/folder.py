@@ -23,6 +23,7 @@ _SMALL_FILES = (
 )
 _SAFETENSORS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
+_HUB_TIMEOUT = 4.0  # seconds
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -64,14 +65,21 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _fetch(name: str, weights: bool) -> Path:
-    import huggingface_hub
+    """A model's folder from the hub's cache, or fetched now.
+
+    The hub is asked once whether it has the model: the client's own download would ask again and
+    again, for half a minute, where there is no network.
+    """
+    import huggingface_hub as hub
 
     wanted = [*_SMALL_FILES, *(_SAFETENSORS if weights else ())]
     try:
-        folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+        if not isinstance(hub.try_to_load_from_cache(name, "config.json"), str):
+            hub.get_hf_file_metadata(hub.hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT)
+        folder = Path(hub.snapshot_download(name, allow_patterns=wanted))
         if weights and not any(folder.glob("model*.safetensors")):
             wanted = [*_SMALL_FILES, *_PICKLED]
-            folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+            folder = Path(hub.snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the hub's client raises many kinds, not all of one base
         reason = str(error).strip().partition("\n")[0]
         raise InputError(

@@ -1,0 +1,5 @@
+"""`python -m edgeformers.cli`, which `torchrun -m` also takes."""
+
+from edgeformers.cli.main import run
+
+run()

@@ -1,0 +1,98 @@
+"""What gives scores to candidates: products of vectors, or any function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgeformers.errors import InputError
+from edgeformers.evaluation.pairs import Rows
+
+
+class Scorer(Protocol):
+    """What can be ranked: a model, a baseline, anything that scores candidates for queries."""
+
+    @property
+    def num_candidates(self) -> int: ...
+
+    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+        """Queries [b] against the same candidates [m], or against all: [b, m]."""
+
+    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+        """Queries [b], each against candidates of its own [b, m]: [b, m]."""
+
+
+class Factors:
+    """Scores that are products: query [Q, D] times candidate [C, D], as arrays or tensors.
+
+    `bias` [C] adds to every score of a candidate and `more`, a second pair of factors, adds a
+    second product; both are laid beside the first pair, so that one matrix product remains.
+    """
+
+    def __init__(
+        self,
+        query: Any,
+        candidate: Any,
+        *,
+        bias: ArrayLike | None = None,
+        more: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> None:
+        pairs = [(query, candidate)] if more is None else [(query, candidate), more]
+        if bias is not None:
+            column = np.asarray(bias, np.float32)[:, None]
+            pairs.append((np.ones((len(query), 1), np.float32), column))
+        if len(pairs) > 1:
+            query, candidate = (
+                np.hstack([on_host(f) for f in side]) for side in zip(*pairs, strict=True)
+            )
+        if query.ndim != 2 or candidate.ndim != 2 or query.shape[1] != candidate.shape[1]:
+            raise InputError(
+                f"queries and candidates must be of one width (got {list(query.shape)} "
+                f"and {list(candidate.shape)})"
+            )
+        self.query, self.candidate = _single(query), _single(candidate)
+
+    @property
+    def num_candidates(self) -> int:
+        return len(self.candidate)
+
+    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+        chosen = self.candidate if columns is None else self.candidate[columns]
+        return on_host(self.query[rows] @ chosen.T)
+
+    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+        return on_host((self.candidate[columns] @ self.query[rows][:, :, None])[:, :, 0])
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """Any function of query rows [b] that gives scores [b, C], such as a linear recommender."""
+
+    function: Callable[[Rows], Any]
+    num_candidates: int
+
+    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+        block = on_host(self.function(rows))
+        if block.shape != (len(rows), self.num_candidates):
+            raise InputError(
+                f"the scorer must give [{len(rows)}, {self.num_candidates}] scores "
+                f"(got {list(block.shape)})"
+            )
+        return block if columns is None else block[:, columns]
+
+    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+        return np.take_along_axis(self.scores(rows), columns, axis=1)
+
+
+def on_host(block: Any) -> NDArray[Any]:
+    """An array here, whether it was one already or a tensor on some device."""
+    return np.asarray(_single(block.detach()).cpu() if hasattr(block, "detach") else block)
+
+
+def _single(factor: Any) -> Any:
+    """At least single precision: shorter numbers are slow here, coarse, or overflow."""
+    if factor.dtype.itemsize >= 4:
+        return factor
+    return factor.float() if hasattr(factor, "detach") else factor.astype(np.float32)

@@ -1,0 +1,79 @@
+import csv
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgeformers.cli.predict import EXAMPLES
+from edgeformers.estimators import load
+from tests.cli.commands import pasted
+from tests.cli.conftest import call
+
+ROWS = [
+    ("user-000001", "item-000002", "My tent is great, and the floor is solid.", "7"),
+    ("nobody", "nothing", "Simply bad.", "8"),
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "new.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("who", "what", "said", "order"), *ROWS])
+    return path
+
+
+COLUMNS = ("--source", "who", "--target", "what", "--text", "said")
+
+
+def test_predictions_stand_beside_the_columns_of_the_table(home, table, tmp_path):
+    out = tmp_path / "out.csv"
+    answer = call("predict", "run-edges", table, "-o", out, *COLUMNS)
+    assert (answer.code, answer.out) == (0, f"2 predictions: {out}\n")
+    with out.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    labels = load("run-edges").label_names
+    names = ["who", "what", "said", "order", "prediction"]
+    assert list(found[0]) == [*names, *(f"probability_{label}" for label in labels)]
+    expected = load("run-edges").predict([row[:3] for row in ROWS])
+    assert [row["prediction"] for row in found] == expected
+    assert [row["order"] for row in found] == ["7", "8"]
+    for row in found:
+        chances = {label: float(row[f"probability_{label}"]) for label in labels}
+        assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
+        assert max(chances, key=chances.get) == row["prediction"]
+
+
+def test_all_formats_say_the_same(home, table, tmp_path):
+    for suffix in ("parquet", "jsonl"):
+        answer = call(
+            "predict", "run-edges", table, "-o", tmp_path / f"o.{suffix}", *COLUMNS, "--json"
+        )
+        assert json.loads(answer.out) == {"out": str(tmp_path / f"o.{suffix}"), "edges": 2}
+    lines = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == lines
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["run-edges", "nothing.csv", "-o", "out.csv"], "nothing.csv: no such file"),
+        (["run-edges", "{table}", "-o", "out.csv"], "no column 'source'"),
+        (["run-edges", "{table}", "-o", "out.txt", *COLUMNS], "ending in .parquet, .csv or .jsonl"),
+        (["run-links", "{table}", "-o", "out.csv"], "run-links predicts links; ask it with"),
+        (["run-edges", "{taken}", "-o", "out.csv"], "has a column 'prediction' already; rename it"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_sentence(home, table, tmp_path, args, words):
+    taken = tmp_path / "taken.csv"
+    taken.write_text("source,target,text,prediction\na,b,c,d\n")
+    answer = call("predict", *(str(one).format(table=table, taken=taken) for one in args))
+    assert answer.code == 2
+    assert words in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (home / "out.csv").exists()
+
+
+def test_the_commands_of_the_help_work_as_pasted(edgeformers):
+    (*_, last) = pasted("predict", EXAMPLES)
+    assert last.out == "1 predictions: predictions.csv\n"

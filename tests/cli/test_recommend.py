@@ -1,0 +1,94 @@
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgeformers.bulk import recommend_all
+from edgeformers.cli.recommend import EXAMPLES
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.estimators import load
+from tests.cli.commands import pasted
+from tests.cli.conftest import call
+
+
+def test_recommendations_come_with_the_texts_that_caused_them(home):
+    answer = call("recommend", "run-links", "user-000003", "-k", 3, "--explain", 2, "--json")
+    told = json.loads(answer.out)
+    assert told["node"] == "user-000003"
+    scores = [one["score"] for one in told["recommendations"]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    graph = EdgeTextGraph.open("network")
+    texts = set(graph.texts(range(graph.num_edges)))
+    reasons = [why["text"] for one in told["recommendations"] for why in one["because"]]
+    assert len(reasons) > 3
+    assert set(reasons) <= texts
+    plain = call("recommend", "run-links", "user-000003", "-k", 3, "--explain", 2, "--quiet").out
+    assert plain.splitlines()[0].split()[:2] == ["1", told["recommendations"][0]["node"]]
+    assert reasons[0] in plain
+
+
+def test_what_is_linked_already_is_left_out_unless_asked_for(home):
+    graph = EdgeTextGraph.open("network")
+    number = graph.node_number("user-000003", "source")
+    seen = set(graph.node_names(graph.adjacency.neighbors_of(number)))
+
+    def nodes(*more):
+        args = ("user-000003", "-k", 1000, "--json", "--quiet", *more)
+        told = json.loads(call("recommend", "run-links", *args).out)
+        return {one["node"] for one in told["recommendations"]}
+
+    assert not nodes() & seen
+    assert len(nodes()) == graph.num_targets - len(seen)
+    assert seen <= nodes("--include-seen")
+
+
+def test_all_sources_at_once_are_what_each_alone_is(home, tmp_path):
+    out = tmp_path / "tonight.parquet"
+    answer = call("recommend", "run-links", "--all", "-o", out, "-k", 4, "--quiet")
+    assert (answer.code, answer.out) == (0, f"160 recommendations: {out}\n")
+    rows = pq.read_table(out).to_pylist()
+    predictor = load("run-links")
+    for node in ("user-000000", "user-000017"):
+        mine = [row for row in rows if row["source"] == node]
+        alone = predictor.recommend(node, 4)
+        assert [row["rank"] for row in mine] == [1, 2, 3, 4]
+        assert [row["target"] for row in mine] == [one.node for one in alone]
+        assert [row["score"] for row in mine] == pytest.approx(
+            [one.score for one in alone], abs=1e-3
+        )
+
+
+def test_blocks_of_any_size_give_the_same(home):
+    predictor = load("run-links")
+    whole = [row for part in recommend_all(predictor, 3, show=False) for row in part.to_pylist()]
+    parts = list(recommend_all(predictor, 3, cells=130, show=False))
+    assert len(parts) > 5
+    rows = [row for part in parts for row in part.to_pylist()]
+    assert [(row["source"], row["target"]) for row in rows] == [
+        (row["source"], row["target"]) for row in whole
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["run-links"], "name one source, or pass --all for every one of them"),
+        (["run-links", "user-000001", "--all", "-o", "o.csv"], "name one source, or pass --all"),
+        (["run-links", "--all"], "say where to write: --all needs -o FILE.parquet"),
+        (["run-links", "user-000001", "-o", "o.csv"], "-o goes with --all"),
+        (["run-links", "--all", "-o", "o.csv", "--explain", 1], "--explain is for one source"),
+        (["run-links", "user-00001"], "no source 'user-00001' in the network; did you mean 'user-"),
+        (["run-links", "user-000001", "-k", 0], "k must be at least 1 (got 0)"),
+        (["run-edges", "user-000001"], "run-edges classifies edges; ask it with"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_sentence(home, args, words):
+    answer = call("recommend", *args, "--quiet")
+    assert answer.code == 2
+    assert words in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_the_commands_of_the_help_work_as_pasted(edgeformers):
+    pasted("recommend", EXAMPLES)

@@ -1,0 +1,132 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edgeformers.cli.train import EXAMPLES
+from tests.cli.commands import pasted
+from tests.cli.conftest import TINY, call
+
+TRAIN = ("train", "edge-classification", "network")
+
+
+def test_a_run_has_its_settings_its_log_its_model_and_its_results(home):
+    for name in ("config.toml", "run.json", "metrics.jsonl", "results.json", "model/config.json"):
+        assert (home / "run-edges" / name).is_file()
+    results = json.loads((home / "run-edges" / "results.json").read_text())
+    assert 0 <= results["test"]["macro_f1"] <= 1
+    links = json.loads((home / "run-links" / "results.json").read_text())
+    assert links["test"]["full/mrr"] > 0
+
+
+def test_training_again_says_that_it_is_finished(home):
+    before = (home / "run-edges" / "results.json").stat().st_mtime_ns
+    answer = call(*TRAIN, "-o", "run-edges", *TINY)
+    assert answer.code == 0
+    assert answer.out.startswith("run-edges was finished already\nOn the test part:\n  macro_f1")
+    assert "edgeformers predict run-edges EDGES.csv" in answer.out
+    assert (home / "run-edges" / "results.json").stat().st_mtime_ns == before
+
+
+def test_json_stands_alone_on_stdout(home):
+    answer = call(*TRAIN, "-o", "run-edges", *TINY, "--json")
+    told = json.loads(answer.out)
+    assert (told["run"], told["task"]) == ("run-edges", "edge-classification")
+    assert told["results"] == json.loads((home / "run-edges" / "results.json").read_text())
+
+
+def test_a_run_that_was_trained_but_not_scored_is_scored(home, tmp_path):
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", home / "run-edges", copy], check=True)
+    (copy / "results.json").unlink()
+    answer = call(*TRAIN, "-o", copy, *TINY)
+    assert answer.code == 0, answer.err
+    again = json.loads((copy / "results.json").read_text())
+    assert again == json.loads((home / "run-edges" / "results.json").read_text())
+
+
+def test_the_settings_of_a_run_make_it_again(home, tmp_path):
+    out = tmp_path / "again"
+    answer = call(*TRAIN, "-o", out, "--config", "run-edges/config.toml", "--quiet")
+    assert answer.code == 0, answer.err
+    assert (out / "config.toml").read_text() == (home / "run-edges" / "config.toml").read_text()
+    first, second = (
+        json.loads((run / "results.json").read_text()) for run in (home / "run-edges", out)
+    )
+    assert first["test"]["macro_f1"] == pytest.approx(second["test"]["macro_f1"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["train", "edge-clasification", "network"], "no task 'edge-clasification'; did you mean"),
+        (["train", "link-prediction", "nothing"], "nothing is not a prepared network"),
+        ([*TRAIN, "--recipe", "quick"], "there is no recipe 'quick'; there is: default, paper"),
+        ([*TRAIN, "--set", "train.lrr=1"], "train has no setting 'lrr'; did you mean 'lr'?"),
+        ([*TRAIN, "--set", "train.lr"], "write a setting as train.lr=3e-5 (got 'train.lr')"),
+        ([*TRAIN, "--set", "train.epochs=many"], "train.epochs must be of type int (got 'many')"),
+        ([*TRAIN, "--config", "nothing.toml"], "nothing.toml: no such file"),
+        ([*TRAIN, "--config", "run-links/config.toml"], "is for link-prediction, not for edge-c"),
+        ([*TRAIN, "--device", "gpu"], "there is no device 'gpu' here; there is: cpu"),
+        ([*TRAIN, "--backbone", "scratch:1x1"], "has 2 layers or more and a width that 16 divides"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_sentence(home, tmp_path, args, words):
+    answer = call(*args, "-o", tmp_path / "run", "--quiet")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert words in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_folder_of_other_work_is_not_touched(home, tmp_path):
+    other = call(*TRAIN, "-o", "run-edges", *TINY, "--seed", 5)
+    assert other.code == 2
+    assert "run-edges/config.toml belongs to a run with other settings" in other.err
+    made = call("prepare", "simulated", "-o", tmp_path / "net", "--edges", 300, "--quiet")
+    assert made.code == 0
+    network = call("train", "edge-classification", tmp_path / "net", "-o", "run-edges", *TINY)
+    assert network.code == 2
+    assert "run-edges is a run on another network" in network.err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    mine = call(*TRAIN, "-o", tmp_path / "mine", *TINY)
+    assert mine.code == 2
+    assert "has files that are no run; choose another run folder" in mine.err
+
+
+def test_several_processes_speak_once(home, tmp_path):
+    options = ["--nproc-per-node", "2", "--master-port", "0", "--standalone"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "edgeformers.cli"]
+    args = [*TRAIN, "-o", tmp_path / "run", *TINY, "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    answer = subprocess.run(
+        [*command, *map(str, args)], capture_output=True, text=True, env=environment
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["run"] == str(tmp_path / "run")
+
+
+def test_the_commands_of_the_help_work_as_pasted(edgeformers):
+    pasted("train", EXAMPLES, skip=("torchrun",))
+
+
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(home, tmp_path):
+    slow = [*TINY[:-1], "train.epochs=4", "--set", "train.checkpoint_every=3", "--seed", "3"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert call(*TRAIN, "-o", whole, *slow).code == 0
+    program = [sys.executable, "-m", "edgeformers.cli", *TRAIN, "-o", str(cut), *slow]
+    process = subprocess.Popen(program)
+    deadline = time.monotonic() + 120
+    while len(list(cut.glob("checkpoints/step-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert not (cut / "results.json").exists()
+    answer = call(*TRAIN, "-o", cut, *slow)
+    assert answer.code == 0, answer.err
+    found = [json.loads((run / "results.json").read_text())["test"] for run in (whole, cut)]
+    assert found[0]["macro_f1"] == pytest.approx(found[1]["macro_f1"], abs=1e-6)

@@ -1,0 +1,109 @@
+"""The order of batches, which nodes are read how, and batches made ahead."""
+
+import threading
+import time
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeformers.data.loader import INFERENCE, POOL, EgoLoader, Prefetch, epoch_batches, epoch_order
+from edgeformers.data.sampler import EgoSampler
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9), st.booleans())
+def test_an_epoch_has_every_example_once(count, size, seed, sort):
+    lengths = np.arange(count, dtype=np.int32) % 17 if sort else None
+    batches = epoch_batches(count, size, seed=seed, epoch=3, lengths=lengths)
+    assert len(batches) == -(-count // size)
+    assert all(0 < len(batch) <= size for batch in batches)
+    found = np.sort(np.concatenate([np.empty(0, int), *batches]))
+    np.testing.assert_array_equal(found, np.arange(count))
+
+
+def test_texts_of_similar_length_share_a_batch():
+    lengths = np.random.default_rng(0).integers(1, 500, 8 * POOL).astype(np.int32)
+    sorted_ones = epoch_batches(len(lengths), 8, seed=1, epoch=0, lengths=lengths)
+    plain = epoch_batches(len(lengths), 8, seed=1, epoch=0)
+
+    def spread(batches):
+        return np.mean([np.ptp(lengths[batch]) for batch in batches])
+
+    assert spread(sorted_ones) < spread(plain) / 10
+    means = [lengths[batch].mean() for batch in sorted_ones]
+    assert means != sorted(means)  # batches themselves come in random order
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    def order(seed, epoch):
+        return np.concatenate(epoch_batches(200, 8, seed=seed, epoch=epoch)).tolist()
+
+    assert order(1, 2) == order(1, 2)
+    assert order(1, 2) != order(1, 3)
+    assert order(1, 2) != order(2, 2)
+    assert epoch_order(200, 1, 2).tolist() == order(1, 2)
+
+
+def test_both_ends_of_a_one_kind_network_may_be_read_with_different_neighbors(make_network):
+    rows = [{"source": f"n{i % 7}", "target": f"n{i % 5}", "text": "good film"} for i in range(40)]
+    graph = make_network(rows, bipartite=False)
+    adjacency = graph.training_adjacency("edge")
+    few, many = EgoSampler(adjacency, [1]), EgoSampler(adjacency, [4])
+    loader = EgoLoader(
+        graph=graph, tokens=_Tokens(), max_tokens=8, source_sampler=few, target_sampler=many
+    )
+    nodes = np.arange(3)
+    assert loader.nodes(nodes).text.num_texts == 3
+    assert loader.nodes(nodes, side="target").text.num_texts == 12
+    drawn = many.sample(nodes, epoch=INFERENCE)
+    found = loader.nodes(nodes, side="target").neighbor.numpy()
+    np.testing.assert_array_equal(found, drawn.neighbors[drawn.mask])
+
+
+class _Tokens:
+    """Every text is two tokens."""
+
+    def take(self, text_ids, max_tokens):
+        return np.ones(2 * len(text_ids), np.int64), np.arange(len(text_ids) + 1) * 2
+
+
+def test_batches_made_ahead_come_in_order():
+    batches = [np.array([i]) for i in range(20)]
+    ahead = Prefetch(lambda ids: int(ids[0]) ** 2, batches, ahead=3)
+    assert len(ahead) == 20
+    assert list(ahead) == [i**2 for i in range(20)]
+    assert list(Prefetch(lambda ids: ids, [])) == []
+
+
+def test_what_fails_in_the_thread_is_raised_where_the_batch_was_wanted():
+    def make(ids):
+        if ids[0] == 3:
+            raise ValueError("batch 3 is broken")
+        return int(ids[0])
+
+    batches = iter(Prefetch(make, [np.array([i]) for i in range(9)]))
+    assert [next(batches) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="batch 3 is broken"):
+        next(batches)
+
+
+@pytest.mark.parametrize("taken", [1, 3])
+def test_leaving_early_ends_the_thread(taken):
+    made = []
+    before = threading.active_count()
+    batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(999)]))
+    assert list(islice(batches, taken)) == [1] * taken
+    batches.close()
+    assert threading.active_count() == before
+    assert len(made) <= taken + 6
+
+
+def test_a_slow_consumer_is_waited_for():
+    made = []
+    batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(50)]))
+    next(batches)
+    time.sleep(0.1)
+    assert len(made) <= 6  # one taken, four ready, one in hand
+    assert sum(1 for _ in batches) == 49

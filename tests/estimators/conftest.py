@@ -1,0 +1,39 @@
+"""Estimators fitted once on the built-in network."""
+
+import pytest
+
+from edgeformers.estimators import EdgeClassifier, LinkPredictor
+
+EDGES = {
+    "train.epochs": 10,
+    "train.batch_size": 16,
+    "train.lr": 1e-3,
+    "train.node_lr": 1e-2,
+    "train.head_lr": 2e-3,
+    "model.node_width": 16,
+}
+LINKS = {
+    "train.epochs": 1,
+    "train.node_lr": 1e-2,
+    "model.node_width": 16,
+    "data.source_neighbors": [2],
+    "data.target_neighbors": [4],
+}
+
+
+def tiny(kind, **settings):
+    """An estimator with a tiny model, nothing shown."""
+    base = EDGES if kind is EdgeClassifier else LINKS
+    return kind("scratch:2x32", settings={**base, **settings}, show=False, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def classifier(simulated, tmp_path_factory):
+    """A classifier fitted in a run folder."""
+    return tiny(EdgeClassifier).fit(simulated, run=tmp_path_factory.mktemp("edge-run"))
+
+
+@pytest.fixture(scope="session")
+def predictor(simulated, tmp_path_factory):
+    """A link predictor fitted in a run folder."""
+    return tiny(LinkPredictor).fit(simulated, run=tmp_path_factory.mktemp("link-run"))

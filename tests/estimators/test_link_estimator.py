@@ -1,0 +1,234 @@
+"""LinkPredictor: fitted, asked, explained, saved and loaded."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import INFERENCE
+from edgeformers.errors import InputError
+from edgeformers.estimators import LinkPredictor, NotFittedError, load
+from edgeformers.train.link_objective import candidate_nodes
+from tests.estimators.conftest import tiny
+
+
+def all_scores(predictor, node):
+    """The score of a source with every target, pair by pair."""
+    graph = predictor.graph
+    names = graph.node_names(candidate_nodes(graph))
+    return dict(zip(names, predictor.score([(node, name) for name in names]), strict=True))
+
+
+def assert_same(one, other):
+    """The same nodes, their scores equal but for where weights lie in memory."""
+    assert [found.node for found in one] == [found.node for found in other]
+    assert [found.score for found in one] == pytest.approx([found.score for found in other])
+
+
+def test_a_predictor_says_how_well_it_ranks_under_each_protocol(predictor):
+    found = predictor.evaluate()
+    for protocol in ("full", "sampled", "paper"):
+        assert 0 < found[f"{protocol}/mrr"] <= 1
+    low, high = found["full/mrr_interval"]
+    assert low <= found["full/mrr"] <= high
+    assert predictor.evaluate("val", protocols=["full"]).keys() >= {"full/hit@10", "groups"}
+
+
+def test_recommendations_are_the_best_scores_of_what_is_not_linked_yet(predictor):
+    graph, node = predictor.graph, "user-000003"
+    scores = all_scores(predictor, node)
+    number = graph.node_number(node, "source")
+    seen = set(graph.node_names(graph.dst[graph.src == number]))
+    assert seen
+    best = sorted(set(scores) - seen, key=scores.get, reverse=True)
+    found = predictor.recommend(node, 4)
+    assert [one.node for one in found] == best[:4]
+    assert [one.score for one in found] == pytest.approx([scores[n] for n in best[:4]], rel=1e-5)
+    every = predictor.recommend(node, 10_000, exclude_seen=False)
+    assert len(every) == len(scores)
+    assert len(predictor.recommend(node, 10_000)) == len(scores) - len(seen)
+
+
+POOLINGS = [
+    {"model.pooling": "attention"},
+    {"model.pooling": "mean"},
+    {"model.pooling": "max"},
+    {"model.fidelity": "released"},
+]
+
+
+@pytest.mark.parametrize("settings", POOLINGS, ids=["attention", "mean", "max", "heads"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_what_texts_contribute_adds_up_to_the_text_part_of_the_score(
+    simulated, settings, normalize
+):
+    made = tiny(LinkPredictor, **{"links.normalize": normalize}, **settings)
+    tokens = made._build(simulated)
+    made.head = made._make_head(simulated.num_nodes)
+    made._attach(simulated, tokens)
+    made.model.eval()
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.mul_(3)  # so that edges are weighed unequally without training
+    for one in made.recommend("user-000003", 3, explain=99):
+        pair = ("user-000003", one.node)
+        query, key = (
+            made.embed_nodes([name], side=side)[0]
+            for name, side in zip(pair, ("source", "target"), strict=True)
+        )
+        if normalize:
+            query, key = (v / np.linalg.norm(v) for v in (query, key))
+        expected = float(query @ key) / made.config.links.temperature
+        assert sum(reason.weight for reason in one.because) == pytest.approx(expected, rel=1e-4)
+        weights = [reason.weight for reason in one.because]
+        assert weights == sorted(weights, reverse=True)
+        assert len(made.recommend("user-000003", 3, explain=1)[0].because) == 1
+
+
+def test_reasons_are_texts_of_training_edges_of_the_recommended_node(predictor):
+    graph = predictor.graph
+    for one in predictor.recommend("user-000001", 3, explain=2):
+        number = graph.node_number(one.node, "target")
+        mine = np.flatnonzero((graph.dst == number) & (graph.split("link") == 0))
+        for reason in one.because:
+            writer = graph.node_number(reason.node, "source")
+            edges = mine[graph.src[mine] == writer]
+            assert reason.text in graph.texts(edges)
+
+
+def test_a_new_source_is_described_by_its_texts(predictor):
+    edges = [("item-000001", "My tent is great"), ("nothing known", "a poor garden hose")]
+    found = predictor.recommend(edges=edges, k=3)
+    assert len(found) == 3
+    assert "item-000001" not in {one.node for one in found}
+    assert predictor.recommend(edges=edges, k=3, explain=1)[0].because
+    vectors = predictor.embed_new_nodes([edges, edges[:1], []])
+    assert vectors.shape == (3, 32)
+    assert not np.allclose(vectors[0], vectors[1])
+    alone = predictor.embed_new_nodes([edges[:1]])[0]
+    np.testing.assert_allclose(vectors[1], alone, atol=1e-5)
+    assert predictor.embed_new_nodes([]).shape == (0, 32)
+
+
+def test_nodes_are_embedded_by_name_number_or_all(predictor):
+    graph = predictor.graph
+    whole = predictor.embed_nodes()
+    assert whole.shape == (graph.num_nodes, 32)
+    number = graph.node_number("item-000001", "target")
+    by_name = predictor.embed_nodes(["item-000001"], side="target")
+    np.testing.assert_allclose(by_name[0], whole[number], atol=1e-5)
+    np.testing.assert_allclose(predictor.embed_nodes(np.array([number])), by_name, atol=1e-6)
+
+
+def test_a_loaded_predictor_answers_as_it_did_where_its_network_is(predictor, tmp_path):
+    loaded = load(predictor.save(tmp_path / "model"))
+    assert_same(loaded.recommend("user-000003", 3), predictor.recommend("user-000003", 3))
+    found, expected = loaded.evaluate("val"), predictor.evaluate("val")
+    assert found["full/mrr"] == pytest.approx(expected["full/mrr"])
+
+
+def test_a_loaded_predictor_whose_network_moved_is_given_it(predictor, tmp_path, monkeypatch):
+    moved = tmp_path / "moved"
+    shutil.copytree(predictor.graph.path, moved)
+    predictor.save(tmp_path / "model")
+    monkeypatch.setattr(LinkPredictor, "_attach_where_it_was", lambda self: None)
+    loaded = load(tmp_path / "model")
+    loaded.trained_on = str(tmp_path / "gone")
+    with pytest.raises(InputError, match=r"no longer at '.*gone'; say where it is: attach\(NETW"):
+        loaded.recommend("user-000003")
+    found = loaded.attach(moved).recommend("user-000003", 3)
+    assert_same(found, predictor.recommend("user-000003", 3))
+    assert load(tmp_path / "model", network=EdgeTextGraph.open(moved)).graph.path == moved
+
+
+def test_no_backbone_is_opened_to_attach_a_network(predictor, tmp_path, monkeypatch):
+    from edgeformers.estimators import base
+
+    monkeypatch.setattr(base, "open_backbone", None)
+    stores = predictor.graph.token_stores()
+    loaded = load(predictor.save(tmp_path / "model"))
+    assert hasattr(loaded, "objective")
+    assert predictor.graph.token_stores() == stores  # none was made anew
+
+
+OPTIONS = {
+    "links.temperature": 0.1,
+    "links.learn_temperature": True,
+    "links.logq": 0.5,
+    "links.uniform_negatives": 5,
+    "links.collaborative": False,
+    "links.popularity_bias": False,
+    "model.node_table": "factorized",
+    "model.direction": True,
+    "model.readout": "neighbor",
+    "train.select": "sampled/ndcg",
+}
+
+
+def test_options_of_links_are_kept_when_saved(simulated, tmp_path):
+    made = tiny(LinkPredictor, **OPTIONS)
+    head = made._make_head(simulated.num_nodes)
+    assert head.scale().item() == pytest.approx(10)  # learning begins at 1 / temperature
+    made.fit(simulated)
+    loaded = load(made.save(tmp_path / "model"))
+    assert loaded.config == made.config
+    assert loaded.head.uniform_negatives == 5
+    assert torch.equal(loaded.head.log_scale, made.head.log_scale)
+    pairs = [("user-000003", "item-000001"), ("user-000001", "item-000004")]
+    np.testing.assert_allclose(loaded.score(pairs), made.score(pairs), rtol=1e-5)
+
+
+def test_nodes_of_one_kind_are_ranked_without_themselves(tmp_path):
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 12, (150, 2))
+    frame = pd.DataFrame(
+        {
+            "source": [f"n{a}" for a, _ in pairs],
+            "target": [f"n{b}" for _, b in pairs],
+            "text": [f"word{a % 3} word{b % 3}" for a, b in pairs],
+        }
+    )
+    sizes = {"data.source_neighbors": [1], "data.target_neighbors": [3]}
+    made = tiny(LinkPredictor, **sizes).fit(frame, bipartite=False)
+    assert made.names.num_sources is None
+    found = made.recommend("n3", 50, exclude_seen=True, explain=1)
+    graph, number = made.graph, made.graph.node_number("n3")
+    around = set(graph.dst[graph.src == number]) | set(graph.src[graph.dst == number]) | {number}
+    assert {one.node for one in found} == {f"n{i}" for i in range(12)} - set(
+        graph.node_names(np.array(sorted(around)))
+    )
+    loader = made.objective.loader
+    nodes = np.arange(4)
+    as_key = loader.target_sampler.sample(nodes, epoch=INFERENCE).sizes
+    assert loader.nodes(nodes, side="target").text.num_texts == as_key.sum()
+    query, key = (made.embed_nodes(["n3"], side=side) for side in ("source", "target"))
+    assert not np.allclose(query, key)
+    assert made.evaluate()["full/mrr"] > 0
+
+
+def test_what_cannot_be_asked_is_answered(predictor, make_network, tmp_path):
+    with pytest.raises(NotFittedError, match="this LinkPredictor has not been fitted; call fit f"):
+        LinkPredictor("scratch:2x32").recommend("a")
+    with pytest.raises(InputError, match="there is no source 'user-00003' in the network; did yo"):
+        predictor.recommend("user-00003")
+    with pytest.raises(
+        InputError, match=r"no target 'zzz' in the network; there is 'item-\d+', fo"
+    ):
+        predictor.score([("user-000001", "zzz")])
+    with pytest.raises(InputError, match="no source 'item-000001' in the network; "):
+        predictor.embed_nodes(["item-000001"])
+    with pytest.raises(InputError, match=r"give nodes as a list of ids \(got 'user-000001'\)"):
+        predictor.embed_nodes("user-000001")
+    with pytest.raises(InputError, match="give either a node of the network or the edges of a new"):
+        predictor.recommend()
+    with pytest.raises(InputError, match=r"k must be at least 1 \(got 0\)"):
+        predictor.recommend("user-000001", 0)
+    with pytest.raises(InputError, match="has other nodes or labels than the network this model"):
+        predictor.attach(make_network())
+    with pytest.raises(InputError, match=r"neighbors are given for 2 strata, the network has 1"):
+        tiny(LinkPredictor, **{"data.source_neighbors": [2, 2]}).fit(predictor.graph)
+    with pytest.raises(InputError, match="has no node texts; give them with --nodes"):
+        tiny(LinkPredictor, **{"model.node_texts": True}).fit(make_network(out="plain"))

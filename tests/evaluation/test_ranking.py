@@ -1,0 +1,121 @@
+"""The three link protocols against loops that are too simple to be wrong."""
+
+import numpy as np
+import pytest
+
+from edgeformers import metrics
+from edgeformers.evaluation import (
+    Factors,
+    ScoreFunction,
+    rank_full,
+    rank_in_batch,
+    rank_sampled,
+    sample_negatives,
+)
+from tests.evaluation.problems import draw_problem, known_links, simple_rank
+
+#: Scores of four pairs by the paper's released model on tiny weights, and the metrics it printed.
+RELEASED_SCORES = np.array(
+    [
+        [16.453272, 16.465145, 14.989235, 16.378498],
+        [14.426138, 13.302408, 12.473819, 15.650430],
+        [12.819995, 11.929862, 11.908424, 12.905567],
+        [15.904501, 15.841876, 14.269205, 17.358952],
+    ]
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_full_ranking_agrees_with_a_loop_over_all_candidates(seed):
+    scores, row, positive, known_row, known_column = draw_problem(seed)
+    known = set(zip(known_row.tolist(), known_column.tolist(), strict=True))
+    expected = [simple_rank(scores, r, p, known) for r, p in zip(row, positive, strict=True)]
+    ranks = rank_full(
+        ScoreFunction(lambda rows: scores[rows], 11),
+        positive,
+        queries=row,
+        known=known_links(known_row, known_column, 7),
+    )
+    assert ranks.tolist() == expected
+
+
+def test_full_ranking_without_known_links_counts_every_candidate():
+    scores, row, positive, _, _ = draw_problem(5)
+    ranks = rank_full(ScoreFunction(lambda rows: scores[rows], 11), positive, queries=row)
+    assert ranks.tolist() == metrics.rank_of(scores[row], positive).tolist()
+
+
+def test_small_blocks_give_the_same_ranks(monkeypatch):
+    scores, row, positive, known_row, known_column = draw_problem(6, pairs=60)
+    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    known = known_links(known_row, known_column, 7)
+    whole = rank_full(scorer, positive, queries=row, known=known)
+    monkeypatch.setattr("edgeformers.evaluation.ranking.BLOCK", 1)
+    assert rank_full(scorer, positive, queries=row, known=known).tolist() == whole.tolist()
+
+
+def test_a_known_link_ahead_no_longer_costs_a_place():
+    scorer = ScoreFunction(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
+    known = known_links([0, 0], [0, 2], 1)
+    assert rank_full(scorer, [2]).tolist() == [3]
+    assert rank_full(scorer, [2], known=known).tolist() == [2]
+
+
+def test_a_link_known_twice_is_left_out_once():
+    scorer = ScoreFunction(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
+    assert rank_full(scorer, [2], known=known_links([0, 0, 0], [0, 0, 0], 1)).tolist() == [2]
+
+
+def test_one_hundred_thousand_candidates_are_ranked_in_blocks():
+    rng = np.random.default_rng(3)
+    query = rng.normal(size=(400, 16)).astype(np.float32)
+    candidate = rng.normal(size=(100_000, 16)).astype(np.float32)
+    positive = rng.integers(0, 100_000, 400)
+    known = known_links(np.repeat(np.arange(400), 50), rng.integers(0, 100_000, 20_000), 400)
+    ranks = rank_full(Factors(query, candidate), positive, known=known)
+    one = simple_rank(
+        query[7:8] @ candidate.T, 0, positive[7], {(0, c) for c in known.of(np.array([7]))[1]}
+    )
+    assert ranks[7] == pytest.approx(one, abs=2)  # float32 products in another order
+
+
+def test_the_papers_protocol_gives_the_numbers_of_the_release():
+    ranks = rank_in_batch(RELEASED_SCORES, np.eye(4))
+    assert ranks.tolist() == [2, 3, 4, 1]
+    assert metrics.mrr(ranks) == pytest.approx(0.520833, abs=1e-6)
+    assert metrics.ndcg(ranks) == pytest.approx(0.640402, abs=1e-6)
+
+
+def test_in_batch_ranks_see_only_their_own_batch():
+    rng = np.random.default_rng(4)
+    query, key = rng.normal(size=(10, 3)), rng.normal(size=(10, 3))
+    ranks = rank_in_batch(query, key, batch=4)
+    for start, stop in ((0, 4), (4, 8), (8, 10)):
+        alone = rank_in_batch(query[start:stop], key[start:stop], batch=100)
+        assert ranks[start:stop].tolist() == alone.tolist()
+    assert ranks[8:].max() <= 2
+
+
+def test_the_same_key_twice_in_a_batch_shares_its_rank():
+    key = np.array([[1.0], [1.0], [-1.0]])
+    assert rank_in_batch(np.ones((3, 1)), key).tolist() == [1.5, 1.5, 3]
+
+
+def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():
+    scores, row, positive, known_row, known_column = draw_problem(8)
+    known = known_links(known_row, known_column, 7)
+    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    ranks = rank_sampled(scorer, positive, queries=row, known=known, seed=3, negatives=4)
+    drawn = sample_negatives(row, positive, 11, known=known, seed=3, count=4)
+    for i, (r, p) in enumerate(zip(row, positive, strict=True)):
+        others = scores[r, [c for c in drawn[i] if c >= 0]]
+        own = scores[r, p]
+        assert ranks[i] == 1 + (others > own).sum() + (others == own).sum() / 2
+
+
+def test_with_few_candidates_sampling_all_is_full_ranking():
+    scores, row, positive, known_row, known_column = draw_problem(9)
+    known = known_links(known_row, known_column, 7)
+    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    sampled = rank_sampled(scorer, positive, queries=row, known=known)
+    assert sampled.tolist() == rank_full(scorer, positive, queries=row, known=known).tolist()

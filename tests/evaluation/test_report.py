@@ -1,0 +1,94 @@
+"""The report of link prediction: every figure with its protocol, cold pairs apart."""
+
+import math
+
+import numpy as np
+import pytest
+
+from edgeformers import metrics
+from edgeformers.errors import InputError
+from edgeformers.evaluation import (
+    Factors,
+    LinkReport,
+    ScoreFunction,
+    degree_groups,
+    evaluate_links,
+    rank_full,
+    rank_sampled,
+)
+from tests.evaluation.problems import draw_problem, known_links
+
+
+def test_published_figures_are_means_of_batch_means():
+    ranks = np.array([1.0, 1.0, 1.0, 1.0, 2.0])  # batches of 4 and 1
+    report = LinkReport(ranks={"paper": ranks, "full": ranks}, batch=4)
+    assert report.metrics("paper")["mrr"] == pytest.approx((1 + 0.5) / 2)
+    assert report.metrics("full")["mrr"] == pytest.approx(4.5 / 5)
+
+
+def test_a_constant_scorer_gains_nothing_under_any_protocol():
+    scorer = Factors(np.zeros((50, 2)), np.zeros((300, 2)))
+    report = evaluate_links(scorer, np.arange(50) * 3, seed=1)
+    assert set(report.ranks["sampled"]) == {50.5}
+    assert set(report.ranks["full"]) == {150.5}
+    assert set(report.ranks["paper"]) == {25.5}
+
+
+def test_a_diverged_scorer_comes_last():
+    scorer = Factors(np.full((4, 2), np.nan), np.ones((30, 2)))
+    report = evaluate_links(scorer, np.arange(4), known=known_links([0], [9], 4))
+    assert report.ranks["full"].tolist() == [29, 30, 30, 30]
+    assert set(report.ranks["paper"]) == {4}
+
+
+def test_every_figure_carries_the_name_of_its_protocol():
+    scores, row, positive, *_ = draw_problem(10)
+    report = evaluate_links(ScoreFunction(lambda rows: scores[rows], 11), positive, queries=row)
+    flat = report.flat()
+    assert {key.split("/")[0] for key in flat} == {"paper", "sampled", "full"}
+    assert flat["full/mrr"] == metrics.mrr(report.ranks["full"])
+    assert flat["full/hit@10"] == metrics.hit_at(report.ranks["full"], 10)
+    for line in str(report).splitlines()[1:]:
+        assert line.split()[0] in ("paper", "sampled", "full")
+
+
+def test_cold_and_warm_pairs_are_reported_apart():
+    ranks = np.array([4.0, 2.0, 1.0, 1.0, 1.0])
+    groups = degree_groups([0, 1, 3, 4, 11], key_degree=[5, 5, 0, 5, 5])
+    report = LinkReport(ranks={"full": ranks}, groups=groups)
+    told = report.to_dict()["full"]["groups"]
+    assert {name: part["pairs"] for name, part in told.items()} == {
+        "degree 0": 1,
+        "degree 1-3": 2,
+        "degree 4-10": 1,
+        "degree 11+": 1,
+        "cold": 2,
+        "warm": 3,
+    }
+    assert told["degree 0"]["metrics"]["mrr"] == 0.25
+    assert told["cold"]["metrics"]["mrr"] == pytest.approx((0.25 + 1) / 2)
+    assert told["warm"]["metrics"]["mrr"] == pytest.approx((0.5 + 1 + 1) / 3)
+    assert "cold" in str(report)
+
+
+def test_a_group_without_pairs_is_not_measured():
+    report = LinkReport(ranks={"full": np.array([1.0])}, groups=degree_groups([2]))
+    assert math.isnan(report.metrics("full", "cold")["mrr"])
+
+
+def test_wrong_protocols_and_shapes_get_a_sentence():
+    scorer = Factors(np.zeros((2, 2)), np.zeros((3, 2)))
+    with pytest.raises(InputError, match="no protocol 'ful'; did you mean 'full'"):
+        evaluate_links(scorer, [0, 1], protocols=["ful"])
+    with pytest.raises(InputError, match=r"of one width \(got \[2, 2\] and \[3, 4\]\)"):
+        Factors(np.zeros((2, 2)), np.zeros((3, 4)))
+    with pytest.raises(InputError, match="got 3 queries and 2 positives"):
+        rank_full(scorer, [0, 1], queries=[0, 1, 1])
+    with pytest.raises(InputError, match=r"0 to 2 \(got -1\); columns_of finds it"):
+        rank_full(scorer, [0, -1])
+    with pytest.raises(InputError, match=r"0 to 2 \(got 3\)"):
+        rank_sampled(scorer, [0, 3])
+    with pytest.raises(InputError, match=r"row numbered from 0 \(got -2\)"):
+        evaluate_links(scorer, [0, 1], queries=[0, -2])
+    with pytest.raises(InputError, match=r"must give \[2, 3\] scores \(got \[2, 5\]\)"):
+        rank_full(ScoreFunction(lambda rows: np.zeros((2, 5)), 3), [0, 1])

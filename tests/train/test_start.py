@@ -1,0 +1,149 @@
+"""Where training starts from: backbones, factorized tables, what saves memory."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgeformers.errors import ConfigError, MissingExtraError
+from edgeformers.models.registry import TINY_ENCODER
+from edgeformers.nn.backbones import random_backbone
+from edgeformers.train import start
+from edgeformers.train.encode import OutOfMemoryError, encode_edges, encode_nodes, make_autocast
+from edgeformers.train.start import LORA_TARGETS, apply_lora, factorize, merge_lora, open_backbone
+
+CPU = torch.device("cpu")
+
+
+def test_an_untrained_backbone_reads_the_words_of_its_network(simulated):
+    encoder, tokens = open_backbone("scratch:2x32", simulated, show=False)
+    assert (len(encoder.layers), encoder.config.width) == (2, 32)
+    assert encoder.config.vocab_size == tokens.vocab_size
+    again, _ = open_backbone("scratch:2x32", simulated, show=False)
+    other, _ = open_backbone("scratch:2x32", simulated, seed=1, show=False)
+    one, two, three = (e.embeddings.tokens.weight for e in (encoder, again, other))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, three)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("scratch", r"write an untrained backbone as scratch:2x64 \(got 'scratch'\)"),
+        ("scratch:1x32", r"2 layers or more and a width that 16 divides \(got 'scratch:1x32'\)"),
+        ("scratch:2x20", r"a width that 16 divides \(got 'scratch:2x20'\)"),
+    ],
+)
+def test_an_untrained_backbone_of_no_possible_shape_is_answered(simulated, name, words):
+    with pytest.raises(ConfigError, match=words):
+        open_backbone(name, simulated, show=False)
+
+
+def test_factorized_vectors_tell_linked_nodes_from_others(simulated):
+    vectors = factorize(simulated, "link", 8).numpy()
+    train = simulated.split("link") == 0
+    src, dst = simulated.src[train], simulated.dst[train]
+    linked = (vectors[src] * vectors[dst]).sum(1).mean()
+    shuffled = (vectors[src] * vectors[np.random.default_rng(0).permutation(dst)]).sum(1).mean()
+    assert linked > 1.5 * abs(shuffled)
+    assert (vectors**2).mean() == pytest.approx(1 / 8, rel=1e-4)
+    torch.testing.assert_close(torch.from_numpy(vectors), factorize(simulated, "link", 8))
+    assert factorize(simulated, "link", 999).shape == (simulated.num_nodes, 999)
+
+
+@pytest.mark.parametrize("task", ["edges", "links"])
+def test_layers_computed_again_give_the_same_gradients(task, make_edges, make_links, monkeypatch):
+    make = make_edges if task == "edges" else make_links
+    found, calls = [], []
+    for again in (False, True):
+        objective = make(**{"train.gradient_checkpointing": again, "model.node_dropout": 0.2})
+        attention = objective.model.encoder.layers[0].attention
+        attention.register_forward_hook(lambda *_, mode=again: calls.append(mode))
+        torch.manual_seed(3)
+        loss = objective.backward([objective.make(objective.batches(0)[0], 0, None)])
+        grads = {n: p.grad.to_dense() for n, p in objective.modules.named_parameters()}
+        found.append((loss, grads))
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(grad, found[1][1][name]) for name, grad in found[0][1].items())
+    assert calls.count(True) == 2 * calls.count(False)
+    with torch.no_grad():
+        objective.evaluate("val")
+    assert calls.count(True) > 2 * calls.count(False)
+
+
+def test_low_rank_changes_are_learned_for_linear_maps_that_every_layer_has():
+    for gated in (False, True):
+        encoder = random_backbone(
+            TINY_ENCODER if not gated else type(TINY_ENCODER)(**{**vars(TINY_ENCODER), "gated": 1})
+        )
+        for layer in encoder.layers:
+            linear = [
+                n.rpartition(".")[2] for n, m in layer.named_modules() if type(m) is nn.Linear
+            ]
+            assert sorted(linear) == sorted(LORA_TARGETS)
+
+
+def test_low_rank_changes_without_their_package_are_answered(monkeypatch):
+    def missing(module, extra):
+        raise MissingExtraError(f"{module} is in edgeformers[{extra}]")
+
+    monkeypatch.setattr(start, "require", missing)
+    with pytest.raises(MissingExtraError, match=r"peft is in edgeformers\[lora\]"):
+        apply_lora(random_backbone(TINY_ENCODER), 2)
+
+
+def test_low_rank_changes_are_all_that_is_learned_and_merge_into_plain_weights(
+    make_edges, make_trainer
+):
+    pytest.importorskip("peft")
+    objective = make_edges(**{"train.lora_rank": 2})
+    encoder = objective.model.encoder
+    learned = [n for n, p in encoder.named_parameters() if p.requires_grad]
+    assert learned
+    assert all("lora_" in name for name in learned)
+    make_trainer(objective, epochs=1).fit()
+    before = objective.predict(objective.parts["val"]).probs
+    merge_lora(encoder)
+    assert all("lora_" not in name for name, _ in encoder.named_parameters())
+    torch.testing.assert_close(objective.predict(objective.parts["val"]).probs, before)
+
+
+def test_bf16_is_taken_where_asked_and_float32_on_the_cpu_otherwise():
+    x = torch.ones(2, 2)
+    for precision, kind in (("auto", torch.float32), ("bf16", torch.bfloat16)):
+        with make_autocast(CPU, precision)():
+            assert (x @ x).dtype == kind
+
+
+def test_bf16_trains_too(make_edges, make_trainer):
+    objective = make_edges(**{"train.precision": "bf16"})
+    progress = make_trainer(objective, epochs=1).fit()
+    assert progress.step == len(objective.batches(0))
+    assert all(p.dtype == torch.float32 for p in objective.modules.parameters())
+
+
+def test_vectors_come_in_the_order_asked_for_whatever_the_batch(make_edges, make_links):
+    edges, links = make_edges(), make_links()
+    ids = np.array([7, 3, 500, 3, 80])
+    whole = encode_edges(edges.model, edges.loader, ids, device=CPU)
+    ones = encode_edges(edges.model, edges.loader, ids, device=CPU, batch=1)
+    np.testing.assert_allclose(whole, ones, atol=1e-5)
+    assert edges.model.training  # left as it was
+    nodes = np.array([links.loader.graph.num_nodes - 1, 0, 3, 25])  # targets and sources mixed
+    whole = encode_nodes(links.model, links.loader, nodes, device=CPU)
+    for node, vector in zip(nodes, whole, strict=True):
+        alone = encode_nodes(links.model, links.loader, np.array([node]), device=CPU)
+        np.testing.assert_allclose(vector, alone[0], atol=1e-5)
+    assert encode_nodes(links.model, links.loader, nodes[:0], device=CPU).shape == (0, 32)
+    assert encode_edges(edges.model, edges.loader, ids[:0], device=CPU).shape == (0, 32)
+
+
+def test_memory_that_ends_in_evaluation_names_the_setting_to_lower(make_edges):
+    objective = make_edges()
+
+    def no_memory(batch):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    objective.model.forward = no_memory
+    with pytest.raises(OutOfMemoryError, match="encoding 256 edges at once; lower train"):
+        objective.evaluate("val")
