@@ -108,10 +108,10 @@ def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
             count += len(table)
         if writer is None:
             raise InputError(f"there is nothing to write to {path}: the table has no rows")
+        writer.close()
+        aside.replace(path)
     finally:
-        if writer is not None:
-            writer.close()
-    aside.replace(path)
+        aside.unlink(missing_ok=True)
     return count
 
 

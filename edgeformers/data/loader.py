@@ -20,7 +20,6 @@ Batch = TypeVar("Batch")
 Ids = NDArray[np.int64]
 
 INFERENCE = -1  # the epoch whose draws of neighbors no training has
-POOL = 32  # batches whose texts are sorted by length together: long and short kept apart
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Ids:
@@ -28,21 +27,11 @@ def epoch_order(count: int, seed: int, epoch: int) -> Ids:
     return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
 
 
-def epoch_batches(
-    count: int, size: int, *, seed: int, epoch: int, lengths: NDArray[np.int32] | None = None
-) -> list[Ids]:
-    """The batches of an epoch; with `lengths`, texts of similar length share a batch.
-
-    Batches are cut from the shuffled examples sorted by length within pools of 32 batches, then
-    shuffled themselves, so that the order stays random while padding-free work stays even.
+def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:
+    """The batches of an epoch, long and short texts mixed: packed texts need no sorting, and
+    batches of one length pull the weights now this way, now that.
     """
-    order = epoch_order(count, seed, epoch)
-    if lengths is None:
-        return _cut(order, size)
-    pools = [pool[np.argsort(lengths[pool], kind="stable")] for pool in _cut(order, POOL * size)]
-    batches = [batch for pool in pools for batch in _cut(pool, size)]
-    places = np.argsort(hash_keys(seed, 0xBA7C, epoch, np.arange(len(batches))), kind="stable")
-    return [batches[place] for place in places]
+    return _cut(epoch_order(count, seed, epoch), size)
 
 
 @dataclass(frozen=True, kw_only=True)

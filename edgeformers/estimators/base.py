@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -37,6 +38,7 @@ from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, make_autocast
 from edgeformers.train.optim import freeze_layers
 from edgeformers.train.start import (
+    SCRATCH,
     apply_lora,
     checkpoint_layers,
     choose_device,
@@ -54,7 +56,7 @@ class NotFittedError(InputError):
     """The estimator has not learned anything yet."""
 
 
-class Estimator:
+class Estimator(ABC):
     """A model that learns from a network: `fit` it, then use it, `save` it.
 
     `settings` change single settings of the recipe by their dotted names, as `--set` does on the
@@ -151,9 +153,9 @@ class Estimator:
         made._restore(saved)
         return made
 
+    @abstractmethod
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         """Make the objective that reads a network."""
-        raise NotImplementedError
 
     def _require_fitted(self) -> None:
         if not self.is_fitted:
@@ -214,7 +216,8 @@ class Estimator:
             apply_lora(encoder, train.lora_rank, seed=train.seed)
         if train.gradient_checkpointing:
             checkpoint_layers(encoder)
-        freeze_layers(encoder, train.frozen_layers)
+        if not settings.backbone.startswith(SCRATCH):  # what is untrained must learn
+            freeze_layers(encoder, train.frozen_layers)
         width = 0 if features is None else features.size(1)
         name = settings.name or self.default_model
         self.model = make_model(name, self._model_values(graph, width), encoder, seed=train.seed)

@@ -72,9 +72,12 @@ def scale(values: Sequence[float], margin: float) -> Place:
 
 
 def interval(low: float, value: float, high: float, best: float | None = None) -> str:
-    """A dot between two whiskers, all as shares of the width; a dashed line marks the best."""
+    """A dot between two whiskers, all as shares of the width; a dashed line marks the best.
+
+    The line is higher than the plot, so that those of a table's rows look like one.
+    """
     mark = (
-        f'<line class="mark" x1="{best:.1%}" x2="{best:.1%}" y1="0" y2="18"/>'
+        f'<line class="mark" x1="{best:.1%}" x2="{best:.1%}" y1="-16" y2="34"/>'
         if best is not None
         else ""
     )
@@ -156,7 +159,8 @@ def attention_table(tokens: Sequence[str], virtual: int, weights: Sequence[Seque
     )
     return (
         '<div class="scroll"><table style="width:auto;font-size:.82rem"><thead><tr>'
-        f'<th scope="col">layer</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<th scope="col" style="{TOKEN}">layer</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -193,16 +197,15 @@ def _round_values(low: float, high: float) -> list[float]:
     if high <= low:
         return [low]
     size = 10.0 ** math.floor(math.log10(high - low))
-    step = next(s * size for s in (0.2, 0.5, 1, 2) if (high - low) / (s * size) <= 5)
+    step = next(s * size for s in (0.2, 0.5, 1, 2) if (high - low) / (s * size) <= 7)
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _epoch_names(epochs: Sequence[float], x: Show) -> Iterator[str]:
     step = math.ceil(len(epochs) / 8)
-    for i, epoch in list(enumerate(epochs))[::step]:
-        anchor = "start" if i == 0 else "end" if i == len(epochs) - 1 else "middle"
+    for epoch in epochs[::step]:
         place = f'x="{x(epoch)}" y="{CURVES_HEIGHT - BOTTOM + 20}"'
-        yield f'<text {place} text-anchor="{anchor}">{epoch:g}</text>'
+        yield f'<text {place} text-anchor="middle">{epoch:g}</text>'
 
 
 def _colors(count: int) -> list[str]:

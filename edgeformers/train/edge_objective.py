@@ -37,15 +37,12 @@ class EdgeObjective:
         self.device, self.autocast = device, autocast
         self.batch_size, self.eval_batch, self.seed = batch_size, eval_batch, seed
         self.select = select or head.primary_metric
-        self._lengths = loader.lengths(parts["train"])
         self._class_weights = head.class_weights.cpu()
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The training edges of every batch of an epoch; texts of similar length together."""
+        """The training edges of every batch of an epoch."""
         train = self.parts["train"]
-        places = epoch_batches(
-            len(train), self.batch_size, seed=self.seed, epoch=epoch, lengths=self._lengths
-        )
+        places = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
         return [train[place] for place in places]
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[EdgeBatch]:

@@ -85,6 +85,7 @@ class LinkObjective:
             for at in range(0, max(1, len(mine)), size)
         ]
         drawn = distributed.shard(self._draw_negatives(int(ids[0]), epoch))
+        size = micro or max(1, len(drawn))
         pieces += [
             self.loader.nodes(drawn[at : at + size], epoch=epoch, side="target")
             for at in range(0, len(drawn), size)
@@ -171,8 +172,8 @@ class LinkObjective:
         return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
 
     def _backward_batch(self, pieces: list[PairBatch | EgoBatch], share: float) -> float:
-        if len(pieces) == 1:
-            loss = self._loss(pieces, [self._encode(pieces[0])]) * share
+        if len({type(piece) for piece in pieces}) == len(pieces):  # not cut
+            loss = self._loss(pieces, [self._encode(piece) for piece in pieces]) * share
             loss.backward()
             return float(loss.detach())
         found, states = [], []

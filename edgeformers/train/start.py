@@ -21,6 +21,7 @@ from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.offline import MINILM
 
 _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
+SCRATCH = "scratch:"  # an untrained backbone
 SCRATCH_VOCABULARY = "train:8000"
 
 
@@ -32,7 +33,7 @@ def open_backbone(
     Beside what `load_backbone` knows, "scratch:2x64" is an untrained encoder of 2 layers, 64
     wide, over a vocabulary learned from the network: for work without any download.
     """
-    if backbone.startswith("scratch"):
+    if backbone.startswith(SCRATCH.rstrip(":")):
         return _scratch(backbone, graph, seed, show)
     encoder = load_backbone(backbone)
     folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))

@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgeformers.cli.predict import EXAMPLES
-from edgeformers.estimators import load
+from edgeformers.errors import InputError
+from edgeformers.estimators import EdgeClassifier, load
 from tests.cli.commands import pasted
 from tests.cli.conftest import call
 
@@ -72,6 +73,24 @@ def test_a_mistake_is_answered_with_a_sentence(home, table, tmp_path, args, word
     assert words in answer.err
     assert answer.err.count("\n") == 1
     assert not (home / "out.csv").exists()
+
+
+def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgeformers.bulk.ROWS", 1)
+    (tmp_path / "new.csv").write_text("source,target,text\na,b,c\nd,e,f\n")
+    embed, calls = EdgeClassifier.embed_edges, []
+
+    def failing(self, rows):
+        calls.append(rows)
+        if len(calls) == 2:
+            raise InputError("stopped half way")
+        return embed(self, rows)
+
+    monkeypatch.setattr(EdgeClassifier, "embed_edges", failing)
+    answer = call("predict", "run-edges", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert (answer.code, answer.err) == (2, "error: stopped half way\n")
+    assert len(calls) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
 def test_the_commands_of_the_help_work_as_pasted(edgeformers):

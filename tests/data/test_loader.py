@@ -9,31 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.loader import INFERENCE, POOL, EgoLoader, Prefetch, epoch_batches, epoch_order
+from edgeformers.data.loader import INFERENCE, EgoLoader, Prefetch, epoch_batches, epoch_order
 from edgeformers.data.sampler import EgoSampler
 
 
-@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9), st.booleans())
-def test_an_epoch_has_every_example_once(count, size, seed, sort):
-    lengths = np.arange(count, dtype=np.int32) % 17 if sort else None
-    batches = epoch_batches(count, size, seed=seed, epoch=3, lengths=lengths)
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9))
+def test_an_epoch_has_every_example_once(count, size, seed):
+    batches = epoch_batches(count, size, seed=seed, epoch=3)
     assert len(batches) == -(-count // size)
     assert all(0 < len(batch) <= size for batch in batches)
     found = np.sort(np.concatenate([np.empty(0, int), *batches]))
     np.testing.assert_array_equal(found, np.arange(count))
-
-
-def test_texts_of_similar_length_share_a_batch():
-    lengths = np.random.default_rng(0).integers(1, 500, 8 * POOL).astype(np.int32)
-    sorted_ones = epoch_batches(len(lengths), 8, seed=1, epoch=0, lengths=lengths)
-    plain = epoch_batches(len(lengths), 8, seed=1, epoch=0)
-
-    def spread(batches):
-        return np.mean([np.ptp(lengths[batch]) for batch in batches])
-
-    assert spread(sorted_ones) < spread(plain) / 10
-    means = [lengths[batch].mean() for batch in sorted_ones]
-    assert means != sorted(means)  # batches themselves come in random order
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():

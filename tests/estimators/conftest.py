@@ -18,6 +18,8 @@ LINKS = {
     "model.node_width": 16,
     "data.source_neighbors": [2],
     "data.target_neighbors": [4],
+    "links.uniform_negatives": 0,
+    "links.logq": 0.0,
 }
 
 

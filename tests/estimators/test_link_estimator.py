@@ -230,5 +230,6 @@ def test_what_cannot_be_asked_is_answered(predictor, make_network, tmp_path):
         predictor.attach(make_network())
     with pytest.raises(InputError, match=r"neighbors are given for 2 strata, the network has 1"):
         tiny(LinkPredictor, **{"data.source_neighbors": [2, 2]}).fit(predictor.graph)
+    rows = [{"source": f"s{i % 3}", "target": f"t{i % 5}", "text": "good"} for i in range(60)]
     with pytest.raises(InputError, match="has no node texts; give them with --nodes"):
-        tiny(LinkPredictor, **{"model.node_texts": True}).fit(make_network(out="plain"))
+        tiny(LinkPredictor, **{"model.node_texts": True}).fit(make_network(rows, out="plain"))

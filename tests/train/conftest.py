@@ -10,7 +10,12 @@ from edgeformers.train.trainer import Trainer
 
 CPU = torch.device("cpu")
 SMALL = {"train.epochs": 2, "train.batch_size": 48, "model.node_width": 16}
-FEW = {"data.source_neighbors": [2], "data.target_neighbors": [3]}
+FEW = {
+    "data.source_neighbors": [2],
+    "data.target_neighbors": [3],
+    "links.uniform_negatives": 0,
+    "links.logq": 0.0,
+}
 
 
 def _untrained(kind, graph, settings):

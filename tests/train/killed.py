@@ -28,6 +28,7 @@ SETTINGS = {
     "model.node_dropout": 0.1,
     "data.source_neighbors": [2],
     "data.target_neighbors": [2],
+    "links.uniform_negatives": 3,
 }
 
 

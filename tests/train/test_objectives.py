@@ -107,6 +107,15 @@ def test_a_piece_of_links_sees_the_same_dropout_in_both_of_its_encodings(make_li
     assert gradients(objective, [pieces], seed=8)[0] != cached[0]  # dropout is on
 
 
+def test_links_that_are_not_cut_are_encoded_once(make_links):
+    objective = make_links(**{"links.uniform_negatives": 99})
+    pieces = objective.make(objective.batches(0)[0], 0, None)
+    seen = []
+    objective.model.register_forward_hook(lambda model, args, out: seen.append(len(out)))
+    gradients(objective, [pieces])
+    assert seen == [48, 48, 99]
+
+
 def test_accumulated_batches_of_links_drop_differently(make_links):
     objective = make_links()
     pieces = objective.make(objective.batches(0)[0], 0, None)

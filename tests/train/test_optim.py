@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from edgeformers.config import TrainSettings, make_config
-from edgeformers.train.optim import Optimizers, schedule
+from edgeformers.train.optim import Optimizers, freeze_layers, schedule
 
 
 def rates(objective, settings):
@@ -67,12 +67,18 @@ def test_the_dense_path_has_the_gradients_of_the_sparse_one_and_trains(
 
 
 def test_frozen_layers_are_really_frozen(make_edges, make_trainer):
-    objective = make_edges(**{"train.frozen_layers": 1})
+    objective = make_edges()
+    freeze_layers(objective.model.encoder, 1)
     before = {n: p.detach().clone() for n, p in objective.modules.named_parameters()}
     make_trainer(objective, epochs=1, weight_decay=0.5).fit()
     for name, parameter in objective.modules.named_parameters():
         frozen = name.startswith(("model.encoder.embeddings", "model.encoder.layers.0."))
         assert torch.equal(parameter, before[name]) == frozen, name
+
+
+def test_an_untrained_backbone_is_never_frozen(make_edges):
+    objective = make_edges(**{"train.frozen_layers": 1})
+    assert all(parameter.requires_grad for parameter in objective.model.encoder.parameters())
 
 
 def test_gradients_are_clipped_to_their_length(make_edges):
