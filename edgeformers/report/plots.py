@@ -64,7 +64,7 @@ def _pca(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def scale(values: Sequence[float], margin: float) -> Place:
     """Values to shares of an axis, with room at both ends; equal values stand in the middle."""
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=0.0)
     span = high - low
     if span <= 0:
         return lambda value: 0.5

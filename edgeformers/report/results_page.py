@@ -203,7 +203,7 @@ def _settings_section(results: ResultsPage) -> str:
     title = "The same in all runs" if len(head) > 2 else head[1]
     return page.section(
         "Settings",
-        _named_table(differ, head) if differ else "",
+        _together(_named_table(differ, head)) if differ else "",
         page.block(title, _in_columns(same)) if same else "",
     )
 

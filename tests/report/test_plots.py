@@ -1,11 +1,12 @@
 import math
+import re
 import sys
 
 import numpy as np
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.report.plots import project_2d
+from edgeformers.report.plots import curves, interval, project_2d, scale, scatter
 
 
 def test_without_scikit_learn_vectors_are_drawn_by_their_two_main_directions(monkeypatch):
@@ -40,3 +41,55 @@ def test_few_vectors_can_be_drawn(shape):
 def test_vectors_that_are_no_numbers_are_refused():
     with pytest.raises(InputError, match=r"finite numbers \(got \[2, 2\]\)"):
         project_2d([[0.0, math.nan], [1.0, 2.0]])
+
+
+def test_a_scale_leaves_room_at_both_ends_and_one_value_stands_in_the_middle():
+    place = scale([10.0, 30.0], 0.1)
+    assert [place(value) for value in (10, 20, 30)] == pytest.approx([0.1, 0.5, 0.9])
+    assert scale([3.0], 0.1)(3.0) == 0.5
+
+
+def test_an_interval_has_a_line_for_the_best_only_where_it_is_known():
+    assert 'class="mark" x1="90.0%"' in interval(0.2, 0.3, 0.4, 0.9)
+    bare = interval(0.2, 0.3, 0.4)
+    assert "mark" not in bare
+    assert 'class="curve" x1="20.0%" x2="40.0%"' in bare
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((0.067, 0.198), ["0.08", "0.1", "0.12", "0.14", "0.16", "0.18"]),
+        ((1.0, 4.0), ["1", "1.5", "2", "2.5", "3", "3.5", "4"]),
+        ((5.0, 13.0), ["6", "8", "10", "12"]),
+        ((7.0, 7.0), ["7"]),
+    ],
+)
+def test_an_axis_has_a_few_round_values(values, shown):
+    line = [(float(epoch), value) for epoch, value in enumerate(values)]
+    html = curves({"run": line}, "x", is_low_best=False, show="{:.6g}".format)
+    assert re.findall(r'text-anchor="end">([^<]+)<', html) == shown
+
+
+def test_where_lower_is_better_the_lowest_dot_is_larger():
+    html = curves({"a": [(1, 0.5), (2, 0.2), (3, 0.4)]}, "x", is_low_best=True, show=str)
+    assert re.findall(r'r="5"[^>]*><title>a, epoch (\d)', html) == ["2"]
+
+
+def test_many_epochs_are_named_by_a_few():
+    line = [(float(epoch), epoch / 100) for epoch in range(1, 41)]
+    html = curves({"a": line}, "x", is_low_best=False, show=str)
+    names = re.findall(r'text-anchor="middle">([^<]+)<', html)
+    assert names == ["1", "6", "11", "16", "21", "26", "31", "36"]
+
+
+def test_nothing_is_drawn_of_nothing():
+    assert curves({}, "x", is_low_best=False, show=str) == ""
+    assert scatter([], [], []) == ""
+
+
+def test_of_very_many_edges_some_are_drawn_evenly():
+    edges = [(float(i), float(i % 7)) for i in range(6001)]
+    html = scatter([("a", 0.0, 0.0)], edges, [0] * 6001)
+    assert html.count("<circle") == 2001
+    assert "6,001 edges as points" in html

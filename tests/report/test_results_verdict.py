@@ -35,7 +35,10 @@ def test_a_gain_without_intervals_is_never_called_sure():
 
 
 def test_where_lower_is_better_the_lower_error_wins():
-    models = [make_model("words", "text", 0.9, metric="mae"), make_model("both", "both", 0.5, metric="mae")]
+    models = [
+        make_model("words", "text", 0.9, metric="mae"),
+        make_model("both", "both", 0.5, metric="mae"),
+    ]
     numbers = TaskScores(task="rating", metrics=["mae"], models=models)
     assert "The graph helps" in verdict(numbers).answer
     lines = results_text(ResultsPage(title="x", tasks=[numbers])).splitlines()
