@@ -46,12 +46,12 @@ def verdict(task: TaskScores) -> Verdict | None:
 _GRAPH = {
     1: "The graph helps: nodes add to what the text says.",
     0: "The graph may help: the gain over text alone is within chance.",
-    -1: "The graph does not help: text alone does as well.",
+    -1: "No gain from the graph was seen here: text alone did as well.",
 }
 _WORDS = {
     1: "The text helps too: nodes alone do worse.",
     0: "Whether the text adds to the nodes is within chance.",
-    -1: "The text adds nothing: nodes alone do as well.",
+    -1: "No gain from the text was seen here: nodes alone did as well.",
 }
 
 
