@@ -80,59 +80,63 @@ def draw_neighborhoods(
     edge to the partner is usually one), what stands there. Only then are partners looked for.
     """
     num_strata = len(sizes)
-    rows = len(centers) * num_strata
-    starts, degrees = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    for row in range(rows):
-        place = centers[row // num_strata] * num_strata + row % num_strata
-        starts[row] = indptr[place]
-        degrees[row] = indptr[place + 1] - indptr[place]
+    starts = np.empty((len(centers), num_strata), np.int64)
+    degrees = np.empty_like(starts)
+    for b in range(len(centers)):
+        row = centers[b] * num_strata
+        for s in range(num_strata):
+            starts[b, s] = indptr[row + s]
+            degrees[b, s] = indptr[row + s + 1] - indptr[row + s]
 
     places = np.empty(len(centers) * (sizes.sum() + num_strata), np.int64)
     end = 0
-    for row in range(rows):
-        size = sizes[row % num_strata]
-        count = min(degrees[row], size + 1)
-        if count <= size:  # all of them, no need to draw
-            for i in range(count):
-                places[end + i] = i
-        else:
-            state = row_key(key, centers[row // num_strata] * num_strata + row % num_strata)
-            draw_places(state, degrees[row], count, moved, touched, places[end : end + count])
-        for i in range(count):
-            places[end + i] += starts[row]
-        end += count
+    for b in range(len(centers)):
+        for s in range(num_strata):
+            count = min(degrees[b, s], sizes[s] + 1)
+            if count <= sizes[s]:  # all of them, no need to draw
+                for i in range(count):
+                    places[end + i] = starts[b, s] + i
+            else:
+                state = row_key(key, centers[b] * num_strata + s)
+                draw_places(state, degrees[b, s], count, moved, touched, places[end:])
+                for i in range(count):
+                    places[end + i] += starts[b, s]
+            end += count
 
     found = np.empty((end, 2), links.dtype)
     for i in range(end):
         found[i, 0] = links[places[i], 0]
         found[i, 1] = links[places[i], 1]
 
-    end, slot = 0, 0
-    for row in range(rows):
-        b, s = row // num_strata, row % num_strata
-        slot = 0 if s == 0 else slot + sizes[s - 1]
-        count = min(degrees[row], sizes[s] + 1)
-        taken = take_others(
-            found[end : end + count], partners[b], sizes[s], edges[b, slot:], neighbors[b, slot:]
-        )
-        end += count
-        while taken < sizes[s] and count < degrees[row]:  # several edges to the partner
-            count = min(degrees[row], 4 * count)
-            more = np.empty(count, np.int64)
-            state = row_key(key, centers[b] * num_strata + s)
-            draw_places(state, degrees[row], count, moved, touched, more)
-            drawn = links[starts[row] + more]
-            taken = take_others(drawn, partners[b], sizes[s], edges[b, slot:], neighbors[b, slot:])
+    end = 0
+    for b in range(len(centers)):
+        slot = 0
+        for s in range(num_strata):
+            count = min(degrees[b, s], sizes[s] + 1)
+            taken = take_others(
+                found, end, end + count, partners[b], sizes[s], edges[b], neighbors[b], slot
+            )
+            end += count
+            while taken < sizes[s] and count < degrees[b, s]:  # several edges to the partner
+                count = min(degrees[b, s], 4 * count)
+                more = np.empty(count, np.int64)
+                state = row_key(key, centers[b] * num_strata + s)
+                draw_places(state, degrees[b, s], count, moved, touched, more)
+                drawn = links[starts[b, s] + more]
+                taken = take_others(
+                    drawn, 0, count, partners[b], sizes[s], edges[b], neighbors[b], slot
+                )
+            slot += sizes[s]
 
 
-@njit(cache=True, nogil=True)
-def take_others(drawn, partner, size, edges, neighbors):
+@njit(cache=True, nogil=True, inline="always")
+def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
     """Keep the first `size` drawn links that do not lead to the partner; gives how many."""
     taken = 0
-    for i in range(len(drawn)):
+    for i in range(start, stop):
         if drawn[i, 1] != partner and taken < size:
-            edges[taken] = drawn[i, 0]
-            neighbors[taken] = drawn[i, 1]
+            edges[slot + taken] = drawn[i, 0]
+            neighbors[slot + taken] = drawn[i, 1]
             taken += 1
     return taken
 

@@ -58,6 +58,7 @@ class EgoSampler:
         self.seed = seed
         self._largest_row = int(np.diff(adjacency.indptr).max(initial=0))
         self._local = threading.local()
+        self._last_key: tuple[int, np.uint64] | None = None
 
     def sample(
         self, centers: ArrayLike, *, partners: ArrayLike | None = None, epoch: int = 0
@@ -82,7 +83,7 @@ class EgoSampler:
             center,
             partner,
             np.array(self.sizes, np.int64),
-            hash_keys(self.seed, 0x5A3B, epoch)[()],
+            self._epoch_key(epoch),
             edge_ids,
             neighbors,
             *self._scratch(),
@@ -90,6 +91,14 @@ class EgoSampler:
         return Neighborhoods(
             center=center, edge_ids=edge_ids, neighbors=neighbors, mask=edge_ids >= 0
         )
+
+    def _epoch_key(self, epoch: int) -> np.uint64:
+        """The key of an epoch's draws; that of the epoch last asked for is remembered."""
+        last = self._last_key
+        if last is None or last[0] != epoch:
+            last = (epoch, np.uint64(hash_keys(self.seed, 0x5A3B, epoch)[()]))
+            self._last_key = last
+        return last[1]
 
     def _scratch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Working memory of one thread, as long as the largest neighborhood, made once."""
@@ -104,8 +113,8 @@ def _node_array(values: ArrayLike, num_nodes: int, what: str, *, lowest: int) ->
     nodes = np.asarray(values, dtype=np.int64)
     if nodes.ndim != 1:
         raise InputError(f"{what} must be one row of node numbers (got shape {nodes.shape})")
-    outside = (nodes < lowest) | (nodes >= num_nodes)
-    if outside.any():
+    if len(nodes) and (nodes.min() < lowest or nodes.max() >= num_nodes):
+        outside = (nodes < lowest) | (nodes >= num_nodes)
         raise InputError(
             f"{what} hold node {nodes[outside][0]}, but nodes are numbered 0 to {num_nodes - 1}"
         )
