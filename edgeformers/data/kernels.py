@@ -145,14 +145,16 @@ def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
 def draw_places(state, degree, count, moved, touched, places):
     """The first `count` of a random order of 0..degree-1, by a partial Fisher-Yates shuffle.
 
-    `moved[i]` is what a swap put at i, -1 where none did, and is left as it was found. A random
-    number becomes a place by its upper half times the places left: the bias is below
-    degree / 2^32.
+    `moved[i]` is what a swap put at i, -1 where none did, and is left as it was found. Half of a
+    random number, times the places left, is a place: the bias is below degree / 2^32.
     """
+    random = np.uint64(0)
     for drawn in range(count):
-        state += GOLDEN
-        spread = np.uint64(degree - drawn)
-        other = drawn + np.int64(((mix(state) >> np.uint64(32)) * spread) >> np.uint64(32))
+        if drawn % 2 == 0:
+            state += GOLDEN
+            random = mix(state)
+        half = random >> np.uint64(32) if drawn % 2 == 0 else random & np.uint64(0xFFFFFFFF)
+        other = drawn + np.int64((half * np.uint64(degree - drawn)) >> np.uint64(32))
         places[drawn] = moved[other] if moved[other] >= 0 else other
         moved[other] = moved[drawn] if moved[drawn] >= 0 else drawn
         touched[drawn] = other

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.csr import Adjacency, IntArray
+from edgeformers.data.csr import Adjacency, IntArray, small_int
 from edgeformers.data.kernels import draw_neighborhoods
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import InputError
@@ -57,6 +57,7 @@ class EgoSampler:
         self.sizes = tuple(int(size) for size in sizes)
         self.seed = seed
         self._largest_row = int(np.diff(adjacency.indptr).max(initial=0))
+        self._sizes = np.array(self.sizes, np.int64)
         self._local = threading.local()
         self._last_key: tuple[int, np.uint64] | None = None
 
@@ -82,7 +83,7 @@ class EgoSampler:
             adjacency.links,
             center,
             partner,
-            np.array(self.sizes, np.int64),
+            self._sizes,
             self._epoch_key(epoch),
             edge_ids,
             neighbors,
@@ -100,12 +101,12 @@ class EgoSampler:
             self._last_key = last
         return last[1]
 
-    def _scratch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _scratch(self) -> tuple[IntArray, IntArray]:
         """Working memory of one thread, as long as the largest neighborhood, made once."""
         if not hasattr(self._local, "scratch"):
-            moved = np.full(self._largest_row, -1, np.int64)
+            moved = np.full(self._largest_row, -1, small_int(self._largest_row))
             self._local.scratch = moved, np.empty_like(moved)
-        scratch: tuple[NDArray[np.int64], NDArray[np.int64]] = self._local.scratch
+        scratch: tuple[IntArray, IntArray] = self._local.scratch
         return scratch
 
 
