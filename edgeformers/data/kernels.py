@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+BLOCK = 1024  # centers drawn for together
 
 
 @njit(cache=True, nogil=True)
@@ -75,20 +76,61 @@ def draw_neighborhoods(
 ):
     """Draw `sizes[s]` edges of each center in each stratum s, none of them to its partner.
 
-    Three passes over the batch, because a pass of independent reads lets the many cache misses
+    In blocks of centers, whose working memory stays in the cache.
+    """
+    num_strata = len(sizes)
+    starts = np.empty((BLOCK, num_strata), np.int64)
+    degrees = np.empty((BLOCK, num_strata), np.int64)
+    places = np.empty(BLOCK * (sizes.sum() + num_strata), np.int64)
+    found = np.empty((len(places), 2), links.dtype)
+    for first in range(0, len(centers), BLOCK):
+        block = slice(first, first + BLOCK)
+        draw_block(
+            indptr,
+            links,
+            centers[block],
+            partners[block],
+            sizes,
+            key,
+            edges[block],
+            neighbors[block],
+            moved,
+            touched,
+            starts,
+            degrees,
+            places,
+            found,
+        )
+
+
+@njit(cache=True, nogil=True)
+def draw_block(
+    indptr,
+    links,
+    centers,
+    partners,
+    sizes,
+    key,
+    edges,
+    neighbors,
+    moved,
+    touched,
+    starts,
+    degrees,
+    places,
+    found,
+):
+    """Three passes over a block, because a pass of independent reads lets the many cache misses
     of a large network overlap: where the rows are, which places are drawn (one to spare, as the
     edge to the partner is usually one), what stands there. Only then are partners looked for.
     """
     num_strata = len(sizes)
-    starts = np.empty((len(centers), num_strata), np.int64)
-    degrees = np.empty_like(starts)
     for b in range(len(centers)):
         row = centers[b] * num_strata
         for s in range(num_strata):
             starts[b, s] = indptr[row + s]
             degrees[b, s] = indptr[row + s + 1] - indptr[row + s]
 
-    places = np.empty(len(centers) * (sizes.sum() + num_strata), np.int64)
     end = 0
     for b in range(len(centers)):
         for s in range(num_strata):
@@ -103,7 +145,6 @@ def draw_neighborhoods(
                     places[end + i] += starts[b, s]
             end += count
 
-    found = np.empty((end, 2), links.dtype)
     for i in range(end):
         found[i, 0] = links[places[i], 0]
         found[i, 1] = links[places[i], 1]
@@ -143,18 +184,29 @@ def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
 
 @njit(cache=True, nogil=True)
 def draw_places(state, degree, count, moved, touched, places):
-    """The first `count` of a random order of 0..degree-1, by a partial Fisher-Yates shuffle.
+    """The first `count` of a random order of 0..degree-1.
 
-    `moved[i]` is what a swap put at i, -1 where none did, and is left as it was found. Half of a
-    random number, times the places left, is a place: the bias is below degree / 2^32.
+    Where few of many are drawn, a place that was drawn already is drawn again; otherwise a
+    partial Fisher-Yates shuffle, in which `moved[i]` is what a swap put at i, -1 where none did
+    (left as it was found). Half of a random number, times the places left, is a place: the bias
+    is below degree / 2^32.
     """
-    random = np.uint64(0)
-    for drawn in range(count):
-        if drawn % 2 == 0:
+    if degree > 2 * count and count <= 32:
+        drawn = 0
+        while drawn < count:
             state += GOLDEN
-            random = mix(state)
-        half = random >> np.uint64(32) if drawn % 2 == 0 else random & np.uint64(0xFFFFFFFF)
-        other = drawn + np.int64((half * np.uint64(degree - drawn)) >> np.uint64(32))
+            place = np.int64(((mix(state) >> np.uint64(32)) * np.uint64(degree)) >> np.uint64(32))
+            is_new = True
+            for i in range(drawn):
+                is_new &= places[i] != place
+            if is_new:
+                places[drawn] = place
+                drawn += 1
+        return
+    for drawn in range(count):
+        state += GOLDEN
+        spread = np.uint64(degree - drawn)
+        other = drawn + np.int64(((mix(state) >> np.uint64(32)) * spread) >> np.uint64(32))
         places[drawn] = moved[other] if moved[other] >= 0 else other
         moved[other] = moved[drawn] if moved[drawn] >= 0 else drawn
         touched[drawn] = other

@@ -84,7 +84,7 @@ def test_a_draw_depends_on_seed_epoch_and_node_alone(star):
 
 def test_a_seed_means_the_same_for_ever(star):
     drawn = EgoSampler(star, (4, 2), seed=0).sample([0], epoch=0)
-    assert drawn.edge_ids.tolist() == [[27, 16, 22, 19, 14, 11]]
+    assert drawn.edge_ids.tolist() == [[27, 22, 15, 28, 14, 2]]
 
 
 def test_every_edge_is_drawn_equally_often(star):
