@@ -184,7 +184,7 @@ class RunConfig:
 
 
 #: What each recipe changes for each task. `paper`: every number of the paper's appendix.
-#: `default`: the best known. `fast`: minutes on a laptop.
+#: `default`: the best so far. `fast`: minutes on a laptop.
 _PAPER = {
     "model.backbone": "bert-base-uncased",
     "model.fidelity": "paper",
