@@ -8,6 +8,7 @@ from torch import Tensor
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.nn.packed import PackedText
 
 Fidelity = Literal["paper", "released"]
 
@@ -24,6 +25,17 @@ class NodeEncoder(Protocol):
     """A model of nodes: EgoBatch -> [B, D]."""
 
     def forward(self, batch: EgoBatch) -> Tensor: ...
+
+
+class TextReader(Protocol):
+    """What turns whole texts into vectors: a language model's [CLS], or a bag of words."""
+
+    @property
+    def width(self) -> int: ...
+
+    def read(self, text: PackedText) -> Tensor:
+        """T tokens -> [texts, D]."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,6 +132,18 @@ class TextEncoder(nn.Module):
             hidden = layer(hidden, text)
         return cast(Tensor, self.final_norm(hidden))
 
+    @property
+    def width(self) -> int:
+        return self.config.width
+
+    def read(self, text: PackedText) -> Tensor:
+        """The [CLS] row of every text: T tokens -> [texts, D]; the last layer computes no other."""
+        hidden = self.embed(text)
+        for index, layer in enumerate(self.layers):
+            readout = hidden[text.first] if index == len(self.layers) - 1 else None
+            hidden = layer(hidden, text, readout=readout)
+        return cast(Tensor, self.final_norm(hidden))
+
     @torch.no_grad()
     def initialize(self, seed: int, std: float = 0.02) -> None:
         """Draw all weights anew: matrices from N(0, std), biases zero, norms one."""
