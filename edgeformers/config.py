@@ -20,15 +20,21 @@ class ModelSettings:
 
     name: str = ""  # empty: edgeformer-e for edges, edgeformer-n for links
     backbone: str = "minilm"  # minilm, a folder, or a name on the hub
+    bag_words: int = 2_000  # of models that read bags of words in the backbone's place
+    bag_width: int = 128
     fidelity: Literal["paper", "released"] = "paper"
     node_width: int = 64
     node_dropout: float = 0.0
     direction: bool = False  # whether the model can tell an edge's source from its target
     node_texts: bool = False  # read the texts of nodes too, where the network has them
     tokens: list[str] | None = None  # virtual tokens there are; None: all the model has
+    fusion: bool = False  # join an edge's text and its nodes once more after the last layer
     readout: Literal["cls", "neighbor"] | None = None
     pooling: Literal["attention", "mean", "max"] = "attention"
     node_table: Literal["random", "factorized"] = "random"  # or start from the graph's own factors
+
+    def __post_init__(self) -> None:
+        _check_least("model", self, 1, "bag_words", "bag_width")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +64,16 @@ class EdgeSettings:
 
     kind: Literal["class", "multi", "ordered", "number"] | None = None  # None: as the labels are
     loss: Literal["cross_entropy", "released"] = "cross_entropy"
-    class_weights: Literal["none", "balanced"] = "none"
+    class_balance: float = (
+        0.0  # of cross-entropy: 0 counts classes as often as they come, 1 all alike
+    )
     label_smoothing: float = 0.0
+    consistency: float = 0.0  # encode twice with other parts dropped, and draw the two together
     dropout: float = 0.1
+    tune_decision: bool = False  # how much rare classes are favored is then chosen on validation
+
+    def __post_init__(self) -> None:
+        _check_least("edges", self, 0, "class_balance", "consistency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +88,7 @@ class LinkSettings:
     uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
     collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
     popularity_bias: bool = False
+    beside: bool = False  # rank with EASE and ALS beside the model, as much as validation says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +99,15 @@ class TrainSettings:
     batch_size: int = 64
     lr: float = 5e-5  # of the backbone
     node_lr: float = 5e-3  # of the node table
-    head_lr: float = 1e-3  # of everything else: projections, pooling, heads
+    head_lr: float = 1e-3  # of everything else: projections, pooling, heads, low-rank changes
     weight_decay: float = 1e-2  # none on biases and norms
     decay_nodes: bool = False  # whether the node table decays too, which it cannot when sparse
     warmup: float = 0.1  # share of all steps
     decay: Literal["linear", "cosine", "constant"] = "linear"
-    sparse_nodes: bool = True  # a step touches only the table's rows that the batch has
+    sparse_nodes: bool | None = None  # a step touches only the batch's rows; None: large tables
+    average: float | None = (
+        None  # decay per step of a running average of the weights, which is kept
+    )
     clip: float | None = 1.0
     accumulate: int = 1  # batches per update
     micro_batch: int | None = None  # examples encoded at once; halved by itself when memory ends
@@ -100,6 +117,8 @@ class TrainSettings:
     patience: int | None = None  # epochs without a better validation score before stopping
     select: str | None = None  # the validation metric to select by; None: the task's own
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "off"  # on a GPU; auto: where steps repay it
+    loss_lag: int = 0  # steps after which a loss is read: above 0 the host waits for no step
     seed: int = 0
     checkpoint_every: int = 200  # updates
     keep_checkpoints: int = 2
@@ -111,11 +130,13 @@ class TrainSettings:
         _check_least("train", self, 1, "patience", "checkpoint_every", "keep_checkpoints")
         _check_least("train", self, 1, "eval_batch", "eval_pairs")
         _check_least("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
-        _check_least("train", self, 0, "frozen_layers", "lora_rank", "seed")
+        _check_least("train", self, 0, "loss_lag", "frozen_layers", "lora_rank", "seed")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
         if self.clip is not None and not self.clip > 0:
             raise ConfigError(f"train.clip must be above 0, or none (got {self.clip})")
+        if self.average is not None and not 0 < self.average < 1:
+            raise ConfigError(f"train.average is a decay between 0 and 1 (got {self.average})")
         if self.decay_nodes and self.sparse_nodes:
             raise ConfigError(
                 "train.decay_nodes touches the whole node table at every step; set "
@@ -216,10 +237,18 @@ _FAST = {
 }
 RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
     "default": {
-        "edge-classification": {"model.node_dropout": 0.05},
+        "edge-classification": {
+            "model.node_dropout": 0.05,
+            "model.fusion": True,
+            "data.max_tokens": 256,
+            "edges.class_balance": 0.25,
+            "edges.consistency": 1.0,
+            "edges.tune_decision": True,
+            "train.average": 0.998,
+            "train.patience": 2,
+        },
         "link-prediction": {
             "train.batch_size": 128,
-            "train.epochs": 8,
             "model.node_dropout": 0.05,
             "links.temperature": 0.05,
             "links.normalize": True,
@@ -228,7 +257,10 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.popularity_bias": True,
             "links.uniform_negatives": 128,
             "links.logq": 1.0,
+            "links.beside": True,
             "model.node_table": "factorized",
+            "train.epochs": 5,
+            "train.patience": 2,
         },
     },
     "paper": {
@@ -236,7 +268,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
         "link-prediction": {**_PAPER, "train.select": "paper/hit@1"},
     },
     "fast": {
-        "edge-classification": _FAST,
+        "edge-classification": {**_FAST, "model.fusion": True, "edges.class_balance": 0.25},
         "link-prediction": {
             **_FAST,
             "train.batch_size": 128,
@@ -247,6 +279,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.mask_false_negatives": True,
             "links.collaborative": True,
             "links.popularity_bias": True,
+            "links.beside": True,
         },
     },
 }
@@ -258,8 +291,9 @@ def make_config(
     *,
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    model_settings: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """A recipe, a TOML file over it, and single settings over both.
+    """A recipe, what a model wants over it, a TOML file over both, and single settings over all.
 
     Without a recipe, the one the file names, or `default`.
     """
@@ -270,8 +304,8 @@ def make_config(
     if recipe not in RECIPES:
         raise ConfigError(f"there is no recipe '{recipe}'; {nearest(recipe, RECIPES)}")
     config = RunConfig(task=task, recipe=recipe)
-    changes = {**RECIPES[recipe][config.task], **written, "recipe": recipe, **(settings or {})}
-    return config.with_settings(changes)
+    usual = {**RECIPES[recipe][config.task], **(model_settings or {})}
+    return config.with_settings({**usual, **written, "recipe": recipe, **(settings or {})})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

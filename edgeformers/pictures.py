@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from edgeformers.data.batch import edge_batch
 from edgeformers.data.loader import Ids
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
@@ -19,7 +20,8 @@ MAP_EDGES = 40  # edges drawn around each node, at most
 def attention_picture(classifier: EdgeClassifier, edge: int, title: str) -> AttentionPicture:
     """What the read-out token of one edge of the network reads in every layer."""
     loader = classifier.objective.loader
-    batch = loader.batch(np.array([edge])).to(classifier.device)
+    batch = edge_batch(loader.graph, loader.tokens, [edge], loader.max_tokens)
+    batch = batch.to(classifier.device)
     (maps,) = classifier.model.attention_maps(batch)  # type: ignore[operator]
     virtual = max(len(one.virtual) for one in maps)
     layers = []

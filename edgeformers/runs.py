@@ -37,19 +37,27 @@ def train_run(
     """
     graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
     folder = Path(run).expanduser()
-    made = ESTIMATORS[config.task](config=config, device=check_device(device), show=show)
-    _claim(folder, graph, config)
-    distributed.barrier()
+    made = _begin(folder, graph, config, device, show)
     if distributed.from_main((folder / RESULTS).is_file()):
         return read_results(folder)
-    if distributed.from_main((folder / MODEL).is_dir()):
-        made = open_run(folder, graph, device=device, show=show)
-    else:
-        made.fit(graph, run=folder)
+    made = _finish(made, folder, graph, device)
     if len(made.objective.parts["test"]):
         made.evaluate("test")
     made.write_results(folder)
     return read_results(folder)
+
+
+def fit_run(
+    graph: EdgeTextGraph,
+    run: str | PathLike[str],
+    config: RunConfig,
+    *,
+    device: str | None = None,
+    show: bool = True,
+) -> EdgeClassifier | LinkPredictor:
+    """The trained model of a folder, to be scored: trained to the end, or loaded if it was."""
+    folder = Path(run).expanduser()
+    return _finish(_begin(folder, graph, config, device, show), folder, graph, device)
 
 
 def open_run(
@@ -106,11 +114,31 @@ def check_device(device: str | None) -> str | None:
     return device
 
 
+def _begin(
+    folder: Path, graph: EdgeTextGraph, config: RunConfig, device: str | None, show: bool
+) -> EdgeClassifier | LinkPredictor:
+    """An untrained estimator, and a folder that is its own."""
+    made = ESTIMATORS[config.task](config=config, device=check_device(device), show=show)
+    _claim(folder, graph, config)
+    distributed.barrier()
+    return made
+
+
+def _finish(
+    made: EdgeClassifier | LinkPredictor, folder: Path, graph: EdgeTextGraph, device: str | None
+) -> EdgeClassifier | LinkPredictor:
+    if distributed.from_main((folder / MODEL).is_dir()):
+        return open_run(folder, graph, device=device, show=made.show)
+    return made.fit(graph, run=folder)
+
+
 def _claim(folder: Path, graph: EdgeTextGraph, config: RunConfig) -> None:
     """Note in the folder what it is for, or compare with what it says."""
     if not distributed.is_main():
         return
     config_file, record_file = folder / CONFIG, folder / RECORD
+    for left_over in folder.glob(f".{RECORD}.*"):  # of a process killed while it wrote its record
+        left_over.unlink(missing_ok=True)
     if config_file.exists() and config_file.read_text(encoding="utf-8") != config.to_toml():
         raise InputError(
             f"{config_file} belongs to a run with other settings; choose another run folder, or "

@@ -101,7 +101,10 @@ def test_a_setting_is_parsed_from_one_word(text, name, value):
         ({"train.seed": -1}, r"train.seed must be 0 or more \(got -1\)"),
         ({"train.warmup": 1.0}, r"a share of all steps, below 1 \(got 1.0\)"),
         ({"train.clip": 0.0}, r"train.clip must be above 0, or none \(got 0.0\)"),
-        ({"train.decay_nodes": True}, "set train.sparse_nodes=false with it"),
+        (
+            {"train.decay_nodes": True, "train.sparse_nodes": True},
+            "set train.sparse_nodes=false with it",
+        ),
         ({"train.decay": "square"}, r"must be one of linear, cosine, constant \(got 'square'\)"),
         ({"model.readout": "end"}, r"must be one of cls, neighbor, none \(got 'end'\)"),
         ({"data.max_tokens": 2}, r"data.max_tokens must be at least 3 \(got 2\)"),

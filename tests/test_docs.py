@@ -3,17 +3,45 @@
 import contextlib
 import io
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import call
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+IN_SHELL_TOO = {
+    "tutorial.md",
+    "reproduce.md",
+}  # the commands of data.md are run by tests/data/test_guide.py
 
 
 def snippets(page):
-    return [(code, expected) for code, expected in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    """(language, code, what it prints) of every block to run."""
+    languages = {"python", "sh"} if page.name in IN_SHELL_TOO else {"python"}
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [block for block in blocks if block[0] in languages]
+
+
+def headings(page):
+    """The headings of a page as links name them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in found}
+
+
+def run_shell(code):
+    """Each command of a block; those of the program within this process."""
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith("edgeformers "):
+            answer = call(*shlex.split(line)[1:])
+            assert answer.code == 0, (line, answer.err)
+        else:
+            subprocess.run(line, shell=True, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +50,11 @@ def snippets(page):
 def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for number, (code, expected) in enumerate(snippets(page), start=1):
+    for number, (language, code, expected) in enumerate(snippets(page), start=1):
         printed = io.StringIO()
+        if language == "sh":
+            run_shell(code)
+            continue
         with contextlib.redirect_stdout(printed):
             exec(compile(code, f"{page.name}, snippet {number}", "exec"), names)
         if expected:
@@ -32,3 +63,11 @@ def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
 
 def test_the_guides_have_snippets_to_run():
     assert sum(len(snippets(page)) for page in PAGES) >= 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page):
+    for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
+        file = (page.parent / target) if target else page
+        assert file.exists(), target
+        assert not heading or heading in headings(file), f"{target}#{heading}"

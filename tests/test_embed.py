@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -186,3 +187,24 @@ def test_a_network_that_moved_can_be_named(home, tmp_path):
     other = prepare_simulated(tmp_path / "other", num_edges=400, config=CONFIG)
     with pytest.raises(InputError, match="has other nodes or labels than the network this model"):
         classifier.attach(other)
+
+
+def test_a_shard_without_rows_is_a_file_without_rows_in_int8_too(home, tmp_path):
+    out, count = tmp_path / "v.parquet", 10**6
+    made = embed(home / "edges", what="edges", out=out, shard=(1, count), int8=True, show=False)
+    assert len(read_embeddings(made)) == 0
+
+
+def test_int8_vectors_are_close_and_it_is_told_how_close(home, tmp_path, capsys):
+    exact = embed(home / "edges", what="edges", out=tmp_path / "exact.parquet", show=False)
+    out = embed(home / "edges", what="edges", out=tmp_path / "v.parquet", int8=True)
+    words = r"vectors of 256 edges have a cosine of ([01]\.\d+) to those in float32, ([01]\.\d+) at"
+    told = re.search(words, capsys.readouterr().err)
+    vectors, close = read_embeddings(exact).vectors, read_embeddings(out).vectors
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(close, axis=1)
+    cosines = (vectors * close).sum(1) / lengths
+    assert 0.99 < cosines.min() < 1 - 1e-7
+    assert float(told[1]) == pytest.approx(cosines.mean(), abs=1e-3)
+    assert read_embeddings(out).metadata["int8"]
+    with pytest.raises(InputError, match="was made with another int8"):
+        embed(home / "edges", what="edges", out=out, show=False)

@@ -33,7 +33,18 @@ ALLOWED = {
     },
     "report": {"errors", "data"},
 }
-DRIVERS = {"__init__", "estimators", "embed", "bulk", "runs", "quickstart", "pictures", "cli"}
+DRIVERS = {
+    "__init__",
+    "estimators",
+    "embed",
+    "bulk",
+    "runs",
+    "quickstart",
+    "pictures",
+    "experiments",
+    "overview",
+    "cli",
+}
 
 
 def imports(path: Path) -> set[str]:

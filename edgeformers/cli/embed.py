@@ -26,6 +26,9 @@ def embed_command(
         str, typer.Option(metavar="I/N", help="Only the i-th of n parts, each its own file.")
     ] = "1/1",
     batch: Annotated[int | None, typer.Option(help="Texts or nodes encoded at once.")] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="On a CPU: quicker, and not quite the same vectors.")
+    ] = False,
     network: Network = None,
     device: Device = None,
     overwrite: Annotated[
@@ -48,6 +51,7 @@ def embed_command(
         out=out,
         shard=part,
         batch=batch,
+        int8=int8,
         overwrite=overwrite,
         show=not quiet,
     )

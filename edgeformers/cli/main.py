@@ -7,6 +7,7 @@ import typer
 
 import edgeformers
 from edgeformers.cli import (
+    classify_nodes,
     describe,
     embed,
     evaluate,
@@ -14,6 +15,8 @@ from edgeformers.cli import (
     prepare,
     quickstart,
     recommend,
+    report,
+    reproduce,
     train,
 )
 from edgeformers.errors import EdgeformersError
@@ -31,6 +34,9 @@ app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate_command)
 app.command("predict", epilog=predict.EXAMPLES)(predict.predict_command)
 app.command("embed", epilog=embed.EXAMPLES)(embed.embed_command)
 app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend_command)
+app.command("classify-nodes", epilog=classify_nodes.EXAMPLES)(classify_nodes.classify_nodes_command)
+app.command("reproduce", epilog=reproduce.EXAMPLES)(reproduce.reproduce_command)
+app.command("report", epilog=report.EXAMPLES)(report.report_command)
 app.command("quickstart", epilog=quickstart.EXAMPLES)(quickstart.quickstart_command)
 
 

@@ -90,6 +90,16 @@ def prepare_command(
             _MAKE,
         ),
     ] = None,
+    min_degree: Annotated[
+        int,
+        _option("Drop nodes with fewer edges, again and again until none is left.", _MAKE),
+    ] = 1,
+    drop_repeats: Annotated[
+        bool,
+        _option(
+            "Keep the first of edges that repeat an edge and its text.", _MAKE, "--drop-repeats"
+        ),
+    ] = False,
     positive: Annotated[str | None, _option("Labels that count as links: 4,5.", _MAKE)] = None,
     tokenizer: Annotated[
         str,
@@ -145,6 +155,8 @@ def prepare_command(
             tokenizer=None if tokenizer == "none" else tokenizer,
             positive_labels=positive.split(",") if positive else (),
             keep_isolated=keep_isolated,
+            min_degree=min_degree,
+            drop_repeats=drop_repeats,
             progress=not quiet,
         ),
         on_error="skip" if on_error == "skip" else "stop",

@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 import typer
 
 from edgeformers.cli.options import AsJson, Device, Quiet, metric_lines, say, say_json
-from edgeformers.config import RECIPES, Task, make_config, parse_setting
+from edgeformers.config import RECIPES, Task, parse_setting
 from edgeformers.errors import InputError, nearest
 
 EXAMPLES = """\b
@@ -49,13 +49,14 @@ def train_command(
     as_json: AsJson = False,
 ) -> None:
     """Train a model, and score it on the test part; run again, it goes on where it stopped."""
+    from edgeformers.estimators import run_config
     from edgeformers.runs import is_finished, read_results, train_run
 
     chosen = _checked_task(task)
     settings = dict(map(parse_setting, set_ or ()))
     settings |= {} if backbone is None else {"model.backbone": backbone}
     settings |= {} if seed is None else {"train.seed": seed}
-    made = make_config(chosen, recipe, file=config, settings=settings)
+    made = run_config(chosen, recipe, file=config, settings=settings)
     before = is_finished(out)
     train_run(network, out, made, device=device, show=not quiet)
     results = read_results(out)

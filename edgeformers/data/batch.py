@@ -1,6 +1,6 @@
 """Batches: packed texts and named tensors, the only form in which data reaches a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,10 +21,10 @@ UNKNOWN = -1  # the node number of a node the model has never met
 
 
 class _Movable:
-    """A dataclass of tensors and packed texts that moves as one."""
+    """A dataclass of tensors, packed texts and other batches that moves as one."""
 
-    def to(self, device: torch.device | str) -> Self:
-        return self._map(lambda part: part.to(device, non_blocking=True))
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> Self:
+        return self._map(lambda part: part.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         return self._map(lambda part: part.pin_memory())
@@ -52,6 +52,16 @@ class EdgeBatch(_Movable):
 
     def __len__(self) -> int:
         return self.src.size(0)
+
+    @classmethod
+    def cat(cls, batches: Sequence["EdgeBatch"]) -> "EdgeBatch":
+        """The edges of several batches as one, in their order, without labels."""
+        return cls(
+            text=PackedText.cat([one.text for one in batches]),
+            src=torch.cat([one.src for one in batches]),
+            dst=torch.cat([one.dst for one in batches]),
+            edge_type=_cat_known([one.edge_type for one in batches]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +114,22 @@ class EgoBatch(_Movable):
             **more,
         )
 
+    @classmethod
+    def cat(cls, batches: Sequence["EgoBatch"]) -> "EgoBatch":
+        """The ego-graphs of several batches as one, in their order: read at once, not in turn."""
+        before = np.cumsum([0, *map(len, batches)]).tolist()
+        placed = list(zip(batches, before[:-1], strict=True))
+        return cls(
+            text=PackedText.cat([one.text for one in batches]),
+            center=torch.cat([one.center for one in batches]),
+            neighbor=torch.cat([one.neighbor for one in batches]),
+            owner=torch.cat([one.owner + at for one, at in placed]),
+            egos=PackedText.cat([one.egos for one in batches]),
+            occupied=torch.cat([one.occupied + at for one, at in placed]),
+            is_out=_cat_known([one.is_out for one in batches]),
+            edge_type=_cat_known([one.edge_type for one in batches]),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairBatch(_Movable):
@@ -112,14 +138,35 @@ class PairBatch(_Movable):
     query: EgoBatch
     key: EgoBatch
 
-    def pin_memory(self) -> "PairBatch":
-        return PairBatch(query=self.query.pin_memory(), key=self.key.pin_memory())
-
-    def to(self, device: torch.device | str) -> "PairBatch":
-        return PairBatch(query=self.query.to(device), key=self.key.to(device))
-
     def __len__(self) -> int:
         return len(self.query)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeContextBatch(_Movable):
+    """B edges, and the other edges around their two ends.
+
+    Row b of `source` and of `target` is the ego-graph of an end of edge b; no edge between the
+    two ends is in either. What the other edges are labelled is not told.
+    """
+
+    edge: EdgeBatch
+    source: EgoBatch
+    target: EgoBatch
+
+    @property
+    def label(self) -> Tensor | None:
+        """What is known of the B edges."""
+        return self.edge.label
+
+    @property
+    def texts(self) -> PackedText:
+        """The texts of the B edges, then of those around sources, then of those around targets."""
+        parts = [self.edge.text, self.source.text, self.target.text]
+        return self.edge.text.once("context", lambda: PackedText.cat(parts))
+
+    def __len__(self) -> int:
+        return len(self.edge)
 
 
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
@@ -159,6 +206,12 @@ def ego_batch(
         is_out=torch.from_numpy(np.asarray(graph.src[edges] == found.center[owner])),
         edge_type=None if graph.edge_types is None else _long(graph.edge_types[edges]),
     )
+
+
+def _cat_known(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """Values of all batches, or none where one of them has none."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
 
 
 def _long(values: NDArray[Any]) -> Tensor:

@@ -40,6 +40,33 @@ def fill_edges(src, dst, keep, strata, num_strata, cursor, links):
 
 
 @njit(cache=True, nogil=True)
+def peel_nodes(indptr, links, min_degree):
+    """Which nodes are left when those with too few edges go, and those that have too few then.
+
+    Each node goes once and takes its edges along, so the time is that of reading all links once.
+    """
+    num_nodes = len(indptr) - 1
+    degrees = np.diff(indptr)
+    stays = degrees >= min_degree
+    gone = np.flatnonzero(~stays)
+    queue = np.empty(num_nodes, np.int64)
+    queue[: len(gone)] = gone
+    end = len(gone)
+    done = 0
+    while done < end:
+        node = queue[done]
+        done += 1
+        for i in range(indptr[node], indptr[node + 1]):
+            other = links[i, 1]
+            degrees[other] -= 1
+            if stays[other] and degrees[other] < min_degree:
+                stays[other] = False
+                queue[end] = other
+                end += 1
+    return stays
+
+
+@njit(cache=True, nogil=True)
 def count_groups(group, counts):
     for i in range(len(group)):
         counts[group[i] + 1] += 1

@@ -9,10 +9,17 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch, PairBatch, edge_batch, ego_batch
+from edgeformers.data.batch import (
+    EdgeBatch,
+    EdgeContextBatch,
+    EgoBatch,
+    PairBatch,
+    edge_batch,
+    ego_batch,
+)
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
-from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
 
@@ -36,17 +43,51 @@ def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLoader:
-    """Edges of a network as batches for an edge model."""
+    """Edges of a network as batches for an edge model.
+
+    With samplers, a batch has the ego-graphs of both ends beside each edge.
+    """
 
     graph: EdgeTextGraph
     tokens: TokenStore
     max_tokens: int
+    source_sampler: EgoSampler | None = None
+    target_sampler: EgoSampler | None = None
 
-    def batch(self, edge_ids: Ids) -> EdgeBatch:
-        return edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
+    def batch(self, edge_ids: Ids, *, epoch: int = INFERENCE) -> EdgeBatch | EdgeContextBatch:
+        """Chosen edges, with what is drawn around them in this epoch."""
+        batch = edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
+        return self.with_context(batch, epoch=epoch)
+
+    def with_context(
+        self, batch: EdgeBatch, *, epoch: int = INFERENCE
+    ) -> EdgeBatch | EdgeContextBatch:
+        """Edges, of this network or new ones, beside the ego-graphs of both ends.
+
+        Nothing is known around a new node (-1). Without samplers the edges stay alone.
+        """
+        if self.source_sampler is None or self.target_sampler is None:
+            return batch
+        src, dst = batch.src.numpy(), batch.dst.numpy()
+        return EdgeContextBatch(
+            edge=batch,
+            source=self._egos(self.source_sampler, src, dst, epoch),
+            target=self._egos(self.target_sampler, dst, src, epoch),
+        )
 
     def lengths(self, edge_ids: Ids) -> NDArray[np.int32]:
         return np.minimum(self.tokens.lengths[edge_ids], self.max_tokens)
+
+    def _egos(self, sampler: EgoSampler, centers: Ids, partners: Ids, epoch: int) -> EgoBatch:
+        known = centers >= 0
+        found = sampler.sample(np.where(known, centers, 0), partners=partners, epoch=epoch)
+        found = Neighborhoods(
+            center=centers,
+            edge_ids=found.edge_ids,
+            neighbors=found.neighbors,
+            mask=found.mask & known[:, None],
+        )
+        return ego_batch(self.graph, self.tokens, found, self.max_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,8 @@ from edgeformers.data.splits import (
     count_parts,
     make_split,
 )
-from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, rebatch
+from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
+from edgeformers.data.thin import thin
 from edgeformers.data.tokenise import add_tokens, checked_tokenizer
 from edgeformers.errors import InputError, nearest, require
 
@@ -53,6 +54,8 @@ class PrepareConfig:
     positive_labels: Sequence[str] = ()  # labels of edges that count as links; none: all edges
     neighbors: Mapping[str, list[int]] = field(default_factory=dict)
     keep_isolated: bool = False  # keep nodes of the node tables that have no edge
+    min_degree: int = 1  # the edges every node has at least: what is written is the k-core
+    drop_repeats: bool = False  # of edges with one source, target and text, keep the first
     notes: Sequence[str] = ()
     check: Callable[[EdgeTextGraph], list[str]] | None = None  # may refuse; gives more notes
     progress: bool = True
@@ -74,7 +77,13 @@ def write_network(
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
     with folder_written_aside(out, overwrite=overwrite) as folder:
-        writer = _Writer(folder, table, config)
+        thinned, notes = thin(
+            table,
+            drop_repeats=config.drop_repeats,
+            min_degree=config.min_degree,
+            progress=config.progress,
+        )
+        writer = _Writer(folder, thinned, replace(config, notes=[*config.notes, *notes]))
         writer.write_texts_and_columns()
         writer.write_labels()
         writer.write_nodes(nodes)
@@ -89,7 +98,7 @@ def write_network(
 
 
 def _check_columns(table: EdgeTable, config: PrepareConfig) -> None:
-    """Names that clash, and labels that are not there, are refused before anything is read."""
+    """Names that clash, labels that are not there and wishes that clash: refused before reading."""
     columns = table.schema.names
     for name in columns:
         if name in ("src", "dst") or columns.count(name) > 1:
@@ -99,6 +108,12 @@ def _check_columns(table: EdgeTable, config: PrepareConfig) -> None:
             )
     if config.positive_labels and "label" not in columns:
         raise InputError("positive labels need a label column; name it with --label")
+    if config.min_degree < 1:
+        raise InputError(f"--min-degree must be at least 1 (got {config.min_degree})")
+    if config.keep_isolated and config.min_degree > 1:
+        raise InputError(
+            "--keep-isolated keeps nodes without edges and --min-degree drops them; leave one out"
+        )
 
 
 def _checked_splits(table: EdgeTable, config: PrepareConfig) -> Sequence[SplitConfig]:
@@ -285,13 +300,7 @@ class _Writer:
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with "" for a missing text; an edge without an end is named."""
-        for name in ("source", "target"):
-            if batch.column(name).null_count:
-                row = pc.index(pc.is_null(batch.column(name)), True).as_py()
-                raise InputError(
-                    f"{self.table.origin}, edge {self.arrays.rows + row + 1:,}: the {name} is "
-                    "missing; every edge needs both ends"
-                )
+        check_ends(batch, self.table.origin, self.arrays.rows)
         place = batch.schema.get_field_index("text")
         text = pc.fill_null(batch.column("text"), "")
         return batch.set_column(place, batch.schema.field("text"), text)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from edgeformers.errors import InputError
 
@@ -218,6 +219,17 @@ def edge_schema(fields: Iterable[str], extra: Mapping[str, pa.DataType] | None =
         raise InputError(f"an extra column may not be called {sorted(clash)[0]!r}")
     canonical = [(name, type_) for name, type_ in EDGE_FIELDS.items() if name in wanted]
     return pa.schema([*canonical, *(extra or {}).items()])
+
+
+def check_ends(batch: pa.RecordBatch, origin: str, start: int) -> None:
+    """Refuse an edge that lacks an end, by its number; `start` edges came before the batch."""
+    for name in ("source", "target"):
+        if batch.column(name).null_count:
+            row = pc.index(pc.is_null(batch.column(name)), True).as_py()
+            raise InputError(
+                f"{origin}, edge {start + row + 1:,}: the {name} is missing; every edge needs "
+                "both ends"
+            )
 
 
 def split_labels(value: str | None, separator: str | None) -> list[str]:

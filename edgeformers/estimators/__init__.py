@@ -10,6 +10,7 @@ from edgeformers.errors import FormatError
 from edgeformers.estimators.base import NotFittedError
 from edgeformers.estimators.edges import EdgeClassifier
 from edgeformers.estimators.links import LinkPredictor, Reason, Recommendation
+from edgeformers.estimators.settings import run_config
 from edgeformers.models.io import load_model
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Reason",
     "Recommendation",
     "load",
+    "run_config",
 ]
 
 

@@ -5,7 +5,7 @@ import math
 import shutil
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -18,35 +18,27 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from edgeformers.config import RunConfig, Task, make_config
+from edgeformers.config import RunConfig, Task
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.splits import seen_in_training
+from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenise import add_tokens
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, FormatError, InputError, nearest
+from edgeformers.estimators.build import build_model, make_samplers
 from edgeformers.estimators.nodes import NodeNames
+from edgeformers.estimators.settings import find_model, run_config
 from edgeformers.models.io import SavedModel, save_model
-from edgeformers.models.registry import find_entry, make_model
+from edgeformers.models.registry import ModelEntry
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, make_autocast
-from edgeformers.train.optim import freeze_layers
-from edgeformers.train.start import (
-    SCRATCH,
-    apply_lora,
-    checkpoint_layers,
-    choose_device,
-    factorize,
-    merge_lora,
-    node_text_features,
-    open_backbone,
-)
+from edgeformers.train.start import choose_device, merge_lora
 from edgeformers.train.trainer import Objective, Progress, Trainer
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
@@ -64,7 +56,6 @@ class Estimator(ABC):
     """
 
     task: Task
-    default_model: str
     default_split: str
     model: nn.Module
     head: nn.Module
@@ -85,10 +76,13 @@ class Estimator(ABC):
         changes = dict(settings or {})
         changes |= {"model.backbone": backbone} if backbone is not None else {}
         changes |= {"train.seed": seed} if seed is not None else {}
-        config = config or make_config(self.task, recipe)
-        if config.task != self.task:
+        if config is not None and config.task != self.task:
             raise ConfigError(f"{type(self).__name__} is for {self.task}, not for {config.task}")
-        self.config = config.with_settings(changes)
+        if config is None:
+            self.config = run_config(self.task, recipe, settings=changes)
+        else:
+            self.config = config.with_settings(changes)
+        self.entry: ModelEntry = find_model(self.config)
         distributed.start()
         self.device = choose_device(device)
         self.show = show and distributed.is_main()
@@ -206,68 +200,27 @@ class Estimator(ABC):
 
     def _build(self, graph: EdgeTextGraph) -> TokenStore:
         """The model for a network, on its device, ready to be trained."""
-        settings, train = self.config.model, self.config.train
-        with distributed.main_first():  # it tokenises what is not tokenised yet
-            encoder, tokens = open_backbone(
-                settings.backbone, graph, seed=train.seed, show=self.show
-            )
-        features = self._node_texts(graph, tokens, encoder) if settings.node_texts else None
-        if train.lora_rank:
-            apply_lora(encoder, train.lora_rank, seed=train.seed)
-        if train.gradient_checkpointing:
-            checkpoint_layers(encoder)
-        if not settings.backbone.startswith(SCRATCH):  # what is untrained must learn
-            freeze_layers(encoder, train.frozen_layers)
-        width = 0 if features is None else features.size(1)
-        name = settings.name or self.default_model
-        self.model = make_model(name, self._model_values(graph, width), encoder, seed=train.seed)
-        nodes: Any = self.model.get_submodule("nodes")
-        split = graph.split(self._split(graph))
-        if settings.node_table == "factorized":
-            nodes.set_table(
-                factorize(graph, self._split(graph), settings.node_width, seed=train.seed)
-            )
-        if features is not None:
-            nodes.set_features(features)
-        nodes.mark_seen(torch.from_numpy(seen_in_training(split, graph.facts)))
-        self.model.to(self.device)
+        self.model, tokens = build_model(
+            self.config, graph, self._split(graph), device=self.device, show=self.show
+        )
         self.tokenizer: Tokenizer = tokens.tokenizer()
         names = graph.nodes(["id"]).column(0).cast(pa.string())
         self.names = NodeNames(names, graph.num_sources if graph.is_bipartite else None)
         self.graph, self.results = graph, {}
         return tokens
 
-    def _model_values(self, graph: EdgeTextGraph, feature_width: int) -> dict[str, Any]:
-        """The settings of the model itself."""
-        settings = self.config.model
-        values: dict[str, Any] = {
-            "num_nodes": graph.num_nodes,
-            "node_width": settings.node_width,
-            "fidelity": settings.fidelity,
-            "node_dropout": settings.node_dropout,
-            "direction": settings.direction,
-            "edge_types": max(1, len(graph.edge_type_names)),
-            "feature_width": feature_width,
-            "sparse": self.config.train.sparse_nodes,
-        }
-        values |= {} if settings.tokens is None else {"tokens": list(settings.tokens)}
-        if find_entry(settings.name or self.default_model).encodes == "nodes":
-            values |= {"readout": settings.readout, "pooling": settings.pooling}
-        return values
+    def _samplers(self, graph: EdgeTextGraph) -> dict[str, EgoSampler]:
+        """What draws training edges around sources and around targets."""
+        seed = self.config.train.seed
+        return make_samplers(self.config.data, graph, self._split(graph), seed=seed)
 
-    def _node_texts(
-        self, graph: EdgeTextGraph, tokens: TokenStore, encoder: TextEncoder
-    ) -> torch.Tensor:
-        if not graph.meta.has_node_texts:
-            raise InputError(
-                f"{graph.path} has no node texts; give them with --nodes and --node-text when "
-                "preparing, or set model.node_texts=false"
-            )
-        store = graph.token_store(tokens.meta.fingerprint, "nodes")
-        limit = self.config.data.max_tokens
-        return node_text_features(encoder, store, limit, device=self.device)
-
-    def _train(self, objective: Objective, run: str | PathLike[str] | None) -> None:
+    def _train(
+        self,
+        objective: Objective,
+        run: str | PathLike[str] | None,
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        """Train, do what is left to `finish`, and save where there is a run's folder."""
         folder = None if run is None else Path(run).expanduser()
         if folder is not None:
             with distributed.main_first():
@@ -276,10 +229,13 @@ class Estimator(ABC):
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
         self.progress = trainer.fit()
-        if self.config.train.lora_rank:
-            merge_lora(self.model.get_submodule("encoder"))  # type: ignore[arg-type]
+        encoder = self.model.get_submodule("encoder")
+        if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
+            merge_lora(encoder)
         self.model.eval()
         self.head.eval()
+        if finish is not None:
+            finish()
         if folder is not None:
             self.save(folder / "model")
 

@@ -20,7 +20,12 @@ from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
 from edgeformers.evaluation import bootstrap_f1
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.edge_classification import EdgeTask, Kind, Predictions
+from edgeformers.tasks.edge_classification import (
+    EdgeTask,
+    Kind,
+    Predictions,
+    balanced_weights,
+)
 from edgeformers.train.edge_objective import EdgeObjective, labelled_parts
 from edgeformers.train.encode import encode_edges
 
@@ -30,7 +35,7 @@ Edges = Any  # edge numbers, a frame, or a list of (source, target, text)
 
 
 class EdgeClassifier(Estimator):
-    """Classes, several labels, ordered classes or numbers of edges, by Edgeformer-E.
+    """Classes, several labels, ordered classes or numbers of edges, by Edgeformer-E or another.
 
     classifier = EdgeClassifier().fit("network")
     classifier.evaluate()
@@ -38,7 +43,6 @@ class EdgeClassifier(Estimator):
     """
 
     task: Task = "edge-classification"
-    default_model = "edgeformer-e"
     default_split = "edge"
     head: EdgeTask
     objective: EdgeObjective
@@ -51,6 +55,13 @@ class EdgeClassifier(Estimator):
         With `run`, a folder, everything is logged and checkpointed there, and a run that was
         interrupted goes on where it stopped.
         """
+        self.set_up(network, **columns)
+        wanted = self.config.edges.tune_decision and self.head.kind == "class"
+        self._train(self.objective, run, self._tune_decision if wanted else None)
+        return self
+
+    def set_up(self, network: Network, **columns: Any) -> Self:
+        """All that `fit` does before it trains: the model as it starts, its head, its batches."""
         graph = self._open(network, columns)
         parts = labelled_parts(graph, self._split(graph))
         kind = self._label_kind(graph)
@@ -59,7 +70,6 @@ class EdgeClassifier(Estimator):
         assert graph.labels is not None
         self.head = self._make_head(graph.labels[parts["train"]], kind)
         self._attach(graph, tokens)
-        self._train(self.objective, run)
         return self
 
     def evaluate(self, part: str = "test", *, intervals: bool = True) -> dict[str, Any]:
@@ -84,7 +94,8 @@ class EdgeClassifier(Estimator):
         """The label of each edge: of the test part, of edge numbers, or of new edges.
 
         New edges are a frame (name its columns as for `read_edges`) or a list of (source,
-        target, text); nodes never met are read from the text alone.
+        target, text); nodes never met are read from the text alone. What else a model reads
+        around known nodes comes from the network it was fitted on.
         """
         return self._names_of(self._predictions(edges, columns))
 
@@ -127,12 +138,23 @@ class EdgeClassifier(Estimator):
         made.head.to(made.device).eval()
         return made if network is None else made.attach(network)
 
+    def _tune_decision(self) -> None:
+        """Let validation say how much rare classes are favored."""
+        objective = self._objective()
+        labels = torch.from_numpy(np.asarray(objective.loader.graph.labels).astype(np.int64))
+        train, held = (torch.from_numpy(objective.parts[part]) for part in ("train", "val"))
+        counts = torch.bincount(labels[train], minlength=self.head.num_classes)
+        vectors = torch.from_numpy(self.embed_edges(held.numpy())).to(self.device)
+        shares = (counts / counts.sum()).to(self.device)
+        self.head.tune_decision(vectors, labels[held], shares, objective.select)
+
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         train, limit = self.config.train, self.config.data.max_tokens
+        samplers = self._samplers(graph) if self.entry.context else {}
         self.objective = EdgeObjective(
             self.model,
             self.head,
-            EdgeLoader(graph=graph, tokens=tokens, max_tokens=limit),
+            EdgeLoader(graph=graph, tokens=tokens, max_tokens=limit, **samplers),
             labelled_parts(graph, self._split(graph)),
             device=self.device,
             batch_size=train.batch_size,
@@ -155,15 +177,18 @@ class EdgeClassifier(Estimator):
 
     def _make_head(self, labels: NDArray[Any], kind: Kind) -> EdgeTask:
         whole = np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
-        balanced = self.config.edges.class_weights == "balanced"
+        plain = kind != "number" and self.config.edges.loss == "cross_entropy"
+        balance = self.config.edges.class_balance if plain else 0.0
+        count = None if kind == "number" else len(self.label_names)
+        weights = balanced_weights(torch.from_numpy(whole), count or 1) if balance else None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.train.seed)
             head = EdgeTask.for_labels(
                 torch.from_numpy(whole),
                 self._width(),
-                None if kind == "number" else len(self.label_names),
+                count,
                 kind=kind,
-                class_weights="balanced" if balanced else None,
+                class_weights=None if weights is None else weights**balance,
                 **self._head_settings(kind),
             )
         return head.to(self.device)
@@ -173,6 +198,7 @@ class EdgeClassifier(Estimator):
         return {
             "loss": settings.loss if kind == "class" else None,
             "label_smoothing": settings.label_smoothing,
+            "consistency": settings.consistency,
             "dropout": settings.dropout,
         }
 
@@ -229,8 +255,9 @@ class EdgeClassifier(Estimator):
         return tuple([row[i] for row in rows] for i in range(3))
 
     def _encode_new(self, batch: EdgeBatch) -> NDArray[np.float32]:
+        whole = self._objective().loader.with_context(batch) if self.entry.context else batch
         with torch.inference_mode(), self.autocast():
-            vectors: NDArray[np.float32] = self.model(batch.to(self.device)).float().cpu().numpy()
+            vectors: NDArray[np.float32] = self.model(whole.to(self.device)).float().cpu().numpy()
         return vectors
 
     def _names_of(self, found: Predictions) -> list[Any]:

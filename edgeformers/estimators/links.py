@@ -14,14 +14,14 @@ from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE, EgoLoader, Ids
-from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
+from edgeformers.estimators.beside import fit_beside
 from edgeformers.evaluation import LinkProtocol, LinkReport, bootstrap_interval
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.link_prediction import LinkTask
+from edgeformers.tasks.link_prediction import Beside, LinkTask
 from edgeformers.train.encode import encode_nodes
 from edgeformers.train.link_objective import (
     PROTOCOLS,
@@ -52,7 +52,7 @@ class Recommendation:
 
 
 class LinkPredictor(Estimator):
-    """Links between nodes, from the texts of their edges, by Edgeformer-N.
+    """Links between nodes, from the texts of their edges, by Edgeformer-N or another model.
 
     predictor = LinkPredictor().fit("network")
     predictor.evaluate()
@@ -60,7 +60,6 @@ class LinkPredictor(Estimator):
     """
 
     task: Task = "link-prediction"
-    default_model = "edgeformer-n"
     default_split = "link"
     head: LinkTask
     objective: LinkObjective
@@ -73,12 +72,17 @@ class LinkPredictor(Estimator):
         With `run`, a folder, everything is logged and checkpointed there, and a run that was
         interrupted goes on where it stopped.
         """
+        self.set_up(network, **columns)
+        self._train(self.objective, run, self._set_beside if self.config.links.beside else None)
+        return self
+
+    def set_up(self, network: Network, **columns: Any) -> Self:
+        """All that `fit` does before it trains: the model as it starts, its head, its batches."""
         graph = self._open(network, columns)
         link_parts(graph, self._split(graph))  # refuses before anything is made
         tokens = self._build(graph)
         self.head = self._make_head(graph.num_nodes)
         self._attach(graph, tokens)
-        self._train(self.objective, run)
         return self
 
     def evaluate(
@@ -180,7 +184,9 @@ class LinkPredictor(Estimator):
     def from_saved(cls, saved: SavedModel, *, device: Any = None, network: Any = None) -> Self:
         made = super().from_saved(saved, device=device)
         made.head = made._make_head(len(made.names.names))
+        made.head.beside = Beside.like(saved.head)
         made.head.load_state_dict(saved.head)
+        made.head.to(made.device)
         made.head.eval()
         if network is not None:
             return made.attach(network)
@@ -206,19 +212,18 @@ class LinkPredictor(Estimator):
             torch.nn.init.constant_(head.log_scale, -math.log(temperature))
         return head.to(self.device)
 
+    def _set_beside(self) -> None:
+        """Let collaborative models count beside the trained one."""
+        objective, seed = self._objective(), self.config.train.seed
+        graph = objective.loader.graph
+        found = fit_beside(objective, graph, self._split(graph), seed=seed)
+        if found is not None:
+            self.head.set_beside(found.to(self.device))
+
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         data, train, split = self.config.data, self.config.train, self._split(graph)
-        adjacency = graph.training_adjacency(split, strata=data.strata)
-        sizes = {
-            "source": _per_stratum(data.source_neighbors, adjacency.num_strata),
-            "target": _per_stratum(data.target_neighbors, adjacency.num_strata),
-        }
         loader = EgoLoader(
-            graph=graph,
-            tokens=tokens,
-            max_tokens=data.max_tokens,
-            source_sampler=EgoSampler(adjacency, sizes["source"], seed=train.seed),
-            target_sampler=EgoSampler(adjacency, sizes["target"], seed=train.seed),
+            graph=graph, tokens=tokens, max_tokens=data.max_tokens, **self._samplers(graph)
         )
         self.objective = LinkObjective(
             self.model,
@@ -270,8 +275,10 @@ class LinkPredictor(Estimator):
         vectors = torch.from_numpy(self.embed_new_nodes([edges])).to(self.device)
         unknown = torch.full((1,), -1, device=self.device)
         with torch.inference_mode():
-            factors = self._objective().task_factors("query", vectors, unknown)
-        return factors[0].cpu().numpy(), seen[seen >= 0]
+            factors = self._objective().task_factors("query", vectors, unknown)[0]
+            if (beside := self.head.beside) is not None:
+                factors[-beside.left.size(1) :] = beside.new_query(torch.from_numpy(seen))
+        return factors.cpu().numpy(), seen[seen >= 0]
 
     def _new_egos(self, nodes: Sequence[NewEdges], side: Side) -> EgoBatch:
         other: Side = "target" if side == "source" else "source"
@@ -292,6 +299,11 @@ class LinkPredictor(Estimator):
         theirs. What a share contributes is its product with the query, of a target whose vector
         is made of length 1 divided by that length.
         """
+        if not hasattr(self.model, "edge_shares"):
+            raise InputError(
+                f"'{self.config.model.name}' cannot say which texts speak for a node; take "
+                "explain=0, or an edgeformer-n"
+            )
         loader = self._objective().loader
         found = loader.target_sampler.sample(targets, epoch=INFERENCE)
         batch = loader.nodes(targets, side="target").to(self.device)
@@ -314,14 +326,3 @@ class LinkPredictor(Estimator):
             if len(mine) < count and texts[i]:
                 mine.append(Reason(text=texts[i], node=others[i], weight=float(weights[i])))
         return reasons
-
-
-def _per_stratum(sizes: list[int], strata: int) -> list[int]:
-    """One number per stratum: a single one is shared among them."""
-    if len(sizes) == strata:
-        return sizes
-    if len(sizes) == 1:
-        return [max(1, sizes[0] // strata)] * strata
-    raise InputError(
-        f"neighbors are given for {len(sizes)} strata, the network has {strata}: {sizes}"
-    )

@@ -1,4 +1,4 @@
-"""What all models share: their settings, their checks, and the two things they can be."""
+"""What all models share: their settings, their checks, and the things they can be."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Protocol, Self, runtime_checkable
@@ -6,8 +6,9 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.nn.nodes import NodeLookup
 from edgeformers.nn.packed import PackedText
 
 Fidelity = Literal["paper", "released"]
@@ -18,6 +19,13 @@ class EdgeEncoder(Protocol):
     """A model of edges: EdgeBatch -> [B, D]."""
 
     def forward(self, batch: EdgeBatch) -> Tensor: ...
+
+
+@runtime_checkable
+class ContextEncoder(Protocol):
+    """A model of edges that reads those around them too: EdgeContextBatch -> [B, D]."""
+
+    def forward(self, batch: EdgeContextBatch) -> Tensor: ...
 
 
 @runtime_checkable
@@ -40,26 +48,16 @@ class TextReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Settings of both Edgeformers; what the paper leaves open has the paper's value.
-
-    `fidelity` chooses between the paper and its authors' release where they part ways:
-    per-layer node projections without bias and per-layer local attention, or one of each shared
-    by all layers, with bias; and how edges are pooled.
-    """
+    """Settings of all models: the nodes there are, and how they are looked up."""
 
     num_nodes: int
     node_width: int = 64  # d' of the paper
-    fidelity: Fidelity = "paper"
     node_dropout: float = 0.0  # share of nodes read as the unknown node in training
-    edge_types: int = 1  # each type has projections of its own
-    direction: bool = False  # whether the model can tell an edge's source from its target
     feature_width: int = 0  # width of given node features or node text vectors; 0: none
     sparse: bool = False  # sparse gradients for the node table
 
     def __post_init__(self) -> None:
-        if self.fidelity not in ("paper", "released"):
-            raise ConfigError(f"fidelity must be 'paper' or 'released' (got '{self.fidelity}')")
-        for name, least in (("num_nodes", 0), ("node_width", 1), ("edge_types", 1)):
+        for name, least in (("num_nodes", 0), ("node_width", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least} (got {getattr(self, name)})")
         if not 0 <= self.node_dropout < 1:
@@ -80,6 +78,38 @@ class ModelConfig:
             name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
         }
         return cls(**plain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeformerConfig(ModelConfig):
+    """Settings of both Edgeformers; what the paper leaves open has the paper's value.
+
+    `fidelity` chooses between the paper and its authors' release where they part ways:
+    per-layer node projections without bias and per-layer local attention, or one of each shared
+    by all layers, with bias; and how edges are pooled.
+    """
+
+    fidelity: Fidelity = "paper"
+    edge_types: int = 1  # each type has projections of its own
+    direction: bool = False  # whether the model can tell an edge's source from its target
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fidelity not in ("paper", "released"):
+            raise ConfigError(f"fidelity must be 'paper' or 'released' (got '{self.fidelity}')")
+        if self.edge_types < 1:
+            raise ConfigError(f"edge_types must be at least 1 (got {self.edge_types})")
+
+
+def make_lookup(config: ModelConfig) -> NodeLookup:
+    """The table of nodes that a config asks for."""
+    return NodeLookup(
+        config.num_nodes,
+        config.node_width,
+        node_dropout=config.node_dropout,
+        feature_width=config.feature_width,
+        sparse=config.sparse,
+    )
 
 
 def check_tokens(tokens: tuple[str, ...], known: tuple[str, ...]) -> None:

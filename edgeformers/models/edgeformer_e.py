@@ -10,24 +10,26 @@ from edgeformers.data.batch import EdgeBatch
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.base import (
     AttentionMap,
-    ModelConfig,
+    EdgeformerConfig,
     check_padded,
     check_tokens,
+    make_lookup,
     module_device,
 )
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.layer import PostNormLayer, PreNormLayer
-from edgeformers.nn.nodes import NodeLookup, NodeProjection
+from edgeformers.nn.nodes import NodeProjection
 from edgeformers.nn.packed import PackedText
 
 TOKENS = ("source", "target")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeformerEConfig(ModelConfig):
+class EdgeformerEConfig(EdgeformerConfig):
     """Settings of Edgeformer-E; `tokens` are the virtual tokens there are, fewer for ablations."""
 
     tokens: tuple[str, ...] = TOKENS
+    fusion: bool = False  # join [CLS] and the node vectors once more, after the last layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,7 +41,9 @@ class EdgeformerE(nn.Module):
 
     Layer 0 reads the text alone. Every further layer reads [z_i ; z_j ; text], where the two
     virtual node tokens are projections of the nodes' own vectors and are never rewritten. The
-    last layer computes nothing but the [CLS] row, which is the edge's representation.
+    last layer computes nothing but the [CLS] row, which is the edge's representation. With
+    `fusion`, not of the paper, that is GELU(W [h_e ; z_i ; z_j]): what a source means by its
+    words then need not be said by attention alone.
 
     Shapes: B edges, T tokens of all texts, V virtual tokens, D width, K node width.
     """
@@ -50,6 +54,11 @@ class EdgeformerE(nn.Module):
         self.encoder = encoder
         self.nodes = make_lookup(config)
         self.projections = make_projections(config, encoder)
+        self.fusion: nn.Module | None = None
+        if config.fusion and config.tokens:
+            joined = encoder.width + len(config.tokens) * config.node_width
+            dropout = nn.Dropout(encoder.config.dropout)
+            self.fusion = nn.Sequential(dropout, nn.Linear(joined, encoder.width), nn.GELU())
         if not config.tokens:  # the text alone: nothing of the nodes is read, nor to be learned
             self.nodes.requires_grad_(False)
             self.projections.requires_grad_(False)
@@ -67,7 +76,10 @@ class EdgeformerE(nn.Module):
             virtual = self._virtual(index, z, batch)  # [B, V, D]
             readout = hidden[text.first] if index == len(self.encoder.layers) - 1 else None
             hidden = layer(hidden, text, virtual, readout=readout)
-        return cast(Tensor, self.encoder.final_norm(hidden))  # [B, D]
+        edge_repr = self.encoder.final_norm(hidden)  # [B, D]
+        if self.fusion is not None and z is not None:
+            edge_repr = self.fusion(torch.cat([edge_repr, z.flatten(1)], dim=1))
+        return cast(Tensor, edge_repr)
 
     def encode_edges(
         self, token_ids: Tensor, token_mask: Tensor, src: Tensor, dst: Tensor
@@ -109,25 +121,14 @@ class EdgeformerE(nn.Module):
         """The virtual node tokens of a layer; the first layer has none."""
         if index == 0 or z is None:
             return None
-        is_source = torch.tensor([name == "source" for name in self.config.tokens], device=z.device)
-        return cast(
-            Tensor,
-            self.projections[index - 1](z, batch.edge_type, is_source.expand(z.shape[:2])),
-        )
+        is_source = None
+        if self.config.direction:  # the source's token is the first, where it is there
+            sources = int("source" in self.config.tokens)
+            is_source = (torch.arange(z.size(1), device=z.device) < sources).expand(z.shape[:2])
+        return cast(Tensor, self.projections[index - 1](z, batch.edge_type, is_source))
 
 
-def make_lookup(config: ModelConfig) -> NodeLookup:
-    """The table of nodes that a config asks for."""
-    return NodeLookup(
-        config.num_nodes,
-        config.node_width,
-        node_dropout=config.node_dropout,
-        feature_width=config.feature_width,
-        sparse=config.sparse,
-    )
-
-
-def make_projections(config: ModelConfig, encoder: TextEncoder) -> nn.ModuleList:
+def make_projections(config: EdgeformerConfig, encoder: TextEncoder) -> nn.ModuleList:
     """W_n of every layer that reads nodes: one each (paper), or one shared (released)."""
 
     def make() -> NodeProjection:

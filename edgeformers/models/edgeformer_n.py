@@ -10,12 +10,13 @@ from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.base import (
     AttentionMap,
-    ModelConfig,
+    EdgeformerConfig,
     check_padded,
     check_tokens,
+    make_lookup,
     module_device,
 )
-from edgeformers.models.edgeformer_e import make_lookup, make_projections
+from edgeformers.models.edgeformer_e import make_projections
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.layer import PostNormLayer, PreNormLayer
 from edgeformers.nn.packed import PackedText
@@ -26,12 +27,13 @@ from edgeformers.nn.pooling import (
     Pooling,
     reduce_egos,
 )
+from edgeformers.nn.segments import softmax_rows
 
 TOKENS = ("center", "neighbor", "local")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeformerNConfig(ModelConfig):
+class EdgeformerNConfig(EdgeformerConfig):
     """Settings of Edgeformer-N; `tokens` are the virtual tokens there are, fewer for ablations.
 
     `readout` says where an edge's state is read in the last layer: at [CLS] (section 3.2) or at
@@ -127,7 +129,7 @@ class EdgeformerN(nn.Module):
             keys, values = self.pool.key_value(edges).unflatten(-1, (2, heads, -1)).unbind(1)
             asked = asked / asked.size(-1) ** 0.5
         scores = (asked[ego] * keys).sum(-1)  # [E, H]
-        return (_softmax_by_ego(scores, batch.egos)[..., None] * values).flatten(1)
+        return (softmax_rows(scores, ego, batch.egos.num_texts)[..., None] * values).flatten(1)
 
     def encode_nodes(
         self,
@@ -231,14 +233,6 @@ def _make_pool(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.Module | N
     if config.fidelity == "released":
         return HeadPooling(encoder.config.width, encoder.config.heads)
     return BilinearPooling(config.node_width, encoder.config.width)
-
-
-def _softmax_by_ego(scores: Tensor, egos: PackedText) -> Tensor:
-    """[E, H] -> weights [E, H] that add up to one within each ego."""
-    ego = egos.text_ids
-    weights = (scores - reduce_egos(scores, egos, "max")[ego]).exp()
-    sums = weights.new_zeros(egos.num_texts, weights.size(1)).index_add(0, ego, weights)
-    return weights / sums[ego]
 
 
 def _reduced_shares(edges: Tensor, egos: PackedText, how: str) -> Tensor:

@@ -20,7 +20,8 @@ from edgeformers import __version__
 from edgeformers.data.arrays import fingerprint, folder_written_aside
 from edgeformers.errors import FormatError, InputError, nearest
 from edgeformers.models.base import ModelConfig
-from edgeformers.models.registry import find_entry, model_name
+from edgeformers.models.registry import ModelEntry, find_entry, model_name
+from edgeformers.nn.bag import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 
 FORMAT = "edgeformers-model"
@@ -108,13 +109,13 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
     with _naming_damage(path / CONFIG):
         name, entry = facts["model"], find_entry(facts["model"])
         config = entry.config.from_dict(facts["model_config"])
-        encoder = _encoder_config(facts["encoder_config"])
         with torch.device("meta"):
-            model = entry.model(config, TextEncoder(encoder))
+            encoder = _make_encoder(entry, facts["encoder_config"])
+            model = entry.model(config, encoder)
     _load_tensors(model, path / WEIGHTS)
     with _naming_damage(path / TOKENIZER):
         tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
-    _check_tokenizer(tokenizer, encoder, str(path / TOKENIZER))
+    _check_tokenizer(tokenizer, encoder.config, str(path / TOKENIZER))
     nodes = _read_nodes(path / NODES, config.num_nodes)
     return SavedModel(
         name=name,
@@ -140,8 +141,8 @@ def model_fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _configs(model: nn.Module) -> tuple[ModelConfig, EncoderConfig]:
-    return cast(ModelConfig, model.config), cast(TextEncoder, model.encoder).config
+def _configs(model: nn.Module) -> tuple[ModelConfig, EncoderConfig | BagConfig]:
+    return cast(ModelConfig, model.config), cast(TextEncoder | BagOfWords, model.encoder).config
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -189,7 +190,7 @@ def _read_tokenizer(tokenizer: Tokenizer | str | PathLike[str]) -> Tokenizer:
         return Tokenizer.from_file(str(path))
 
 
-def _check_tokenizer(tokenizer: Tokenizer, encoder: EncoderConfig, which: str) -> None:
+def _check_tokenizer(tokenizer: Tokenizer, encoder: EncoderConfig | BagConfig, which: str) -> None:
     highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if highest >= encoder.vocab_size:
         raise InputError(
@@ -277,11 +278,16 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
             raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
 
 
-def _encoder_config(values: Mapping[str, Any]) -> EncoderConfig:
-    known = [one.name for one in fields(EncoderConfig)]
+def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextEncoder | BagOfWords:
+    """What reads the texts of a model, as its settings say."""
+    is_bag = entry.text == "bag-of-words"
+    known = [one.name for one in fields(BagConfig if is_bag else EncoderConfig)]
     for name in values.keys() - set(known):
         raise InputError(f"the encoder has no setting '{name}'; {nearest(name, known)}")
-    return EncoderConfig(**{**values, "windows": tuple(values.get("windows", ()))})
+    if is_bag:
+        return BagOfWords(BagConfig(**values))
+    windows = tuple(values.get("windows", ()))
+    return TextEncoder(EncoderConfig(**{**values, "windows": windows}))
 
 
 @contextmanager
@@ -314,11 +320,7 @@ def _card(name: str, title: str, facts: Mapping[str, Any], card: Mapping[str, An
     head = ["library_name: edgeformers", f"tags: [edgeformers, {name}, text-attributed-graph]"]
     if "license" in card:
         head.append(f"license: {_quoted(card['license'])}")
-    encoder, model = facts["encoder_config"], facts["model_config"]
-    shape = (
-        f"{name} with {model['num_nodes']:,} nodes on a {encoder['family']} encoder of "
-        f"{encoder['layers']} layers, {encoder['width']} wide."
-    )
+    shape = f"{name} with {facts['model_config']['num_nodes']:,} nodes on {_reader(facts)}."
     blocks = ["\n".join(["---", *head, "---"]), f"# {title}", shape]
     for part in ("data", "split", "protocol"):
         if part in card:
@@ -341,6 +343,14 @@ from edgeformers.models.io import load_model
 saved = load_model("path/to/this/folder")
 saved.model, saved.tokenizer, saved.node_names, saved.label_names
 ```"""
+
+
+def _reader(facts: Mapping[str, Any]) -> str:
+    """What reads the texts, in words."""
+    encoder = facts["encoder_config"]
+    if "words" in encoder:
+        return f"bags of {encoder['words']:,} words, {encoder['width']} wide"
+    return f"a {encoder['family']} encoder of {encoder['layers']} layers, {encoder['width']} wide"
 
 
 def _cell(value: Any) -> str:

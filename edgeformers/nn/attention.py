@@ -11,8 +11,16 @@ from torch.nn.attention.varlen import varlen_attn
 from edgeformers.errors import ConfigError
 from edgeformers.nn.buckets import Buckets
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.short import (
+    LONGEST,
+    Spans,
+    attend_rows,
+    attend_text,
+    block_of,
+    short_hindrance,
+)
 
-Backend = Literal["auto", "varlen", "bucketed"]
+Backend = Literal["auto", "short", "varlen", "bucketed"]
 
 
 class AsymmetricAttention(nn.Module):
@@ -56,14 +64,19 @@ class AsymmetricAttention(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: PackedText | Spans,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> Tensor:
         """[T, D] and [B, V, D] -> [T, D]; with one query row per text `readout` [B, D] -> [B, D].
 
-        A readout row stands at position 0, as [CLS] and virtual tokens do.
+        A readout row stands at position 0, as [CLS] and virtual tokens do. Given `Spans`, texts
+        are read as short ones without asking again whether they can be.
         """
+        spans = text if isinstance(text, Spans) else self.spans(hidden, text, virtual)
+        if spans is not None:
+            return cast(Tensor, self.out(self._attend_short(hidden, spans, virtual, readout)))
+        assert isinstance(text, PackedText)
         q, k, v = self._project(hidden, text, virtual, readout)
         mixed = attend(
             q,
@@ -77,6 +90,15 @@ class AsymmetricAttention(nn.Module):
             backend=self.backend,
         )
         return cast(Tensor, self.out(mixed.flatten(1)))  # [T, D]
+
+    def spans(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> Spans | None:
+        """Where the texts lie, if the operators for short texts can read them here."""
+        if self.backend not in ("auto", "short") or not text.num_texts:
+            return None
+        hindrance = self._short_hindrance(hidden, text, _count(virtual))
+        if hindrance and self.backend == "short":
+            raise ConfigError(f"attention backend 'short' {hindrance}; use 'auto' or 'bucketed'")
+        return None if hindrance else Spans(text.offsets, block_of(text.max_length))
 
     def attention_map(
         self,
@@ -96,6 +118,38 @@ class AsymmetricAttention(nn.Module):
             for one, (index, rows, columns) in zip(scores.softmax(-1), block.texts, strict=True):
                 maps[index] = one[:, :rows, :columns]
         return maps
+
+    def _short_hindrance(self, hidden: Tensor, text: PackedText, num_virtual: int) -> str:
+        if self.rotary_theta is not None or type(self.query) is not nn.Linear:
+            return "reads absolute positions through plain linear maps"
+        if self.window is not None and self.window < text.max_length - 1:
+            return f"has no window (got {self.window})"
+        if self.backend == "short" and hidden.device.type == "cpu":
+            return "" if text.max_length <= LONGEST else f"needs at most {LONGEST} tokens"
+        head_width, kind = hidden.size(-1) // self.heads, hidden.device.type
+        is_auto = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if is_auto else hidden.dtype
+        return short_hindrance(hidden.device, dtype, head_width, text.max_length, num_virtual)
+
+    def _attend_short(
+        self, hidden: Tensor, spans: Spans, virtual: Tensor | None, readout: Tensor | None
+    ) -> Tensor:
+        """As `forward` before the output map; text rows are mapped to q, k and v in one product."""
+        heads, maps = self.heads, (self.query, self.key_value)
+        if readout is None:
+            weight = torch.cat([one.weight for one in maps])
+            bias = None if self.query.bias is None else torch.cat([one.bias for one in maps])
+            rows = F.linear(hidden, weight, bias).unflatten(-1, (3, heads, -1))  # [T, 3, H, D/H]
+        else:
+            rows = self.key_value(hidden).unflatten(-1, (2, heads, -1))  # [T, 2, H, D/H]
+        if virtual is None:
+            beside = rows.new_empty(spans.num_texts, 0, 2, *rows.shape[2:])
+        else:
+            beside = self.key_value(virtual).unflatten(-1, (2, heads, -1))  # [B, V, 2, H, D/H]
+        if readout is None:
+            return cast(Tensor, attend_text(rows, beside, *spans)).flatten(1)
+        q = self.query(readout).unflatten(-1, (heads, -1))
+        return cast(Tensor, attend_rows(q, rows, beside, *spans)).flatten(1)
 
     def _project(
         self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
@@ -141,6 +195,7 @@ def attend(
     "bucketed" pads within blocks of texts of similar length and runs anywhere. "auto" takes
     varlen where it can run. A window shorter than the text is left to bucketed when there are
     virtual tokens or a readout: flash attention would slide the window past virtual tokens.
+    ("short" is a way of `AsymmetricAttention` as a whole, see `nn.short`.)
     """
     if text.num_texts == 0:
         return q + k + v  # no rows, but every input keeps its place in the graph
@@ -152,6 +207,16 @@ def attend(
     if backend == "bucketed" or hindrance:
         return _attend_bucketed(q, k, v, text.buckets(num_virtual, window, readout), dropout)
     return _attend_varlen(q, k, v, text, num_virtual, window, readout)
+
+
+def attend_within(qkv: Tensor, text: PackedText) -> Tensor:
+    """Every row asks the rows of its own text, as `attend` does: [T, 3, H, Dh] -> [T, H, Dh]."""
+    shape = (qkv.device, qkv.dtype, qkv.size(-1), text.max_length, 0)
+    if not text.num_texts or short_hindrance(*shape):
+        q, k, v = qkv.unbind(1)
+        return attend(q, k, v, text)
+    beside = qkv.new_empty(text.num_texts, 0, 2, *qkv.shape[2:])
+    return cast(Tensor, attend_text(qkv, beside, text.offsets, block_of(text.max_length)))
 
 
 def _attend_varlen(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from edgeformers.errors import ConfigError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.short import Spans
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -85,7 +86,7 @@ class PostNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: PackedText | Spans,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,
@@ -93,8 +94,9 @@ class PostNormLayer(TransformerLayer):
         """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
         rows = hidden if readout is None else readout
         mixed = self.attention(hidden, text, virtual, readout)
-        rows = self.attention_norm(rows + self.dropout(mixed))
-        return cast(Tensor, self.ffn_norm(rows + self.ffn(rows)))
+        # Norms compute in float32; between layers rows have the precision of the products.
+        rows = self.attention_norm(rows + self.dropout(mixed)).to(mixed.dtype)
+        return cast(Tensor, self.ffn_norm(rows + self.ffn(rows)).to(mixed.dtype))
 
     def attention_map(
         self,
@@ -118,7 +120,7 @@ class PreNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: PackedText | Spans,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,

@@ -97,6 +97,19 @@ class PackedText:
         offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
         return cls.from_offsets(token_ids[mask], offsets)
 
+    @classmethod
+    def cat(cls, texts: Sequence["PackedText"]) -> "PackedText":
+        """All texts of several, in their order, wherever they are."""
+        before = np.cumsum([0, *(text.num_tokens for text in texts)]).tolist()
+        parts = list(zip(texts, before[:-1], strict=True))
+        return cls(
+            token_ids=torch.cat([text.token_ids for text in texts]),
+            offsets=torch.cat([texts[0].offsets[:1], *(t.offsets[1:] + at for t, at in parts)]),
+            positions=torch.cat([text.positions for text in texts]),
+            max_length=max(text.max_length for text in texts),
+            host_offsets=np.concatenate([[0], *(t.host_offsets[1:] + at for t, at in parts)]),
+        )
+
     @property
     def num_texts(self) -> int:
         return self.offsets.size(0) - 1

@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from edgeformers.nn.attention import attend
+from edgeformers.nn.attention import attend, attend_within
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.segments import reduce_rows, softmax_rows
 
 Pooling = Literal["attention", "mean", "max"]
 
@@ -26,8 +27,7 @@ class LocalAttention(nn.Module):
     def forward(self, cls_states: Tensor, egos: PackedText) -> Tensor:
         """[CLS] states of all edges [E, D] -> h-bar [E, D]."""
         parts = self.query_key_value(cls_states).unflatten(-1, (3, self.heads, -1))
-        q, k, v = parts.unbind(1)  # [E, H, D/H]
-        return attend(q, k, v, egos).flatten(1)
+        return attend_within(parts, egos).flatten(1)  # [E, 3, H, D/H] -> [E, D]
 
 
 class BilinearPooling(nn.Module):
@@ -42,9 +42,10 @@ class BilinearPooling(nn.Module):
 
     def forward(self, edges: Tensor, z_center: Tensor, egos: PackedText) -> Tensor:
         """Edge states [E, D] and centers [B, K] -> [B, D]."""
-        asked = self.score(z_center) * edges.size(-1) ** 0.5  # attend divides by the root again
-        states = edges[:, None]  # [E, 1, D]
-        return attend(asked[:, None], states, states, egos, readout=True).flatten(1)
+        ego, count = egos.text_ids, egos.num_texts  # [E]
+        wide = edges.to(torch.promote_types(edges.dtype, torch.float32))
+        scores = (self.score(z_center)[ego] * wide).sum(-1, keepdim=True)  # [E, 1]
+        return reduce_rows(softmax_rows(scores, ego, count) * wide, ego, count, "sum")
 
 
 class HeadPooling(nn.Module):

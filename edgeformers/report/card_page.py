@@ -28,9 +28,19 @@ SIDE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a node
 
 def card_html(card: DataCard) -> str:
     """The card as one page that needs nothing else: no script, no font, no network."""
-    sections = [
-        _header(card),
-        _findings(card),
+    sections = [_header(card), _findings(card), *_sections(card)]
+    return page.page(f"{card.name}: data card", sections, FOOTER)
+
+
+def card_in_short(card: DataCard) -> str:
+    """The card under a heading of another page: what to know before training, all else folded."""
+    head = page.paragraph(headline(card)) + page.numbers(_tiles(card))
+    whole = page.details("The whole data card", page.deeper("".join(_sections(card)), 2))
+    return head + page.deeper(_findings(card), 2) + whole
+
+
+def _sections(card: DataCard) -> list[str]:
+    return [
         _network(card),
         _texts(card),
         _labels(card),
@@ -39,10 +49,13 @@ def card_html(card: DataCard) -> str:
         *map(_split, card.splits),
         _preparation(card),
     ]
-    return page.page(f"{card.name}: data card", sections, FOOTER)
 
 
 def _header(card: DataCard) -> str:
+    return page.header("Data card", card.name, headline(card), card.origin, _tiles(card))
+
+
+def _tiles(card: DataCard) -> list[tuple[str, str]]:
     counts, texts = card.counts, card.texts
     tiles = [("edges", f"{counts.edges:,}")]
     if card.is_bipartite:
@@ -56,7 +69,7 @@ def _header(card: DataCard) -> str:
         tiles.append((f"median {unit}", number(length.median)))
     if card.labels is not None and card.labels.balance:
         tiles.append(("labels", f"{len(card.labels.balance):,}"))
-    return page.header("Data card", card.name, headline(card), card.origin, tiles)
+    return tiles
 
 
 def _findings(card: DataCard) -> str:

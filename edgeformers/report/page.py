@@ -3,7 +3,9 @@
 Text given to these functions is data and is escaped; what is called `body` or `plot` is HTML.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from base64 import b64encode
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 
 from edgeformers.data.card import Finding, NamedCount
@@ -11,6 +13,8 @@ from edgeformers.data.wording import percent
 from edgeformers.report import svg
 from edgeformers.report.style import STYLE
 from edgeformers.report.text import Rows, printable
+
+HEADING = re.compile(r"(</?h)([2-4])>")  # data cannot look like one: it is escaped
 
 
 def safe(text: str) -> str:
@@ -30,20 +34,50 @@ def page(title: str, body: Iterable[str], footer: str) -> str:
 
 
 def header(kind: str, title: str, lead: str, origin: str, tiles: Sequence[tuple[str, str]]) -> str:
-    """The top of a page: what it is about in one sentence, and its few main numbers."""
+    """The top of a page: what it is about in a sentence a line, and its few main numbers."""
+    said = "".join(f'<p class="lead">{safe(line)}</p>' for line in lead.splitlines())
+    return (
+        f'<header><p class="kind">{safe(kind)}</p><h1>{safe(title)}</h1>'
+        f'{said}<p class="soft">{safe(origin)}</p>'
+        f"{numbers(tiles)}</header>"
+    )
+
+
+def numbers(tiles: Iterable[tuple[str, str]]) -> str:
+    """A few main numbers in large letters: (name, number)."""
     shown = "".join(
         f"<div><dt>{safe(name)}</dt><dd>{safe(number)}</dd></div>" for name, number in tiles
     )
-    return (
-        f'<header><p class="kind">{safe(kind)}</p><h1>{safe(title)}</h1>'
-        f'<p class="lead">{safe(lead)}</p><p class="soft">{safe(origin)}</p>'
-        f'<dl class="tiles">{shown}</dl></header>'
+    return f'<dl class="tiles">{shown}</dl>' if shown else ""
+
+
+def section(title: str, *body: str, anchor: str = "") -> str:
+    """A part of the page under its title; `anchor` is what `contents` leads to."""
+    place = f' id="{safe(anchor)}"' if anchor else ""
+    return f"<section{place}><h2>{safe(title)}</h2>{''.join(body)}</section>"
+
+
+def contents(parts: Iterable[tuple[str, str]]) -> str:
+    """Where to find what on a long page: (anchor, title) of its sections."""
+    lines = "".join(
+        f'<li><a href="#{safe(anchor)}">{safe(title)}</a></li>' for anchor, title in parts
     )
+    return f'<nav aria-label="Contents"><ul>{lines}</ul></nav>'
 
 
-def section(title: str, *body: str) -> str:
-    """A part of the page under its title."""
-    return f"<section><h2>{safe(title)}</h2>{''.join(body)}</section>"
+def details(summary: str, body: str) -> str:
+    """A part that is folded on a screen; on paper all of it is there."""
+    return f"<details><summary>{safe(summary)}</summary>{body}</details>"
+
+
+def deeper(body: str, levels: int) -> str:
+    """The same with every heading so many levels down, to stand within another part."""
+    return HEADING.sub(lambda found: f"{found[1]}{int(found[2]) + levels}>", body)
+
+
+def together(body: str) -> str:
+    """On paper, what fits one sheet is not torn apart."""
+    return f'<div style="break-inside:avoid">{body}</div>'
 
 
 def block(title: str, body: str) -> str:
@@ -88,6 +122,13 @@ def figure(title: str, plot: str, note: str = "") -> str:
     return f"<figure>{caption}{plot}</figure>" if plot else ""
 
 
+def picture(svg_file: str, alt: str) -> str:
+    """An SVG that stands alone: as an image it can run and fetch nothing, whatever is in it."""
+    data = b64encode(svg_file.encode()).decode()
+    image = f'<img alt="{safe(alt)}" src="data:image/svg+xml;base64,{data}">'
+    return f'<div class="scroll">{image}</div>'
+
+
 def figure_with_legend(plot: str, keys: Iterable[tuple[str, str]]) -> str:
     """A plot above what its colors mean: (class of the color, name)."""
     legend = "".join(
@@ -98,17 +139,26 @@ def figure_with_legend(plot: str, keys: Iterable[tuple[str, str]]) -> str:
     return f'<figure>{plot}<figcaption class="legend">{legend}</figcaption></figure>'
 
 
-def table(rows: Rows, head: bool = True) -> str:
-    """The first column names the row; a first row of names stands above."""
+def table(rows: Rows, head: bool = True, bold: Container[tuple[int, int]] = ()) -> str:
+    """The first column names the row; a first row of names stands above.
+
+    Cells at the places `bold` (row, column) are marked.
+    """
     top = "".join(f'<th scope="col">{safe(cell)}</th>' for cell in rows[0]) if head else ""
     body = "".join(
         f'<tr><th scope="row">{safe(row[0])}</th>'
-        + "".join(f"<td{_words(cell)}>{safe(cell)}</td>" for cell in row[1:])
+        + "".join(_cell(cell, (y, x) in bold) for x, cell in enumerate(row) if x)
         + "</tr>"
-        for row in rows[1 if head else 0 :]
+        for y, row in enumerate(rows)
+        if y or not head
     )
     opening = f"<thead><tr>{top}</tr></thead>" if head else ""
     return f'<div class="scroll"><table>{opening}<tbody>{body}</tbody></table></div>'
+
+
+def _cell(cell: str, is_bold: bool) -> str:
+    shown = f"<b>{safe(cell)}</b>" if is_bold else safe(cell)
+    return f"<td{_words(cell)}>{shown}</td>"
 
 
 def _words(cell: str) -> str:

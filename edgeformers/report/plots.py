@@ -1,4 +1,4 @@
-"""Plots of results as HTML: score intervals, learning curves, attention, nodes and their edges.
+"""Plots of results as HTML: score intervals, learning curves, nodes and their edges, costs.
 
 Like the plots of the data card, text keeps its size at any width: horizontal positions are
 percentages, vertical ones pixels. Colors are readable on light and on dark paper.
@@ -6,6 +6,7 @@ percentages, vertical ones pixels. Colors are readable on light and on dark pape
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -20,13 +21,63 @@ COLORS = ("#0b8f80", "#d9730d", "#6b5bd2", "#c2387a", "#3f86d9", "#8a8f1f", "#a8
 CURVES_HEIGHT, SCATTER_HEIGHT = 240, 420  # pixels
 TOP, BOTTOM = 14, 28  # pixels above the highest and below the lowest mark
 SCATTERED = 3000  # edges that are drawn at most, evenly chosen
-TOKEN = "padding:1px .8rem 1px 0;border:0;white-space:nowrap;min-width:0"
-LONGEST = 15  # characters of a token that are shown
 STAR = "M0 -8L2.1 -2.6 7.6 -2.5 3.2 1 4.7 6.5 0 3.3 -4.7 6.5 -3.2 1 -7.6 -2.5 -2.1 -2.6Z"
 
 Points = Sequence[tuple[float, float]]
 Place = Callable[[float], float]  # a value -> its share of an axis
 Show = Callable[[float], str]  # a value as it is written
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedDot:
+    """A dot of `numbered`, and what its tooltip says."""
+
+    number: int
+    x: float
+    y: float
+    color: str
+    tip: str
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Where values stand in a plot as high as learning curves are."""
+
+    across: Place
+    upward: Place
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, points: Points, margin: float) -> "_Axes":
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        return cls(scale(xs, margin), scale(ys, 0.06), min(ys), max(ys))
+
+    def x(self, value: float) -> str:
+        return f"{REACH * self.across(value):.2f}%"
+
+    def y(self, value: float) -> str:
+        return f"{_down(self.upward(value), CURVES_HEIGHT):.1f}"
+
+    def grid(self, show: Show) -> Iterator[str]:
+        for value in round_values(self.low, self.high):
+            y = self.y(value)
+            yield f'<line class="grid" x1="0" x2="{REACH}%" y1="{y}" y2="{y}"/>'
+            yield f'<text x="100%" y="{y}" dy="4" text-anchor="end">{show(value)}</text>'
+
+    def names(self, ticks: Mapping[float, str]) -> Iterator[str]:
+        for value, name in ticks.items():
+            place = f'x="{self.x(value)}" y="{CURVES_HEIGHT - BOTTOM + 20}"'
+            yield f'<text {place} text-anchor="middle">{safe(name)}</text>'
+
+    def line(self, one: tuple[float, float], other: tuple[float, float], color: str) -> str:
+        ends = f'x1="{self.x(one[0])}" y1="{self.y(one[1])}"'
+        ends += f' x2="{self.x(other[0])}" y2="{self.y(other[1])}"'
+        return f'<line stroke="{color}" stroke-width="2" {ends}/>'
+
+    def dot(self, at: tuple[float, float], color: str, tip: str, radius: int) -> str:
+        place = f'cx="{self.x(at[0])}" cy="{self.y(at[1])}" r="{radius}"'
+        return f'<circle {place} fill="{color}"><title>{safe(tip)}</title></circle>'
 
 
 def project_2d(vectors: ArrayLike, seed: int = 0) -> NDArray[np.float64]:
@@ -89,36 +140,61 @@ def interval(low: float, value: float, high: float, best: float | None = None) -
     )
 
 
-def curves(lines: Mapping[str, Points], label: str, *, is_low_best: bool, show: Show) -> str:
-    """A value over epochs, one line per run with its name in the legend; its best dot is larger."""
-    points = [point for line in lines.values() for point in line]
+def curves(
+    lines: Mapping[str, Sequence[Points]],
+    label: str,
+    *,
+    is_low_best: bool | None,
+    show: Show,
+    at: Show = "epoch {:g}".format,
+    ticks: Mapping[float, str] | None = None,
+    frame: Points = (),
+) -> str:
+    """A value over epochs, a color per name in the legend, which may have several lines.
+
+    The best dot of a line is larger, unless `is_low_best` is None. `ticks` name places of the
+    horizontal axis where it is no epoch, `at` a place in a tooltip; the axes also hold `frame`.
+    """
+    points = [point for group in lines.values() for line in group for point in line]
     if not points:
         return ""
-    across = scale([x for x, _ in points], 0.02)
-    upward = scale([y for _, y in points], 0.06)
+    axes = _Axes.of([*points, *frame], 0.02 if ticks is None else 0.08)  # names are longer
+    body = list(axes.grid(show))
+    body += axes.names(_some(sorted({p[0] for p in points})) if ticks is None else ticks)
+    for color, (name, group) in zip(_colors(len(lines)), lines.items(), strict=True):
+        for line in group:
+            body += [axes.line(one, other, color) for one, other in pairwise(line)]
+            peak = _peak(line, is_low_best)
+            body += [
+                axes.dot((x, y), color, f"{name}, {at(x)}: {show(y)}", 5 if (x, y) == peak else 3)
+                for x, y in line
+            ]
+    return _svg(body, label, CURVES_HEIGHT) + legend(list(lines))
 
-    def x(value: float) -> str:
-        return f"{REACH * across(value):.2f}%"
 
-    def y(value: float) -> str:
-        return f"{_down(upward(value), CURVES_HEIGHT):.1f}"
-
-    body = list(_value_grid([p[1] for p in points], y, show))
-    body += _epoch_names(sorted({p[0] for p in points}), x)
+def _peak(line: Points, is_low_best: bool | None) -> tuple[float, float] | None:
+    if is_low_best is None:
+        return None
     sign = -1.0 if is_low_best else 1.0
-    for color, (name, line) in zip(_colors(len(lines)), lines.items(), strict=True):
-        body += [
-            f'<line stroke="{color}" stroke-width="2" x1="{x(a)}" y1="{y(b)}" x2="{x(c)}" '
-            f'y2="{y(d)}"/>'
-            for (a, b), (c, d) in pairwise(line)
-        ]
-        peak = max(line, key=lambda point: sign * point[1], default=None)
-        body += [
-            f'<circle cx="{x(a)}" cy="{y(b)}" r="{5 if (a, b) == peak else 3}" fill="{color}">'
-            f"<title>{safe(name)}, epoch {a:g}: {show(b)}</title></circle>"
-            for a, b in line
-        ]
-    return _svg(body, label, CURVES_HEIGHT) + _legend(list(lines))
+    return max(line, key=lambda point: sign * point[1], default=None)
+
+
+def numbered(
+    dots: Sequence[NumberedDot], label: str, *, show: Show, ticks: Mapping[float, str]
+) -> str:
+    """Dots on a plane, each with a number beside it that a table explains."""
+    if not dots:
+        return ""
+    axes = _Axes.of([(dot.x, dot.y) for dot in dots], 0.05)
+    body = [*axes.grid(show), *axes.names(ticks)]
+    for dot in dots:
+        place = (dot.x, dot.y)
+        body.append(axes.dot(place, dot.color, dot.tip, 5))
+        body.append(
+            f'<text class="name" x="{axes.x(dot.x)}" dx="7" y="{axes.y(dot.y)}" dy="-3">'
+            f"{dot.number}</text>"
+        )
+    return _svg(body, label, CURVES_HEIGHT)
 
 
 def scatter(nodes: Sequence[tuple[str, float, float]], edges: Points, ends: Sequence[int]) -> str:
@@ -142,57 +218,14 @@ def scatter(nodes: Sequence[tuple[str, float, float]], edges: Points, ends: Sequ
             f'stroke="var(--ink)"/><title>{safe(name)}</title></svg>'
         )
     label = f"{len(nodes):,} nodes as stars and {len(edges):,} edges as points"
-    return _svg(body, label, SCATTER_HEIGHT) + _legend([name for name, _, _ in nodes])
-
-
-def attention_table(tokens: Sequence[str], virtual: int, weights: Sequence[Sequence[float]]) -> str:
-    """What the read-out token reads: a row per token, virtual ones first, a column per layer.
-
-    Each layer's cells are as dark as their weight beside the largest of that layer.
-    """
-    heads = "".join(
-        f'<th scope="col" style="padding:0;text-align:center">{i}</th>' for i in range(len(weights))
-    )
-    rows = "".join(
-        _attention_row(token, i < virtual, [layer[i] for layer in weights], weights)
-        for i, token in enumerate(tokens)
-    )
-    return (
-        '<div class="scroll"><table style="width:auto;font-size:.82rem"><thead><tr>'
-        f'<th scope="col" style="{TOKEN}">layer</th>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _attention_row(
-    token: str, is_virtual: bool, row: Sequence[float], weights: Sequence[Sequence[float]]
-) -> str:
-    word = safe(token if len(token) <= LONGEST else token[:LONGEST] + "…")
-    name = f"<b>{word}</b>" if is_virtual else word
-    cells = "".join(_attention_cell(w, max(layer)) for w, layer in zip(row, weights, strict=True))
-    return f'<tr><th scope="row" style="{TOKEN}">{name}</th>{cells}</tr>'
-
-
-def _attention_cell(weight: float, largest: float) -> str:
-    share = weight / largest if largest > 0 else 0.0
-    return (
-        f'<td style="padding:0;border:1px solid var(--paper);min-width:1.1rem;height:1.35rem;'
-        f'background:rgb(11 143 128 / {share:.2f})" title="{weight:.3f}"></td>'
-    )
+    return _svg(body, label, SCATTER_HEIGHT) + legend([name for name, _, _ in nodes])
 
 
 def _down(share: float, height: int) -> float:
     return height - BOTTOM - (height - TOP - BOTTOM) * share
 
 
-def _value_grid(values: Sequence[float], y: Show, show: Show) -> Iterator[str]:
-    for value in _round_values(min(values), max(values)):
-        place = y(value)
-        yield f'<line class="grid" x1="0" x2="{REACH}%" y1="{place}" y2="{place}"/>'
-        yield f'<text x="100%" y="{place}" dy="4" text-anchor="end">{show(value)}</text>'
-
-
-def _round_values(low: float, high: float) -> list[float]:
+def round_values(low: float, high: float) -> list[float]:
     """A few round numbers between two values; the value itself where they are one."""
     if high <= low:
         return [low]
@@ -201,22 +234,21 @@ def _round_values(low: float, high: float) -> list[float]:
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _epoch_names(epochs: Sequence[float], x: Show) -> Iterator[str]:
-    step = math.ceil(len(epochs) / 8)
-    for epoch in epochs[::step]:
-        place = f'x="{x(epoch)}" y="{CURVES_HEIGHT - BOTTOM + 20}"'
-        yield f'<text {place} text-anchor="middle">{epoch:g}</text>'
+def _some(epochs: Sequence[float]) -> dict[float, str]:
+    """At most eight of all epochs, evenly chosen, with their names."""
+    return {epoch: f"{epoch:g}" for epoch in epochs[:: math.ceil(len(epochs) / 8)]}
 
 
 def _colors(count: int) -> list[str]:
     return [COLORS[i % len(COLORS)] for i in range(count)]
 
 
-def _legend(names: Sequence[str]) -> str:
+def legend(names: Sequence[str], colors: Sequence[str] | None = None) -> str:
+    """The names below a plot, each beside its color."""
     keys = "".join(
         f'<span><svg class="key" aria-hidden="true"><rect fill="{color}" width="100%" '
         f'height="100%"/></svg>{safe(name)}</span>'
-        for color, name in zip(_colors(len(names)), names, strict=True)
+        for color, name in zip(colors or _colors(len(names)), names, strict=True)
     )
     return f'<div class="legend soft">{keys}</div>'
 

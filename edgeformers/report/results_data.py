@@ -15,18 +15,22 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A measured value and its interval; bounds that are nan or None are not known."""
+    """A measured value and its interval; bounds that are nan or None are not known.
+
+    The value of several runs is their mean, and `spread` their sample deviation.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.value):
             raise InputError(
                 f"a score must be a number (got {self.value}); leave out what was not measured"
             )
-        for name in ("low", "high"):
+        for name in ("low", "high", "spread"):
             bound = getattr(self, name)
             if bound is not None and not math.isfinite(bound):
                 object.__setattr__(self, name, None)
@@ -48,6 +52,7 @@ class ModelScores:
     metrics: dict[str, Score]
     sees: Sees = ""
     note: str = ""
+    runs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +78,7 @@ class LearningCurve:
 
     run: str
     metric: str
-    points: list[list[float]]  # [epoch, value]
+    points: list[list[float]]  # [epochs done, value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +150,7 @@ def learning_curve(
 ) -> LearningCurve | None:
     """The validation events of a run's metrics.jsonl as a curve; None where there are none."""
     points = [
-        [float(event["epoch"]), float(event[metric])]
+        [float(event["epoch"]) + 1, float(event[metric])]
         for event in events
         if event.get("kind") == "val" and metric in event and math.isfinite(event[metric])
     ]

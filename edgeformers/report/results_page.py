@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from edgeformers.report import page, plots
+from edgeformers.report.attention import attention_table
 from edgeformers.report.results_data import (
     AttentionPicture,
-    ModelScores,
     NodeMap,
     ResultsPage,
-    Score,
     TaskScores,
 )
 from edgeformers.report.results_rows import (
@@ -21,11 +20,10 @@ from edgeformers.report.results_rows import (
     setting_rows,
     value_words,
 )
+from edgeformers.report.results_tables import in_columns, interval_table, named_table
 from edgeformers.report.results_verdict import Verdict, verdicts
-from edgeformers.report.text import Rows
 
 FOOTER = "Made by edgeformers. Intervals hold 95% of resamples unless the settings say otherwise."
-WRAPPED = "white-space:normal;overflow-wrap:break-word"  # between words, else the table scrolls
 
 
 def results_html(results: ResultsPage) -> str:
@@ -63,8 +61,8 @@ def _verdict_section(found: Sequence[Verdict]) -> str:
     for one in found:
         rows = [(SEES[m.sees], m.model, m) for m in one.models]
         metrics = one.task.metrics[:1]
-        body = page.paragraph(one.answer) + _interval_table(rows, one.task, metrics)
-        parts.append(_together(page.block(one.task.task, body + _best(one.task, metrics))))
+        body = page.paragraph(one.answer) + interval_table(rows, one.task, metrics)
+        parts.append(page.together(page.block(one.task.task, body + _best(one.task, metrics))))
     return page.section("Does the graph help?", *parts) if parts else ""
 
 
@@ -74,16 +72,11 @@ def _task_section(task: TaskScores) -> str:
     section = page.section(
         task.task,
         page.paragraph(task.note, soft=True) if task.note else "",
-        _interval_table(rows, task, task.metrics),
+        interval_table(rows, task, task.metrics),
         _best(task, task.metrics),
         page.bullets(notes) if notes else "",
     )
-    return _together(section)
-
-
-def _together(body: str) -> str:
-    """On paper, what fits one sheet is not torn apart."""
-    return f'<div style="break-inside:avoid">{body}</div>'
+    return page.together(section)
 
 
 def _best(task: TaskScores, metrics: Sequence[str]) -> str:
@@ -94,60 +87,11 @@ def _best(task: TaskScores, metrics: Sequence[str]) -> str:
     return page.paragraph(f"Best achievable (dashed line): {known}.", soft=True) if known else ""
 
 
-def _interval_table(
-    rows: Sequence[tuple[str, str, ModelScores]], task: TaskScores, metrics: Sequence[str]
-) -> str:
-    """A model per row: its name over a remark, the first metric beside its plot, then the others.
-
-    On a phone the others are reached by scrolling.
-    """
-    place = _axis(task)
-    names = ["", metric_name(metrics[0]), "", *map(metric_name, metrics[1:])]
-    top = "".join(f'<th scope="col">{page.safe(name)}</th>' for name in names)
-    body = ""
-    for name, remark, model in rows:
-        first, *others = (_score_cell(model.metrics.get(metric), metric) for metric in metrics)
-        plot = _interval_plot(model.metrics.get(metrics[0]), task.best.get(metrics[0]), place)
-        body += (
-            f'<tr><th scope="row" style="min-width:8rem;overflow-wrap:break-word">'
-            f'{page.safe(name)}<br><span class="tag">{page.safe(remark)}</span></th>'
-            f'{first}<td class="meter">{plot}</td>{"".join(others)}</tr>'
-        )
-    table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
-
-
-def _score_cell(score: Score | None, metric: str) -> str:
-    if score is None:
-        return "<td>–</td>"
-    bounds = ""
-    if score.low is not None and score.high is not None:
-        low, high = value_words(score.low, metric), value_words(score.high, metric)
-        bounds = f'<br><span class="tag">{low} to {high}</span>'
-    return f"<td>{value_words(score.value, metric)}{bounds}</td>"
-
-
-def _axis(task: TaskScores) -> plots.Place:
-    """Values of the first metric to shares of a plot that all models of the task fit in."""
-    metric = task.metrics[0]
-    scores = [m.metrics[metric] for m in task.models if metric in m.metrics]
-    values = [bound for score in scores for bound in (*score.bounds, score.value)]
-    values += [task.best[metric]] if metric in task.best else []
-    return plots.scale(values, 0.06)
-
-
-def _interval_plot(score: Score | None, best: float | None, place: plots.Place) -> str:
-    if score is None:
-        return ""
-    low, high = (place(bound) for bound in score.bounds)
-    return plots.interval(low, place(score.value), high, None if best is None else place(best))
-
-
 def _curves_section(results: ResultsPage) -> str:
     figures = []
     for metric in dict.fromkeys(curve.metric for curve in results.curves):
         lines = {
-            curve.run: [(epoch, value) for epoch, value in curve.points]
+            curve.run: [[(epoch, value) for epoch, value in curve.points]]
             for curve in results.curves
             if curve.metric == metric
         }
@@ -171,11 +115,11 @@ def _attention_section(pictures: Sequence[AttentionPicture]) -> str:
         "each layer is its largest weight. Virtual tokens stand first, in bold."
     )
     tables = (
-        page.figure(one.title, plots.attention_table(one.tokens, one.virtual, one.weights))
+        page.figure(one.title, attention_table(one.tokens, one.virtual, one.weights))
         for one in pictures
     )
     body = page.paragraph(told, soft=True) + page.side_by_side(tables)
-    return _together(page.section("Attention", body))
+    return page.together(page.section("Attention", body))
 
 
 def _maps_section(maps: Sequence[NodeMap]) -> str:
@@ -190,7 +134,7 @@ def _maps_section(maps: Sequence[NodeMap]) -> str:
 
 def _data_section(results: ResultsPage) -> str:
     rows = data_rows(results)
-    return _together(page.section("Data", _in_columns(rows))) if rows else ""
+    return page.together(page.section("Data", in_columns(rows))) if rows else ""
 
 
 def _settings_section(results: ResultsPage) -> str:
@@ -203,26 +147,6 @@ def _settings_section(results: ResultsPage) -> str:
     title = "The same in all runs" if len(head) > 2 else head[1]
     return page.section(
         "Settings",
-        _together(_named_table(differ, head)) if differ else "",
-        page.block(title, _in_columns(same)) if same else "",
+        page.together(named_table(differ, head)) if differ else "",
+        page.block(title, in_columns(same)) if same else "",
     )
-
-
-def _in_columns(rows: Rows) -> str:
-    """A long table of names and values as two short ones, which look like one on a phone."""
-    half = (len(rows) + 1) // 2
-    parts = "".join(_named_table(part) for part in (rows[:half], rows[half:]) if part)
-    return f'<div class="pair" style="row-gap:0">{parts}</div>'
-
-
-def _named_table(rows: Rows, head: Sequence[str] = ()) -> str:
-    """Words and numbers alike to the right; a dotted name may break after its signs."""
-    top = "".join(f'<th scope="col" style="{WRAPPED}">{page.safe(name)}</th>' for name in head)
-    body = ""
-    for name, *values in rows:
-        shown = page.safe(name).replace(".", ".<wbr>").replace("_", "_<wbr>")
-        cells = "".join(f'<td style="{WRAPPED}">{page.safe(value)}</td>' for value in values)
-        body += f'<tr><th scope="row" style="{WRAPPED}">{shown}</th>{cells}</tr>'
-    opening = f"<thead><tr>{top}</tr></thead>" if head else ""
-    table = f"<table>{opening}<tbody>{body}</tbody></table>"
-    return f'<div class="scroll" style="margin:0">{table}</div>'

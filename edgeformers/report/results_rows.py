@@ -62,12 +62,15 @@ def setting_rows(results: ResultsPage) -> Rows:
     """Settings that differ between runs first, then those that are the same in all."""
     runs = list(results.settings)
     names = list(dict.fromkeys(name for values in results.settings.values() for name in values))
-    table = {name: [_setting(results.settings[run].get(name)) for run in runs] for name in names}
+    table = {
+        name: [setting_words(results.settings[run].get(name)) for run in runs] for name in names
+    }
     names.sort(key=lambda name: len(set(table[name])) == 1)
     return [["", *runs], *([name, *table[name]] for name in names)]
 
 
-def _setting(value: Any) -> str:
+def setting_words(value: Any) -> str:
+    """A setting as it is shown; what is not set is a dash."""
     if value is None or value == "":
         return "–"
     return value if isinstance(value, str) else json.dumps(value)

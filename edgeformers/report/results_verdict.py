@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeformers.report.results_data import ModelScores, ResultsPage, TaskScores
+from edgeformers.report.results_data import ModelScores, ResultsPage, Score, TaskScores
 from edgeformers.report.results_rows import (
     SEES,
     interval_words,
@@ -24,8 +24,7 @@ class Verdict:
 
 def verdict(task: TaskScores) -> Verdict | None:
     """Text and nodes against either alone; None where the models to compare are missing."""
-    metric = task.metrics[0]
-    found = {sees: model for sees in ("text", "nodes", "both") if (model := _best(task, sees))}
+    metric, found = task.metrics[0], {model.sees: model for model in best_of_each(task)}
     if "both" not in found or len(found) < 2:
         return None
     both = found["both"]
@@ -42,39 +41,65 @@ def verdict(task: TaskScores) -> Verdict | None:
     return Verdict(task=task, answer=answer, sentence=sentence, models=list(found.values()))
 
 
-#: Answers by how sure the gain is: 1 surely, 0 not surely, -1 there is none.
+#: Answers by how sure the gain is: 1 surely, 0 not surely, -1 there is none, -2 surely a loss.
 _GRAPH = {
     1: "The graph helps: nodes add to what the text says.",
     0: "The graph may help: the gain over text alone is within chance.",
     -1: "No gain from the graph was seen here: text alone did as well.",
+    -2: "The graph did not help here: text alone did better.",
 }
 _WORDS = {
-    1: "The text helps too: nodes alone do worse.",
+    1: "The text helps: nodes alone do worse.",
     0: "Whether the text adds to the nodes is within chance.",
     -1: "No gain from the text was seen here: nodes alone did as well.",
+    -2: "The text did not help here: nodes alone did better.",
 }
 
 
 def _gain(task: TaskScores, both: ModelScores, alone: ModelScores, sees: str) -> int:
-    """1 where the gain is sure, 0 where it may be chance, -1 where there is none."""
+    """1 where the gain is sure, 0 or -1 where it or a loss may be chance, -2 where that is sure."""
     metric = task.metrics[0]
     sign = -1.0 if is_low_best(metric) else 1.0
-    if sees in task.gains:
-        low, high = sorted(sign * bound for bound in task.gains[sees].bounds)
-        difference = sign * task.gains[sees].value
-        is_sure = low > 0 and task.gains[sees].low is not None
-    else:
-        ours, theirs = both.metrics[metric], alone.metrics[metric]
-        difference = sign * (ours.value - theirs.value)
-        low = min(sign * bound for bound in ours.bounds)
-        high = max(sign * bound for bound in theirs.bounds)
-        is_sure = low > high and ours.low is not None and theirs.low is not None
-    return 1 if is_sure else 0 if difference > 0 else -1
+    gap = task.gains.get(sees) or _unpaired(both.metrics[metric], alone.metrics[metric])
+    low, high = sorted(sign * bound for bound in gap.bounds)
+    if gap.low is not None and gap.high is not None and (low > 0 or high < 0):
+        return 1 if low > 0 else -2
+    return 0 if sign * gap.value > 0 else -1
+
+
+def _unpaired(ours: Score, theirs: Score) -> Score:
+    """The difference of two scores; it is sure where their intervals do not meet."""
+    value = ours.value - theirs.value
+    if None in (ours.low, ours.high, theirs.low, theirs.high):
+        return Score(value=value)
+    (our_low, our_high), (their_low, their_high) = ours.bounds, theirs.bounds
+    return Score(value=value, low=our_low - their_high, high=our_high - their_low)
 
 
 def _best(task: TaskScores, sees: str) -> ModelScores | None:
     models = [m for m in ordered(task) if m.sees == sees and task.metrics[0] in m.metrics]
     return models[0] if models else None
+
+
+def best_of_each(task: TaskScores) -> list[ModelScores]:
+    """The best that sees the text, the nodes, and both: those there are."""
+    found = (_best(task, sees) for sees in ("text", "nodes", "both"))
+    return [model for model in found if model is not None]
+
+
+def untold(task: TaskScores) -> list[str]:
+    """What the models of a task cannot tell, and which of them are missing."""
+    seen = {model.sees for model in best_of_each(task)}
+    if "both" not in seen:
+        return [
+            "Whether the graph or the text helps cannot be told: no model here sees both text "
+            "and nodes."
+        ]
+    missing = {
+        "text": "Whether the graph helps cannot be told: no model here sees the text alone.",
+        "nodes": "Whether the text helps cannot be told: no model here sees the nodes alone.",
+    }
+    return [sentence for sees, sentence in missing.items() if sees not in seen]
 
 
 def verdicts(results: ResultsPage) -> list[Verdict]:

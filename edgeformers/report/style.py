@@ -50,6 +50,7 @@ th:first-child, td.words { text-align: left; }
 th:last-child, td:last-child { padding-right: 0; }
 td.words, tbody th { white-space: normal; overflow-wrap: anywhere; }
 tbody th { min-width: 5.5rem; }
+th.model { min-width: 8rem; width: 28%; overflow-wrap: break-word; }
 td.meter { width: 38%; min-width: 7rem; vertical-align: middle; }
 svg { display: block; width: 100%; overflow: visible; }
 svg text { font-size: 11.5px; fill: var(--soft); font-variant-numeric: tabular-nums; }
@@ -67,12 +68,23 @@ svg text.name { fill: var(--ink); font-weight: 600; }
 .key { display: inline-block; width: .7rem; height: .7rem; margin: 0 .35rem 0 0; }
 .legend { margin-top: .6rem; }
 .legend span { margin-right: 1.2rem; white-space: nowrap; }
+nav ul { list-style: none; margin: 1.8rem 0 0; padding: 0; display: flex; flex-wrap: wrap;
+  gap: .3rem 1.4rem; font-size: .9rem; }
+a { color: var(--accent); text-underline-offset: .2em; }
+h4, h5 { font-size: .95rem; font-weight: 600; margin: 1.6rem 0 .4rem; }
+details { margin: .6rem 0; padding: .5rem 0; border-bottom: 1px solid var(--line); }
+summary { cursor: pointer; font-weight: 500; overflow-wrap: anywhere; }
+img { display: block; min-width: 34rem; max-width: 100%; border-radius: 4px; background: #fff; }
+td b { font-weight: 700; }
 footer { margin-top: 4rem; padding-top: 1.1rem; border-top: 1px solid var(--line); }
 @media (max-width: 34rem) { main { padding: 2rem 1.1rem 3rem; } h1 { font-size: 1.7rem; }
   h2 { margin-top: 2.8rem; } td.meter { min-width: 5rem; } .tiles dd { font-size: 1.35rem; } }
 @media print { :root { --paper: #fff; --ink: #111; --soft: #555; --line: #ddd; --panel: #f2f2f2;
   --accent: #0b7268; } body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  h2 { margin-top: 1.8rem; break-after: avoid; } h3 { break-after: avoid; }
-  figure, tr, li, .tiles { break-inside: avoid; } .scroll { overflow: visible; } }
+  h2 { margin-top: 1.8rem; break-after: avoid; } h3, h4, h5 { break-after: avoid; }
+  figure, tr, li, .tiles { break-inside: avoid; } .scroll { overflow: visible; }
+  img { min-width: 0; } nav { display: none; } thead { display: table-header-group; }
+  details { border: 0; padding: 0; } summary { list-style: none; break-after: avoid; }
+  details::details-content { content-visibility: visible; block-size: auto; } }
 """

@@ -1,5 +1,6 @@
 """Edge classification: from an edge's representation to its class, labels, stars or number."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast, get_args
@@ -16,6 +17,8 @@ from edgeformers.errors import ConfigError, InputError, nearest
 Kind = Literal["class", "multi", "ordered", "number"]
 Loss = Literal["cross_entropy", "released", "squared"]
 
+#: Shares by which rare classes may be favored; more is chance on small validation parts.
+DECISIONS = tuple(round(-0.2 + 0.05 * step, 2) for step in range(11))  # to 0.3
 #: The losses each kind of label can be learned with; the first is the default.
 LOSSES: dict[Kind, tuple[Loss, ...]] = {
     "class": ("cross_entropy", "released"),
@@ -98,6 +101,7 @@ class EdgeTask(nn.Module):
     """
 
     class_weights: Tensor
+    class_shift: Tensor
     target_mean: Tensor
     target_deviation: Tensor
 
@@ -111,6 +115,7 @@ class EdgeTask(nn.Module):
         class_weights: Tensor | Literal["balanced"] | None = None,
         class_shares: Tensor | None = None,
         label_smoothing: float = 0.0,
+        consistency: float = 0.0,
         dropout: float = 0.0,
         target_mean: float = 0.0,
         target_deviation: float = 1.0,
@@ -119,11 +124,12 @@ class EdgeTask(nn.Module):
         _check_settings(kind, num_classes, loss, class_weights, label_smoothing)
         self.kind, self.num_classes = kind, num_classes
         self.loss_name = loss or LOSSES[kind][0]
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.consistency = label_smoothing, consistency
         self.dropout = nn.Dropout(dropout)
         self.head = self._make_head(width, class_shares)
         weights = class_weights if isinstance(class_weights, Tensor) else torch.ones(num_classes)
         self.register_buffer("class_weights", weights.float())
+        self.register_buffer("class_shift", torch.zeros(num_classes))
         self.register_buffer("target_mean", torch.tensor(float(target_mean)))
         self.register_buffer("target_deviation", torch.tensor(float(target_deviation)))
 
@@ -165,8 +171,12 @@ class EdgeTask(nn.Module):
         scores = cast(Tensor, self.head(self.dropout(edge_repr))).float()
         return scores.squeeze(1) if self.kind == "number" else scores
 
-    def loss(self, edge_repr: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, edge_repr: Tensor, labels: Tensor, again: Tensor | None = None) -> Tensor:
         """[B, D] and labels -> the mean loss over known labels; 0 where none is known.
+
+        With `again`, the same edges encoded a second time with other parts dropped, it is the
+        mean of both, and `consistency` times how far the two predictions are apart (R-Drop, Wu
+        et al. 2021).
 
         Labels on the host are checked. On a device that would cost a wait at every step: check
         them beforehand.
@@ -175,13 +185,11 @@ class EdgeTask(nn.Module):
             self.check(labels)
         with torch.autocast(edge_repr.device.type, enabled=False):
             logits = self.logits(edge_repr.float())
-            if self.kind == "number":
-                return self._squared(logits, labels)
-            if self.kind == "multi":
-                return self._binary(logits, labels)
-            if self.loss_name == "released":
-                return _released(logits, labels.long())
-            return self._cross_entropy(logits, labels.long())
+            if again is None:
+                return self._loss_of(logits, labels)
+            other = self.logits(again.float())
+            both = (self._loss_of(logits, labels) + self._loss_of(other, labels)) / 2
+            return both + self.consistency * self._distance(logits, other, labels)
 
     def predict(self, edge_repr: Tensor) -> Predictions:
         """[B, D] -> the likeliest class, the labels above one half, or the number."""
@@ -191,7 +199,29 @@ class EdgeTask(nn.Module):
         if self.kind == "multi":
             probs = logits.sigmoid()
             return Predictions(value=probs >= 0.5, probs=probs)
+        logits = logits + self.class_shift
         return Predictions(value=logits.argmax(-1), probs=logits.softmax(-1))
+
+    @torch.no_grad()
+    def tune_decision(
+        self, edge_repr: Tensor, labels: Tensor, shares: Tensor, metric: str | None = None
+    ) -> float:
+        """Choose how much rare classes are favored, by a metric on held-out edges; gives the share.
+
+        From every logit that share of the log of its class's part in training (`shares` [C]) is
+        taken: 0 leaves the likeliest class, 1 asks which class the edge speaks for most. Training
+        rewards right probabilities; Macro-F1 rewards finding rare classes. The probabilities that
+        `predict` gives are shifted likewise, so that the likeliest class is the one decided for.
+        """
+        rarity = -torch.where(shares > 0, shares, 1.0).log()  # 0 of a class that training lacks
+        chosen, best = 0.0, -math.inf
+        for share in sorted(DECISIONS, key=abs):
+            self.class_shift.copy_(share * rarity)
+            score = self.metrics(self.predict(edge_repr), labels)[metric or self.primary_metric]
+            if score > best:
+                chosen, best = share, score
+        self.class_shift.copy_(chosen * rarity)
+        return chosen
 
     def metrics(self, predictions: Predictions, labels: Tensor) -> dict[str, float]:
         """What counts for this kind of label, over the edges whose label is known."""
@@ -249,6 +279,38 @@ class EdgeTask(nn.Module):
             figures["average_precision"] = metrics.average_precision(truth, probs)
         return figures
 
+    def _loss_of(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.kind == "number":
+            return self._squared(logits, labels)
+        if self.kind == "multi":
+            return self._binary(logits, labels)
+        if self.loss_name == "released":
+            return _released(logits, labels.long())
+        return self._cross_entropy(logits, labels.long())
+
+    def _distance(self, one: Tensor, other: Tensor, labels: Tensor) -> Tensor:
+        """The mean over known labels of how far two predictions of an edge are apart.
+
+        Of probabilities (KL(p, q) + KL(q, p)) / 2, of numbers half their squared difference.
+        """
+        if self.kind == "number":
+            known = ~labels.isnan()
+            return ((one - other).square() * known).sum() / 2 / known.sum().clamp(min=1)
+        if self.kind == "multi":
+            known = labels.float().nan_to_num(nan=-1.0) >= 0
+            apart = (one.sigmoid() - other.sigmoid()) * (one - other) / 2
+            return (apart * known).sum() / known.sum().clamp(min=1)
+        p, q = one.log_softmax(-1), other.log_softmax(-1)
+        apart = ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2
+        weights = self._edge_weights(labels.long())
+        return (apart * weights).sum() / weights.sum().clamp(min=1e-12)
+
+    def _edge_weights(self, labels: Tensor) -> Tensor:
+        """What each edge counts [B]: its class's weight, nothing without a label."""
+        known = labels >= 0
+        weighed = self.loss_name == "cross_entropy"
+        return self.class_weights[labels.clamp(min=0)] * known if weighed else known.float()
+
     def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         losses = F.cross_entropy(
             logits,
@@ -258,7 +320,7 @@ class EdgeTask(nn.Module):
             reduction="none",
             label_smoothing=self.label_smoothing,
         )
-        weights = self.class_weights[labels.clamp(min=0)] * (labels >= 0)
+        weights = self._edge_weights(labels)
         return losses.sum() / weights.sum().clamp(min=1e-12)
 
     def _binary(self, logits: Tensor, labels: Tensor) -> Tensor:

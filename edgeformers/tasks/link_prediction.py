@@ -1,6 +1,7 @@
 """Link prediction: queries find their keys among the batch, and later among all nodes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +48,47 @@ class KnownPairs:
         return (self.keys[at] == wanted) & (query_nodes >= 0)[:, None] & (key_nodes >= 0)
 
 
+class Beside(nn.Module):
+    """Fixed vectors whose products are added to the trained score, which counts `own` times.
+
+    Such are the factors of collaborative models. A source that is new is described by the
+    `left` vectors of what it is linked to, as far as those are known.
+
+    Shapes: N nodes, R width.
+    """
+
+    query: Tensor
+    key: Tensor
+    left: Tensor
+    own: Tensor
+
+    def __init__(self, query: Tensor, key: Tensor, left: Tensor, *, own: float = 1.0) -> None:
+        super().__init__()
+        if query.shape != key.shape or query.shape != left.shape:
+            raise InputError(
+                "vectors beside a model are [N, R] of every node as query, key and left "
+                f"(got {list(query.shape)}, {list(key.shape)} and {list(left.shape)})"
+            )
+        for name, value in (("query", query), ("key", key), ("left", left)):
+            self.register_buffer(name, value.float())
+        self.register_buffer("own", torch.tensor(float(own)))
+
+    @classmethod
+    def like(cls, state: Mapping[str, Tensor], prefix: str = "beside.") -> "Beside | None":
+        """Room for what a saved head has beside it; None where it has nothing."""
+        names = [f"{prefix}{name}" for name in ("query", "key", "left")]
+        return cls(*(state[name] for name in names)) if names[0] in state else None
+
+    def forward(self, side: Side, nodes: Tensor) -> Tensor:
+        """Nodes [n] -> [n, R]; zeros of a new node."""
+        table = self.query if side == "query" else self.key
+        return table[nodes.clamp(min=0)] * (nodes >= 0)[:, None]
+
+    def new_query(self, linked: Tensor) -> Tensor:
+        """What speaks for a new source that is linked to these nodes [m], each once -> [R]."""
+        return self.left[linked[linked >= 0].unique()].sum(0)
+
+
 class LinkTask(nn.Module):
     """The score of a link, and the softmax over keys in which the linked one must win.
 
@@ -63,7 +105,8 @@ class LinkTask(nn.Module):
     - `popularity_bias` adds a learned b_u.
 
     Score: scale h_v . h_u + weight c_v . c_u + b_u, which is one product of longer vectors
-    (`factors`), so that ranking all nodes uses exactly the score that was trained.
+    (`factors`), so that ranking all nodes uses exactly the score that was trained. After training
+    a second product of fixed vectors can be set beside it (`set_beside`).
 
     Shapes: n pairs, m extra keys, D width, K collaborative width.
     """
@@ -101,6 +144,11 @@ class LinkTask(nn.Module):
         if collaborative == "table":
             self.table = nn.Parameter(torch.randn(num_nodes, collaborative_width) * 0.1)
         self.bias = nn.Parameter(torch.zeros(num_nodes)) if popularity_bias else None
+        self.beside: Beside | None = None
+
+    def set_beside(self, beside: "Beside") -> None:
+        """From now on count the trained score as `beside` says, and what it adds."""
+        self.beside = beside
 
     @torch.no_grad()
     def set_table(self, vectors: Tensor) -> None:
@@ -138,7 +186,10 @@ class LinkTask(nn.Module):
             known = (nodes >= 0).float()
             b = torch.ones_like(known) if is_query else self.bias[nodes.clamp(min=0)] * known
             parts.append(b[:, None])
-        return torch.cat(parts, dim=-1)
+        if self.beside is None:
+            return torch.cat(parts, dim=-1)
+        trained = torch.cat(parts, dim=-1) * (self.beside.own if is_query else 1.0)
+        return torch.cat([trained, self.beside(side, nodes)], dim=-1)
 
     def loss(
         self,

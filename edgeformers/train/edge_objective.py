@@ -1,12 +1,14 @@
 """Training to classify edges: batches of labelled edges, a head's loss, its metrics."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from edgeformers.data.batch import EdgeBatch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids, epoch_batches
 from edgeformers.errors import InputError
@@ -34,6 +36,7 @@ class EdgeObjective:
     ) -> None:
         self.model, self.head, self.loader, self.parts = model, head, loader, parts
         self.modules: nn.Module = nn.ModuleDict({"model": model, "head": head})
+        self.read: Callable[[Any], Tensor] = model  # or a faster way to call it
         self.device, self.autocast = device, autocast
         self.batch_size, self.eval_batch, self.seed = batch_size, eval_batch, seed
         self.select = select or head.primary_metric
@@ -45,13 +48,15 @@ class EdgeObjective:
         places = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
         return [train[place] for place in places]
 
-    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[EdgeBatch]:
+    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[EdgeBatch | EdgeContextBatch]:
         """The edges this process has, as one batch or as pieces of at most `micro`."""
         mine = distributed.shard(ids)
         size = micro or max(1, len(mine))
-        return [self.loader.batch(mine[at : at + size]) for at in range(0, len(mine), size)]
+        return [
+            self.loader.batch(mine[at : at + size], epoch=epoch) for at in range(0, len(mine), size)
+        ]
 
-    def backward(self, batches: list[list[EdgeBatch]]) -> float:
+    def backward(self, batches: list[list[EdgeBatch | EdgeContextBatch]]) -> Tensor:
         """Gradients of the mean loss over all edges of all batches, however they are cut."""
         pieces = [piece for batch in batches for piece in batch]
         weights = [self._weight(piece) for piece in pieces]
@@ -60,19 +65,19 @@ class EdgeObjective:
         for piece, weight in zip(pieces, weights, strict=True):
             batch = piece.to(self.device)
             with self.autocast():
-                edge_repr = self.model(batch)
+                edge_repr, again = self._encode(batch)
             assert batch.label is not None
             share = weight * distributed.world_size() / everyone
-            loss = self.head.loss(edge_repr, batch.label) * share
+            loss = self.head.loss(edge_repr, batch.label, again) * share
             loss.backward()
             whole += loss.detach()
-        return float(whole)
+        return whole
 
     @torch.no_grad()
     def suspects(self, ids: Ids, epoch: int) -> Ids:
         """Those of the edges from which the head gets something that is no number."""
         with self.autocast():
-            edge_repr = self.model(self.loader.batch(ids).to(self.device))
+            edge_repr = self.model(self.loader.batch(ids, epoch=epoch).to(self.device))
             logits = self.head.logits(edge_repr.float()).view(len(ids), -1)
         broken = ~logits.isfinite().all(1).cpu().numpy()
         return np.asarray(ids[broken])
@@ -101,7 +106,16 @@ class EdgeObjective:
         with torch.inference_mode():
             return Predictions.cat([self.head.predict(torch.from_numpy(vectors).to(self.device))])
 
-    def _weight(self, piece: EdgeBatch) -> float:
+    def _encode(self, batch: EdgeBatch | EdgeContextBatch) -> tuple[Tensor, Tensor | None]:
+        """The edges, and a second time where the head wants to see other parts dropped."""
+        if not self.head.consistency:
+            return self.read(batch), None
+        if isinstance(batch, EdgeContextBatch):
+            return self.read(batch), self.read(batch)
+        once, again = self.read(EdgeBatch.cat([batch, batch])).split(len(batch))
+        return once, again
+
+    def _weight(self, piece: EdgeBatch | EdgeContextBatch) -> float:
         """What the head's mean loss over a piece is divided by, so that means can be joined."""
         labels = piece.label
         assert labels is not None

@@ -18,6 +18,8 @@ from edgeformers.train import distributed
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
 
+CACHED_TOKENS = 2048  # at once on a CPU: what is computed of them stays near its cores
+
 
 class OutOfMemoryError(EdgeformersError):
     """Memory ended; the message says which setting to lower."""
@@ -45,9 +47,16 @@ def encode_edges(
     batch: int = 256,
     show: bool = False,
 ) -> Vectors:
-    """edge_repr of chosen edges [n, D], in their order."""
-    order = np.argsort(loader.lengths(edge_ids), kind="stable")[::-1]
-    return _encode(model, loader.batch, edge_ids, [order], device, autocast, batch, show, "edges")
+    """edge_repr of chosen edges [n, D], in their order.
+
+    At once are read as many tokens as `batch` edges of full length have.
+    """
+    lengths = loader.lengths(edge_ids).astype(np.int64)
+    order = np.argsort(lengths, kind="stable")[::-1]
+    chunks = _cut(order, lengths, batch * loader.max_tokens, batch, device)
+    if loader.source_sampler is not None:  # there is more to read around an edge than in it
+        chunks = _cut(order, np.ones_like(order), batch, batch, device)
+    return _encode(model, loader.batch, edge_ids, chunks, device, autocast, batch, show, "edges")
 
 
 def encode_nodes(
@@ -64,9 +73,11 @@ def encode_nodes(
 ) -> Vectors:
     """node_repr of chosen nodes [n, D], in their order, from training edges alone.
 
-    In a network of one kind of node, they are read as sources or as targets (`side`).
+    In a network of one kind of node, they are read as sources or as targets (`side`). At once are
+    read as many edges as `batch` nodes of full neighborhoods have.
     """
-    order = np.argsort(loader.work(nodes), kind="stable")[::-1]
+    work = loader.work(nodes)
+    order = np.argsort(work, kind="stable")[::-1]
     orders = [order]
     if loader.graph.is_bipartite:  # a batch holds sources or targets, which are read differently
         is_target = nodes[order] >= loader.graph.num_sources
@@ -75,25 +86,46 @@ def encode_nodes(
     def make(ids: Ids) -> Any:
         return loader.nodes(ids, epoch=epoch, side=side)
 
-    return _encode(model, make, nodes, orders, device, autocast, batch, show, "nodes")
+    most = max(sum(loader.source_sampler.sizes), sum(loader.target_sampler.sizes))
+    tokens = (work + 1) * loader.max_tokens
+    chunks = [
+        chunk
+        for one in orders
+        for chunk in _cut(one, tokens, batch * (most + 1) * loader.max_tokens, batch, device)
+    ]
+    return _encode(model, make, nodes, chunks, device, autocast, batch, show, "nodes")
+
+
+def _cut(order: Ids, tokens: Ids, budget: int, batch: int, device: torch.device) -> list[Ids]:
+    """The order in chunks of at most `budget` tokens, and of few times `batch` however short."""
+    if device.type == "cpu":
+        budget = min(budget, CACHED_TOKENS)
+    ends = np.cumsum(tokens[order])
+    chunks, start = [], 0
+    while start < len(order):
+        before = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, before + budget, side="right"))
+        stop = min(max(stop, start + 1), start + 4 * batch)
+        chunks.append(order[start:stop])
+        start = stop
+    return chunks
 
 
 def _encode(
     model: nn.Module,
     make: Callable[[Ids], Any],
     ids: Ids,
-    orders: list[Ids],
+    chunks: list[Ids],
     device: torch.device,
     autocast: Autocast,
     batch: int,
     show: bool,
     what: str,
 ) -> Vectors:
-    """Vectors of `ids` in their order, encoded in that of `orders`: similar work side by side.
+    """Vectors of `ids` in their order, encoded chunk by chunk: similar work side by side.
 
     Batches are the same however many processes share them, and so are the vectors.
     """
-    chunks = [order[at : at + batch] for order in orders for at in range(0, len(order), batch)]
     parts: list[Vectors] = []
     was_training = model.training
     model.eval()

@@ -1,7 +1,8 @@
 """Training to predict links: pairs of ego-graphs, the softmax over keys, ranking."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ class LinkObjective:
     ) -> None:
         self.model, self.task, self.loader, self.parts = model, task, loader, parts
         self.modules: nn.Module = nn.ModuleDict({"model": model, "head": task})
+        self.read: Callable[[Any], Tensor] = model  # or a faster way to call it
         self.device, self.autocast = device, autocast
         self.batch_size, self.eval_batch, self.eval_pairs = batch_size, eval_batch, eval_pairs
         self.seed = seed
@@ -92,11 +94,11 @@ class LinkObjective:
         ]
         return pieces
 
-    def backward(self, batches: list[list[PairBatch | EgoBatch]]) -> float:
+    def backward(self, batches: list[list[PairBatch | EgoBatch]]) -> Tensor:
         """Gradients of the mean loss over all links, each among the keys of its own batch."""
         counts = [sum(len(p) for p in pieces if isinstance(p, PairBatch)) for pieces in batches]
         everyone = distributed.total(sum(counts))
-        whole = 0.0
+        whole = torch.zeros((), device=self.device)
         for pieces, count in zip(batches, counts, strict=True):
             share = count * distributed.world_size() / everyone
             whole += self._backward_batch([piece.to(self.device) for piece in pieces], share)
@@ -171,31 +173,32 @@ class LinkObjective:
         """Factors of nodes whose representations [n, D] are there already; -1: a new node."""
         return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
 
-    def _backward_batch(self, pieces: list[PairBatch | EgoBatch], share: float) -> float:
+    def _backward_batch(self, pieces: list[PairBatch | EgoBatch], share: float) -> Tensor:
         if len({type(piece) for piece in pieces}) == len(pieces):  # not cut
-            loss = self._loss(pieces, [self._encode(piece) for piece in pieces]) * share
+            loss = self._loss(pieces, self._encode(pieces)) * share
             loss.backward()
-            return float(loss.detach())
+            return loss.detach()
         found, states = [], []
-        with torch.no_grad():
-            for piece in pieces:
-                states.append(_RandomState(self.device))
-                found.append([part.requires_grad_() for part in self._encode(piece)])
+        for piece in pieces:  # as the second time, so that the same is dropped
+            states.append(_RandomState(self.device))
+            found.append([part.detach().requires_grad_() for part in self._encode([piece])[0]])
         loss = self._loss(pieces, found) * share
         loss.backward()
         after = _RandomState(self.device)
         for piece, one, state in zip(pieces, found, states, strict=True):
             state.restore()  # so that what was dropped the first time is dropped again
             grads = [cast(Tensor, part.grad) for part in one]
-            torch.autograd.backward(self._encode(piece), grads)
+            torch.autograd.backward(self._encode([piece])[0], grads)
         after.restore()
-        return float(loss.detach())
+        return loss.detach()
 
-    def _encode(self, piece: PairBatch | EgoBatch) -> list[Tensor]:
+    def _encode(self, pieces: list[PairBatch | EgoBatch]) -> list[list[Tensor]]:
+        """Of each piece its queries and keys, or its drawn nodes; all are read at once."""
+        parts = [[p.query, p.key] if isinstance(p, PairBatch) else [p] for p in pieces]
+        flat = [part for two in parts for part in two]
         with self.autocast():
-            if isinstance(piece, PairBatch):
-                return [self.model(piece.query), self.model(piece.key)]
-            return [self.model(piece)]
+            rows = iter(self.read(EgoBatch.cat(flat)).split([len(part) for part in flat]))
+        return [[next(rows) for _ in two] for two in parts]
 
     def _loss(self, pieces: list[PairBatch | EgoBatch], found: list[list[Tensor]]) -> Tensor:
         pairs = [p for p in pieces if isinstance(p, PairBatch)]
@@ -286,11 +289,17 @@ def candidate_nodes(graph: EdgeTextGraph) -> Ids:
 
 
 def known_links(graph: EdgeTextGraph, queries: Ids, candidates: Ids) -> KnownLinks:
-    """Positive links of the queries in any split; in a one-kind network also the node itself."""
+    """Positive links of the queries in any split; in a one-kind network also the node itself.
+
+    An undirected edge is a link of both its ends.
+    """
     place = np.full(graph.num_nodes, -1, np.int64)
     place[queries] = np.arange(len(queries))
-    edges = np.flatnonzero((place[graph.src] >= 0) & graph.is_positive)
-    rows, columns = place[graph.src[edges]], columns_of(graph.dst[edges], candidates)
+    src, dst = graph.src[graph.is_positive], graph.dst[graph.is_positive]
+    if not graph.is_bipartite and not graph.is_directed:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    wanted = place[src] >= 0
+    rows, columns = place[src[wanted]], columns_of(dst[wanted], candidates)
     if not graph.is_bipartite:
         rows = np.concatenate([rows, np.arange(len(queries))])
         columns = np.concatenate([columns, columns_of(queries, candidates)])

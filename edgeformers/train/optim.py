@@ -5,25 +5,34 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgeformers.config import TrainSettings
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.nodes import NodeLookup
+from edgeformers.train.rows import RowAdam
+
+LORA = "lora_"  # begins what peft calls its parameters
 
 
 class Optimizers:
-    """AdamW for dense parameters and SparseAdam for node tables with sparse gradients, as one."""
+    """AdamW for dense parameters and RowAdam for node tables with sparse gradients, as one.
 
-    def __init__(self, modules: nn.Module, settings: TrainSettings) -> None:
+    With `can_halt`, updates can be stopped on the device itself (`halt_unless_finite`).
+    """
+
+    def __init__(
+        self, modules: nn.Module, settings: TrainSettings, *, can_halt: bool = False
+    ) -> None:
         dense, sparse = _groups(modules, settings)
         on_gpu = any(p.is_cuda for group in dense for p in group["params"])
         self.parts: list[torch.optim.Optimizer] = []
         if dense:
-            self.parts.append(torch.optim.AdamW(dense, betas=(0.9, 0.999), eps=1e-8, fused=on_gpu))
+            self.parts.append(_adamw(dense, fused=on_gpu or can_halt))
         if sparse:
-            self.parts.append(torch.optim.SparseAdam(sparse, lr=settings.node_lr))
+            self.parts.append(RowAdam(sparse, lr=settings.node_lr))
         self.clip = settings.clip
+        self._halted: Tensor | None = None
         self._base = [[group["lr"] for group in part.param_groups] for part in self.parts]
 
     def step(self, factor: float) -> None:
@@ -37,6 +46,16 @@ class Optimizers:
         for part in self.parts:
             part.step()
 
+    def halt_unless_finite(self, loss: Tensor) -> None:
+        """Once a loss is no number, change no parameter any more; nobody waits to find out."""
+        is_broken = (~loss.detach().isfinite()).float()
+        self._halted = is_broken if self._halted is None else self._halted.maximum(is_broken)
+        for part in self.parts:
+            if isinstance(part, RowAdam):
+                part.halted = self._halted
+            else:
+                part.found_inf = self._halted  # type: ignore[attr-defined]  # fused AdamW reads it
+
     def zero_grad(self) -> None:
         for part in self.parts:
             part.zero_grad(set_to_none=True)
@@ -47,6 +66,10 @@ class Optimizers:
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
         for part, state in zip(self.parts, states, strict=True):
             part.load_state_dict(state)
+
+
+def _adamw(groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=fused)
 
 
 def schedule(settings: TrainSettings, total: int) -> Callable[[int], float]:
@@ -76,7 +99,7 @@ def freeze_layers(encoder: TextEncoder, layers: int) -> None:
 def _groups(
     modules: nn.Module, settings: TrainSettings
 ) -> tuple[list[dict[str, Any]], list[nn.Parameter]]:
-    backbone = {id(p) for m in _of(modules, TextEncoder) for p in m.parameters()}
+    backbone = {id(p) for m in _of(modules, TextEncoder) for p in _pretrained(m)}
     tables = {id(m.table): m.sparse for m in _of(modules, NodeLookup)}
     plain = {id(p) for m in modules.modules() for p in _undecayed(m)}
     plain |= set() if settings.decay_nodes else tables.keys()
@@ -97,6 +120,11 @@ def _groups(
         for (rate, decay), params in grouped.items()
     ]
     return dense, sparse
+
+
+def _pretrained(encoder: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters an encoder came with: low-rank changes start from nothing, as heads do."""
+    return (p for name, p in encoder.named_parameters() if f".{LORA}" not in name)
 
 
 def _undecayed(module: nn.Module) -> Iterator[nn.Parameter]:

@@ -1,4 +1,4 @@
-"""Where training starts from: the encoder, its tokens, and the first vectors of nodes."""
+"""Where training starts from: what reads texts, their tokens, and the first vectors of nodes."""
 
 import re
 from collections.abc import Callable
@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from edgeformers.data.batch import pack_texts
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import Ids
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokenise import add_tokens
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError, require
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone, random_backbone
+from edgeformers.nn.bag import BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.offline import MINILM
 
@@ -33,17 +36,55 @@ def open_backbone(
     Beside what `load_backbone` knows, "scratch:2x64" is an untrained encoder of 2 layers, 64
     wide, over a vocabulary learned from the network: for work without any download.
     """
-    if backbone.startswith(SCRATCH.rstrip(":")):
+    if _is_scratch(backbone):
         return _scratch(backbone, graph, seed, show)
     encoder = load_backbone(backbone)
-    folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
-    tokens = add_tokens(graph, folder, progress=show)
+    tokens = backbone_tokens(backbone, graph, show=show)
     if tokens.vocab_size > encoder.config.vocab_size:
         raise InputError(
             f"the tokenizer of '{backbone}' has {tokens.vocab_size:,} tokens, the backbone knows "
             f"{encoder.config.vocab_size:,}; they do not belong together"
         )
     return encoder, tokens
+
+
+def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -> TokenStore:
+    """The network's texts in the tokens of a backbone, whose weights are not needed."""
+    if _is_scratch(backbone):
+        return add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
+    folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
+    return add_tokens(graph, folder, progress=show)
+
+
+def make_bag(
+    tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, words: int, width: int, seed: int = 0
+) -> BagOfWords:
+    """The bag of the words most frequent in the texts of chosen edges, to be learned."""
+    counts = count_documents(tokens, edge_ids, max_tokens)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BagOfWords.from_counts(counts, len(edge_ids), words=words, width=width)
+
+
+def count_documents(
+    tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, chunk: int = 65_536
+) -> NDArray[np.int64]:
+    """How many of the edges' texts, cut as in a batch, have each token [vocabulary].
+
+    Tokens that every text has around it, such as [CLS], count as in none.
+    """
+    counts = np.zeros(tokens.vocab_size, np.int64)
+    for at in range(0, len(edge_ids), chunk):
+        ids, offsets = tokens.take(edge_ids[at : at + chunk], max_tokens)
+        text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        cells = np.unique(text * tokens.vocab_size + ids)
+        counts += np.bincount(cells % tokens.vocab_size, minlength=tokens.vocab_size)
+    counts[[*tokens.meta.prefix, *tokens.meta.suffix]] = 0
+    return counts
+
+
+def _is_scratch(backbone: str) -> bool:
+    return backbone.startswith(SCRATCH.rstrip(":"))
 
 
 def _scratch(
@@ -58,7 +99,7 @@ def _scratch(
             f"an untrained backbone has 2 layers or more and a width that 16 divides "
             f"(got '{backbone}')"
         )
-    tokens = add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
+    tokens = backbone_tokens(backbone, graph, show=show)
     config = EncoderConfig(
         vocab_size=tokens.vocab_size,
         width=width,
@@ -158,4 +199,5 @@ def merge_lora(encoder: TextEncoder) -> None:
             module.merge()
             parent, _, child = name.rpartition(".")
             setattr(encoder.get_submodule(parent), child, module.base_layer)
+    vars(encoder).pop("peft_config", None)  # peft's note that there are changes
     encoder.requires_grad_(True)

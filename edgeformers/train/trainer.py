@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,9 +16,12 @@ from edgeformers.config import TrainSettings
 from edgeformers.data.loader import Ids, Prefetch
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.train import distributed
+from edgeformers.train.average import WeightAverage
 from edgeformers.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from edgeformers.train.losses import LateLosses, Update
 from edgeformers.train.optim import Optimizers, schedule
 from edgeformers.train.runlog import RunLog, progress, tell
+from edgeformers.train.speed import count_tokens, faster_training
 
 SMALLER_IS_BETTER = ("mae", "rmse")
 
@@ -41,10 +44,11 @@ class Objective(Protocol):
         """What this process has of a batch, on the host, in pieces of at most `micro` examples."""
         ...
 
-    def backward(self, batches: list[list[Any]]) -> float:
+    def backward(self, batches: list[list[Any]]) -> Tensor:
         """Add the gradients of the mean loss over the batches of an update; gives the loss.
 
-        Both are shares of this process: the mean over all processes is what counts.
+        Both are shares of this process: the mean over all processes is what counts. The loss
+        stays where it was computed, so that nobody has to wait for it.
         """
         ...
 
@@ -93,7 +97,11 @@ class Trainer:
         self.device = device
         self.folder = folder
         self.show = show and distributed.is_main()
-        self.optimizers = Optimizers(objective.modules, settings)
+        # Several processes agree on each loss, and so wait for it.
+        self.losses = LateLosses(settings.loss_lag if distributed.world_size() == 1 else 0)
+        self.optimizers = Optimizers(objective.modules, settings, can_halt=self.losses.lag > 0)
+        decay = settings.average
+        self.average = WeightAverage(objective.modules, decay) if decay else None
         self.progress = Progress(micro=settings.micro_batch)
         self.best_state: dict[str, Tensor] = {}
         self.per_epoch = math.ceil(len(objective.batches(0)) / settings.accumulate)
@@ -105,13 +113,26 @@ class Trainer:
         log = RunLog(self.folder if distributed.is_main() else None, resume_step=at.step)
         factor = schedule(self.settings, self.per_epoch * self.settings.epochs)
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), closing(log), self._bar() as bar:
+        with torch.random.fork_rng(devices), closing(log), self._bar() as bar, self._faster():
             while not at.finished:
                 self._train_epoch(log, factor, bar)
                 self._end_epoch(log)
         if self.best_state:
             self.objective.modules.load_state_dict(self.best_state)
         return at
+
+    def _faster(self) -> AbstractContextManager[None]:
+        if self.device.type != "cuda":
+            return nullcontext()
+        batches = self.objective.batches(0)[: self.settings.accumulate]
+        pieces = [self.objective.make(ids, 0, self.settings.micro_batch) for ids in batches]
+        return faster_training(
+            self.objective,
+            self.settings.compile,
+            device=self.device,
+            steps=self.per_epoch * self.settings.epochs,
+            tokens=sum(map(count_tokens, pieces)),
+        )
 
     def _bar(self) -> Any:
         total = self.per_epoch * self.settings.epochs
@@ -126,14 +147,26 @@ class Trainer:
                 loss = self._update(group, batches, factor(at.step), log)
                 at.step += 1
                 at.update += 1
+                self.losses.put(Update(at.step, at.epoch, group), loss)
+                if self.average is not None:
+                    self.average.update(at.step)
                 seen += sum(map(len, group))
                 bar.update(1)
-                bar.set_postfix(epoch=at.epoch + 1, loss=f"{loss:.4f}", refresh=False)
-                log.write("train", at.step, loss=loss, epoch=at.epoch)
+                self._read_losses(log, bar)
                 if at.step % every == 0 and at.update < self.per_epoch:  # else the epoch's end does
+                    self._read_losses(log, bar, everything=True)
                     self._save()
+        self._read_losses(log, bar, everything=True)
         seconds = time.perf_counter() - started
-        log.write("speed", at.step, examples_per_second=seen / max(seconds, 1e-9))
+        rate = seen / max(seconds, 1e-9)
+        log.write("speed", at.step, examples_per_second=rate, seconds=seconds)
+
+    def _read_losses(self, log: RunLog, bar: Any, *, everything: bool = False) -> None:
+        for update, loss in self.losses.take(everything=everything):
+            if not math.isfinite(loss):
+                self._refuse_loss(loss, update)
+            bar.set_postfix(epoch=update.epoch + 1, loss=f"{loss:.4f}", refresh=False)
+            log.write("train", update.step, loss=loss, epoch=update.epoch)
 
     def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
         """Updates of an epoch from the `start`-th on: the examples of their batches, and these."""
@@ -150,7 +183,7 @@ class Trainer:
 
     def _update(
         self, group: list[Ids], batches: list[list[Any]], factor: float, log: RunLog
-    ) -> float:
+    ) -> Tensor:
         """One step of the optimizer; when memory ends, again with half the examples at once."""
         loss = None
         while loss is None:
@@ -159,18 +192,24 @@ class Trainer:
             loss = self._gradients(batches)
             if loss is None:
                 self._halve(_largest(batches), log)
-        if not math.isfinite(loss):
-            self._refuse_loss(loss, group)
+        if self.losses.lag:
+            self.optimizers.halt_unless_finite(loss)
+        elif not loss.isfinite():
+            at = self.progress
+            self._refuse_loss(float(loss), Update(at.step + 1, at.epoch, group))
         distributed.average_gradients(self.objective.modules)
         self.optimizers.step(factor)
         return loss
 
-    def _gradients(self, batches: list[list[Any]]) -> float | None:
+    def _gradients(self, batches: list[list[Any]]) -> Tensor | None:
         """The loss of an update, its gradients left at the parameters; None: memory ended."""
         self.optimizers.zero_grad()
         torch.manual_seed(distributed.step_seed(self.settings.seed, self.progress.step))
         try:
-            return distributed.mean(self.objective.backward(batches))
+            loss = self.objective.backward(batches)
+            if distributed.world_size() == 1:
+                return loss
+            return torch.tensor(distributed.mean(float(loss)))
         except torch.OutOfMemoryError as error:
             if distributed.world_size() > 1:  # the others wait for this one in the midst of it
                 raise TrainingError(
@@ -197,22 +236,31 @@ class Trainer:
             show=self.show,
         )
 
-    def _refuse_loss(self, loss: float, group: list[Ids]) -> None:
-        at = self.progress
-        ids = np.concatenate(group)
-        found = np.concatenate([self.objective.suspects(ids, at.epoch) for ids in group])
+    def _refuse_loss(self, loss: float, at: Update) -> None:
+        ids = np.concatenate(at.group)
+        found = np.concatenate([self.objective.suspects(ids, at.epoch) for ids in at.group])
         which = "of edges" if len(found) else "though each edge is finite alone, among edges"
         named = found if len(found) else ids
         some = ", ".join(map(str, named[:8].tolist())) + (", ..." if len(named) > 8 else "")
         raise TrainingError(
-            f"the loss became {loss} at step {at.step + 1} (epoch {at.epoch + 1}), {which} {some}; "
+            f"the loss became {loss} at step {at.step} (epoch {at.epoch + 1}), {which} {some}; "
             "lower train.lr and train.node_lr, or look at these edges"
         )
 
     def _end_epoch(self, log: RunLog) -> None:
         """Validate, remember the best, stop when it is no longer getting better."""
-        at = self.progress
         self.objective.modules.eval()
+        with nullcontext() if self.average is None else self.average.swapped():
+            self._validate(log)
+        at = self.progress
+        at.epoch, at.update = at.epoch + 1, 0
+        patience = self.settings.patience
+        tired = patience is not None and at.worse >= patience
+        at.finished = tired or at.epoch >= self.settings.epochs
+        self._save()
+
+    def _validate(self, log: RunLog) -> None:
+        at = self.progress
         metrics = distributed.from_main(self.objective.evaluate("val"))
         if self.objective.select not in metrics:
             raise TrainingError(
@@ -229,11 +277,6 @@ class Trainer:
             self.best_state = {name: value.detach().cpu().clone() for name, value in state.items()}
         else:
             at.worse += 1
-        at.epoch, at.update = at.epoch + 1, 0
-        patience = self.settings.patience
-        tired = patience is not None and at.worse >= patience
-        at.finished = tired or at.epoch >= self.settings.epochs
-        self._save()
 
     def _save(self) -> None:
         if self.folder is None:
@@ -244,6 +287,7 @@ class Trainer:
             "modules": self.objective.modules.state_dict(),
             "best": self.best_state,
             "optimizers": self.optimizers.state_dict(),
+            "average": {} if self.average is None else self.average.state_dict(),
         }
         step = self.progress.step
         distributed.only_main(lambda: save_checkpoint(folder, step, state, keep=keep))
@@ -256,6 +300,8 @@ class Trainer:
         try:
             self.objective.modules.load_state_dict(state["modules"])
             self.optimizers.load_state_dict(state["optimizers"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
             self.progress = Progress(**state["progress"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             why = str(error).strip().splitlines()[-1].strip()

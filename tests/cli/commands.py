@@ -10,6 +10,7 @@ from tests.cli.conftest import TINY, call
 QUICK = {
     "prepare": ("--edges", "300", "--quiet"),
     "train": TINY,
+    "reproduce": (*TINY, "--no-estimate"),
     "quickstart": ("--edges", "300", "--backbone", "scratch:2x32", "--quiet"),
 }
 

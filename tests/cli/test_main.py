@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -23,19 +24,29 @@ def test_all_verbs_are_there():
     )
 
 
-def test_shells_can_complete_it():
-    shown = call("--help").out
-    assert "--install-completion" in shown
-    environment = {"_EDGEFORMERS_COMPLETE": "complete_bash", "COMP_WORDS": "edgeformers re"}
-    program = [
-        sys.executable,
-        "-c",
-        "from edgeformers.cli.main import app; app(prog_name='edgeformers')",
-    ]
+COMPLETE = """
+eval "$(edgeformers --show-completion)"
+for line in "edgeformers cl" "edgeformers re" "edgeformers embed --n"; do
+  COMP_WORDS=($line) COMP_CWORD=$(($(wc -w <<< "$line") - 1)) COMPREPLY=()
+  _edgeformers_completion edgeformers
+  echo "${COMPREPLY[@]}"
+done
+"""
+
+
+def test_bash_completes_verbs_and_options(tmp_path):
+    program = tmp_path / "edgeformers"  # as an installed one is
+    program.write_text(f"#!{sys.executable}\nfrom edgeformers.cli.main import run\nrun()\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     answer = subprocess.run(
-        program, capture_output=True, text=True, env={**environment, "COMP_CWORD": "1", "PATH": ""}
+        ["bash", "-c", COMPLETE], capture_output=True, text=True, env=environment, check=True
     )
-    assert answer.stdout.split() == ["recommend"]
+    verbs, more, options = (line.split() for line in answer.stdout.splitlines())
+    assert verbs == ["classify-nodes"]
+    assert "recommend" in more
+    assert sorted(options) == ["--network", "--nodes"]
+    assert "--install-completion" in call("--help").out
 
 
 def test_a_verb_that_is_not_there_is_answered():

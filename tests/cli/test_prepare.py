@@ -52,6 +52,20 @@ def test_rows_that_cannot_be_used_stop_or_are_listed(edgeformers, tmp_path):
     assert listed["count"] == 1
 
 
+def test_repeats_and_nodes_with_few_edges_are_left_out_and_told(edgeformers, tmp_path):
+    rows = ["a,x,1", "a,y,2", "b,x,3", "b,y,4", "b,y,4", "b,z,5"]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target,text", *rows]) + "\n")
+    how = ("--drop-repeats", "--min-degree", "2", "--tokenizer", "none")
+    answer = edgeformers("prepare", "edges.csv", "-o", "net", *how, "--json")
+    card = json.loads(answer.out)
+    assert card["counts"]["edges"] == 4
+    assert card["notes"] == [
+        "repeated edges were dropped: 1 of 6 edges and 0 of 5 nodes; 5 edges and 5 nodes are left",
+        "nodes with fewer than 2 edges were dropped: 1 of 5 edges and 1 of 5 nodes; "
+        "4 edges and 4 nodes are left",
+    ]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -69,6 +83,8 @@ def test_rows_that_cannot_be_used_stop_or_are_listed(edgeformers, tmp_path):
         (["amazon-apps"], "the recipe amazon-apps needs its raw file reviews_Apps_for_Android_5"),
         (["amazon-aps"], "no such dataset or file; did you mean 'amazon-apps'? The datasets are"),
         (["simulated", "--label", "x"], "has columns of its own; leave out --label"),
+        (["edges.csv", "--min-degree", "0"], "--min-degree must be at least 1 (got 0)"),
+        (["edges.csv", "--min-degree", "99"], "none of its 20 edges is left when every node must"),
         (["."], ". is a folder; name its files, for instance './*.csv'"),
     ],
 )

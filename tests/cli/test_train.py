@@ -98,6 +98,15 @@ def test_a_folder_of_other_work_is_not_touched(home, tmp_path):
     assert "has files that are no run; choose another run folder" in mine.err
 
 
+def test_a_folder_whose_first_file_was_being_written_when_it_was_killed_is_its_own(home, tmp_path):
+    left = tmp_path / "cut" / ".run.json.4711"  # run.json, before it took its name
+    left.parent.mkdir()
+    left.write_text('{"task": "edge-cl')
+    answer = call(*TRAIN, "-o", left.parent, *TINY)
+    assert answer.code == 0, answer.err
+    assert not left.exists()
+
+
 def test_several_processes_speak_once(home, tmp_path):
     options = ["--nproc-per-node", "2", "--master-port", "0", "--standalone"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "edgeformers.cli"]

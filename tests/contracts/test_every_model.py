@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, models
 from torch import nn
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.models.io import load_model, model_fingerprint, save_model
 from edgeformers.models.registry import MODELS, TINY_ENCODER, make_tiny
 from edgeformers.nn.packed import PackedText
@@ -21,7 +21,8 @@ SHARED = [
     {"node_dropout": 0.3},
     {"fidelity": "released", "edge_types": 2, "direction": True},
 ]
-#: Settings beside the defaults; a model that is not named here is tested with its defaults.
+#: Settings of the Edgeformers; what is not named here has a lookup of nodes to set, and no more.
+PLAIN = [{}, {"feature_width": 3, "node_dropout": 0.3}]
 SETTINGS = {
     "edgeformer-e": [*SHARED, {"tokens": ("source",)}, {"tokens": ("target",)}, {"tokens": ()}],
     "edgeformer-n": [
@@ -40,7 +41,10 @@ SETTINGS = {
         {"direction": True, "tokens": ("neighbor",), "readout": "neighbor"},
     ],
 }
-CASES = [(name, settings) for name in MODELS for settings in SETTINGS.get(name, [{}])]
+ENTRANCES = {"encode_edges", "encode_nodes"}
+CASES = [(name, settings) for name in MODELS for settings in SETTINGS.get(name, PLAIN)]
+#: Models that take padded texts too; the others take batches alone.
+PADDED = [case for case in CASES if vars(MODELS[case[0]].model).keys() & ENTRANCES]
 EVERY = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{name}-{settings}" for name, settings in CASES]
 )
@@ -68,7 +72,7 @@ def draw(generator, low, high):
 
 
 def make_examples(name, settings, seed=0):
-    """Eight edges, or eight nodes with their edges, as plain values."""
+    """Eight edges, where wanted with those around them, or eight nodes with theirs, as values."""
     generator = torch.Generator().manual_seed(seed)
     kinds = settings.get("edge_types", 1)
 
@@ -77,20 +81,42 @@ def make_examples(name, settings, seed=0):
         node = draw(generator, -1, 7)  # -1: a node the model has never met
         return tokens, node, draw(generator, 0, 2) == 1, draw(generator, 0, kinds)
 
-    if MODELS[name].encodes == "edges":
-        return [(node, *edge(size)) for node, size in zip(NODES, LENGTHS, strict=True)]
-    sizes = zip(NODES, EGO_SIZES, strict=True)
-    return [(center, [edge(LENGTHS[i % 8]) for i in range(size)]) for center, size in sizes]
+    def edges(size):
+        return [edge(LENGTHS[i % 8]) for i in range(size)]
+
+    entry = MODELS[name]
+    if entry.encodes == "nodes":
+        return [(center, edges(size)) for center, size in zip(NODES, EGO_SIZES, strict=True)]
+    found = [(node, *edge(size)) for node, size in zip(NODES, LENGTHS, strict=True)]
+    if not entry.context:
+        return found
+    sizes = zip(EGO_SIZES, EGO_SIZES[::-1], strict=True)
+    return [
+        (*one, edges(source), edges(target))
+        for one, (source, target) in zip(found, sizes, strict=True)
+    ]
 
 
 def make_batch(name, examples):
-    if MODELS[name].encodes == "edges":
-        return EdgeBatch(
-            text=PackedText.from_lists(tokens for _, tokens, *_ in examples),
-            src=torch.tensor([src for src, *_ in examples], dtype=torch.long),
-            dst=torch.tensor([dst for _, _, dst, *_ in examples], dtype=torch.long),
-            edge_type=torch.tensor([kind for *_, kind in examples], dtype=torch.long),
-        )
+    entry = MODELS[name]
+    if entry.encodes == "nodes":
+        return make_egos(examples)
+    edge = EdgeBatch(
+        text=PackedText.from_lists(example[1] for example in examples),
+        src=torch.tensor([example[0] for example in examples], dtype=torch.long),
+        dst=torch.tensor([example[2] for example in examples], dtype=torch.long),
+        edge_type=torch.tensor([example[4] for example in examples], dtype=torch.long),
+    )
+    if not entry.context:
+        return edge
+    return EdgeContextBatch(
+        edge=edge,
+        source=make_egos([(example[0], example[5]) for example in examples]),
+        target=make_egos([(example[2], example[6]) for example in examples]),
+    )
+
+
+def make_egos(examples):
     edges = [edge for _, edges in examples for edge in edges]
     return EgoBatch.from_counts(
         text=PackedText.from_lists(tokens for tokens, *_ in edges),
@@ -170,18 +196,20 @@ def test_sorting_by_length_and_order_of_neighbors_change_nothing(name, settings)
         order = sorted(range(8), key=lambda i: len(examples[i][1]))
         changed = encode(model, name, [examples[i] for i in order])
         torch.testing.assert_close(changed, whole[order], **exact)
-        return
     for way in (lambda edges: sorted(edges, key=lambda edge: len(edge[0])), lambda e: e[::-1]):
-        changed = [(center, way(edges)) for center, edges in examples]
+        changed = [tuple(in_order(part, way) for part in example) for example in examples]
         torch.testing.assert_close(encode(model, name, changed), whole, **exact)
 
 
-@EVERY
+def in_order(part, way):
+    """A part of an example, in another order where it is a list of edges."""
+    is_edges = isinstance(part, list) and part and isinstance(part[0], tuple)
+    return way(part) if is_edges else part
+
+
+@pytest.mark.parametrize(("name", "settings"), PADDED, ids=[f"{name}-{s}" for name, s in PADDED])
 def test_padding_cannot_be_seen(name, settings):
     model, examples = make(name, settings), make_examples(name, settings)
-    entrance = "encode_edges" if MODELS[name].encodes == "edges" else "encode_nodes"
-    if not hasattr(model, entrance):
-        pytest.skip("the model takes batches alone")
     batch = make_batch(name, examples)
     bare = {"edge_type": None} | ({} if isinstance(batch, EdgeBatch) else {"is_out": None})
     with torch.no_grad():

@@ -108,13 +108,11 @@ def make_labelled(make_network):
 
 
 @pytest.mark.parametrize("kind", ["class", "multi", "number", "ordered"])
-@pytest.mark.parametrize("weights", ["none", "balanced"])
-def test_every_kind_of_label_is_learned_saved_and_loaded(make_labelled, tmp_path, kind, weights):
-    if kind == "number" and weights == "balanced":
-        pytest.skip("numbers have no classes to balance")
+@pytest.mark.parametrize("balance", [0.0, 0.5])
+def test_every_kind_of_label_is_learned_saved_and_loaded(make_labelled, tmp_path, kind, balance):
     graph = make_labelled("class" if kind == "ordered" else kind)
     more = {"edges.kind": "ordered"} if kind == "ordered" else {}
-    settings = {"edges.class_weights": weights, "train.epochs": 4, **more}
+    settings = {"edges.class_balance": balance, "train.epochs": 4, **more}
     made = tiny(EdgeClassifier, **settings).fit(graph)
     assert made.head.kind == kind
     new = [("s1", "t1", "a good film"), ("new", "t2", "a bad film")]
@@ -139,10 +137,6 @@ def test_labels_that_cannot_be_learned_as_asked_are_answered(make_labelled):
     graph = make_labelled("class")
     with pytest.raises(InputError, match="labels of kind 'class', which cannot be learned as ed"):
         tiny(EdgeClassifier, **{"edges.kind": "number"}).fit(graph)
-    with pytest.raises(ConfigError, match="class_weights have no place in loss 'released'"):
-        tiny(EdgeClassifier, **{"edges.loss": "released", "edges.class_weights": "balanced"}).fit(
-            graph
-        )
 
 
 def test_a_data_frame_is_learned_from_on_the_spot(tmp_path):

@@ -145,9 +145,9 @@ def test_a_loaded_predictor_whose_network_moved_is_given_it(predictor, tmp_path,
 
 
 def test_no_backbone_is_opened_to_attach_a_network(predictor, tmp_path, monkeypatch):
-    from edgeformers.estimators import base
+    from edgeformers.estimators import build
 
-    monkeypatch.setattr(base, "open_backbone", None)
+    monkeypatch.setattr(build, "open_backbone", None)
     stores = predictor.graph.token_stores()
     loaded = load(predictor.save(tmp_path / "model"))
     assert hasattr(loaded, "objective")

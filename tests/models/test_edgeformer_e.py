@@ -48,6 +48,20 @@ def test_without_virtual_tokens_it_is_the_published_model(tmp_path):
 
 
 @torch.no_grad()
+def test_fusion_joins_the_text_and_the_node_vectors_once_more():
+    plain, fused = make(), make(fusion=True)
+    batch = make_batch()
+    shared = {k: v for k, v in fused.state_dict().items() if not k.startswith("fusion")}
+    plain.load_state_dict(shared)
+    linear = fused.fusion[1]
+    ends = [plain.nodes.table[batch.src], plain.nodes.table[batch.dst]]
+    joined = torch.cat([plain(batch), *ends], dim=1)
+    expected = nn.functional.gelu(joined @ linear.weight.T + linear.bias)
+    torch.testing.assert_close(fused(batch), expected)
+    assert make(fusion=True, tokens=()).fusion is None
+
+
+@torch.no_grad()
 def test_both_ends_are_felt_and_a_removed_one_is_not():
     both, source = make(), make(tokens=("source",))
     for model, feels_target in ((both, True), (source, False)):

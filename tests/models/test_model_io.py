@@ -337,3 +337,23 @@ def test_a_tokenizer_or_node_table_of_another_model_is_named(saved):
 def test_the_card_may_be_edited_by_hand(saved):
     (saved / "README.md").write_text("# My own words")
     assert load_model(saved).name == "edgeformer-e"
+
+
+def test_a_bag_of_words_is_stored_and_told_in_the_card(tmp_path):
+    folder = save(tmp_path / "bag", "ehgnn")
+    assert "ehgnn with 7 nodes on bags of 27 words, 16 wide." in (folder / "README.md").read_text()
+    loaded = load_model(folder)
+    made, kept = make_tiny("ehgnn").encoder, loaded.model.encoder
+    assert loaded.name == "ehgnn"
+    assert kept.config == made.config
+    assert torch.equal(kept.column, made.column)
+    assert torch.equal(kept.idf, made.idf)
+    facts = json.loads((folder / "config.json").read_text())
+    change_config(folder, encoder_config={**facts["encoder_config"], "wrds": 3})
+    with pytest.raises(FormatError, match=r"the encoder has no setting 'wrds'; did you mean 'word"):
+        load_model(folder)
+
+
+def test_the_same_class_over_other_texts_is_another_model(tmp_path):
+    assert load_model(save(tmp_path / "one", "ehgnn")).name == "ehgnn"
+    assert load_model(save(tmp_path / "other", "bert-ehgnn")).name == "bert-ehgnn"

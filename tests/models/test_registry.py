@@ -1,9 +1,13 @@
+from inspect import signature
+from typing import get_type_hints
+
 import pytest
 import torch
 from torch import nn
 
+from edgeformers.config import RunConfig
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.models.base import EdgeEncoder, NodeEncoder
+from edgeformers.models.base import ContextEncoder, EdgeEncoder, NodeEncoder
 from edgeformers.models.registry import (
     MODELS,
     TINY_ENCODER,
@@ -13,6 +17,8 @@ from edgeformers.models.registry import (
     model_name,
 )
 from edgeformers.nn.backbones import random_backbone
+from edgeformers.nn.bag import BagOfWords
+from edgeformers.nn.nodes import NodeLookup
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -21,7 +27,25 @@ def test_every_entry_makes_a_model_of_what_it_says(name):
     assert model_name(model) == name
     assert isinstance(model.config, MODELS[name].config)
     kind = {"edges": EdgeEncoder, "nodes": NodeEncoder}[MODELS[name].encodes]
+    kind = ContextEncoder if MODELS[name].context else kind
     assert isinstance(model, kind)
+    (given,) = list(signature(model.forward).parameters.values())
+    assert given.annotation is get_type_hints(kind.forward)["batch"]
+    assert isinstance(model.encoder, BagOfWords) == (MODELS[name].text == "bag-of-words")
+    assert isinstance(model.nodes, NodeLookup)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_every_entry_wants_and_tries_are_settings_of_its_task(name):
+    entry = MODELS[name]
+    task = {"edges": "edge-classification", "nodes": "link-prediction"}[entry.encodes]
+    config = RunConfig(task=task).with_settings(entry.settings)
+    (rate,) = entry.grid
+    assert rate == {"bag-of-words": "train.head_lr", "language-model": "train.lr"}[entry.text]
+    assert len(entry.grid[rate]) > 1
+    for value in entry.grid[rate]:
+        train = config.with_settings({rate: value}).train
+        assert getattr(train, rate.removeprefix("train.")) == value
 
 
 def test_a_model_is_made_from_plain_values():
@@ -45,8 +69,10 @@ def test_the_seed_draws_what_stands_beside_the_encoder():
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match=r"no model 'edgeformer-f'; did you mean 'edgeformer-"):
         find_entry("edgeformer-f")
-    with pytest.raises(ConfigError, match=r"no model 'gcn'; there is: edgeformer-e, edgeformer-n"):
-        make_model("gcn", {}, random_backbone(TINY_ENCODER))
+    with pytest.raises(
+        ConfigError, match=r"no model 'word2vec'; there is: edgeformer-e, edgeformer-n"
+    ):
+        make_model("word2vec", {}, random_backbone(TINY_ENCODER))
 
 
 def test_a_setting_of_another_model_is_refused():

@@ -1,4 +1,5 @@
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -128,3 +129,20 @@ def test_a_batch_travels_through_pinned_memory(text):
     assert moved.device.type == "cuda"
     assert torch.equal(moved.layout(2).order.cpu(), text.layout(2).order)
     assert moved.to("cpu").token_ids.tolist() == text.token_ids.tolist()
+
+
+def test_texts_of_several_stand_one_after_another(make_text):
+    parts = [make_text((3, 1)), make_text(()), make_text((5,)), make_text((2, 9))]
+    joined = PackedText.cat(parts)
+    rows = [
+        part.token_ids[start:stop].tolist()
+        for part in parts
+        for start, stop in pairwise(part.host_offsets)
+    ]
+    expected = PackedText.from_lists(rows)
+    for name in ("token_ids", "offsets", "positions"):
+        found, wanted = getattr(joined, name), getattr(expected, name)
+        assert found.dtype == wanted.dtype
+        assert torch.equal(found, wanted)
+    assert joined.host_offsets.tolist() == expected.host_offsets.tolist()
+    assert joined.max_length == expected.max_length == 9

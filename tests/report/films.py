@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img", "wbr"}
 
 
 class Outline(HTMLParser):
@@ -14,11 +14,17 @@ class Outline(HTMLParser):
     def __init__(self):
         super().__init__()
         self.open, self.tags, self.words, self.labels = [], set(), [], []
+        self.links, self.anchors = [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         self.labels += [value for name, value in attrs if name == "aria-label"]
-        assert not any(name in ("src", "href") or name.startswith("on") for name, _ in attrs)
+        assert not any(name.startswith("on") for name, _ in attrs)
+        places = {name: value for name, value in attrs if name in ("src", "href")}
+        self.anchors += [value for name, value in attrs if name == "id"]
+        self.links += [value for name, value in places.items() if name == "href"]
+        assert places.get("href", "#").startswith("#")
+        assert places.get("src", "data:image/svg+xml;base64,").startswith("data:image/svg+xml")
         if tag not in VOID:
             self.open.append(tag)
 

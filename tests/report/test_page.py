@@ -21,6 +21,9 @@ def everything(text):
             page.section(text, page.bar_table([NamedCount(text, 1)], 2, text)),
             page.side_by_side([page.figure(text, "<svg></svg>", text)]),
             page.figure_with_legend("<svg></svg>", [("part train", text)]),
+            page.contents([("place", text)]),
+            page.details(text, page.numbers([(text, text)])),
+            page.figure(text, page.picture(text, text)),
             "",
         ],
         text,
@@ -56,3 +59,19 @@ def test_bars_show_their_share_even_of_nothing():
     assert "of all edges" in html
     assert html.count('<td class="meter">') == 2
     assert "<td>50%</td>" in page.bar_table([NamedCount("a", 1)], 2, "all edges")
+
+
+def test_a_part_of_another_page_keeps_the_order_of_its_headings():
+    body = page.section("Data", page.block("Texts", page.paragraph("<h2>")))
+    assert page.deeper(body, 2) == (
+        "<section><h4>Data</h4><h5>Texts</h5><p>&lt;h2&gt;</p></section>"
+    )
+
+
+def test_cells_can_be_marked():
+    html = page.table([["", "a", "b"], ["x", "1", "2"]], bold={(1, 2)})
+    assert "<td>1</td><td><b>2</b></td>" in html
+
+
+def test_without_numbers_there_are_no_tiles():
+    assert "dl" not in outline(page.page("t", [page.header("k", "t", "l", "o", [])], "f")).tags

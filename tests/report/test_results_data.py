@@ -43,12 +43,12 @@ def test_another_version_is_refused(results):
         ResultsPage.from_json(other)
 
 
-def test_a_learning_curve_is_the_validation_events():
+def test_a_learning_curve_is_the_validation_events_by_epochs_done():
     events = [
-        {"kind": "train", "step": 1, "epoch": 1, "loss": 2.0},
-        {"kind": "val", "step": 5, "epoch": 1, "mrr": 0.1},
-        {"kind": "val", "step": 9, "epoch": 2, "mrr": math.nan},
-        {"kind": "val", "step": 12, "epoch": 3, "mrr": 0.2},
+        {"kind": "train", "step": 1, "epoch": 0, "loss": 2.0},
+        {"kind": "val", "step": 5, "epoch": 0, "mrr": 0.1},
+        {"kind": "val", "step": 9, "epoch": 1, "mrr": math.nan},
+        {"kind": "val", "step": 12, "epoch": 2, "mrr": 0.2},
     ]
     curve = learning_curve(events, "mrr", "run")
     assert curve == LearningCurve(run="run", metric="mrr", points=[[1, 0.1], [3, 0.2]])

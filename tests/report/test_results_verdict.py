@@ -9,10 +9,15 @@ from tests.report.runs import make_model, make_task
 @pytest.mark.parametrize(
     ("given", "answer"),
     [
-        (make_task(), "The graph helps: nodes add to what the text says. The text helps too"),
+        (make_task(), "The graph helps: nodes add to what the text says. The text helps"),
         (make_task(text=0.535), "The graph may help: the gain over text alone is within chance."),
-        (make_task(text=0.6), "No gain from the graph was seen here: text alone did as well."),
+        (make_task(text=0.545), "No gain from the graph was seen here: text alone did as well."),
         (make_task(nodes=0.55), "No gain from the text was seen here: nodes alone did as well."),
+        (make_task(text=0.6), "The graph did not help here: text alone did better."),
+        (
+            make_task(gains={"nodes": Score(value=-0.1, low=-0.2, high=-0.01)}),
+            "The text did not help here: nodes alone did better.",
+        ),
         (
             make_task(text=0.535, gains={"text": Score(value=0.005, low=0.001, high=0.01)}),
             "helps: nodes",

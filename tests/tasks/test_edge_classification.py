@@ -277,3 +277,65 @@ def test_settings_without_meaning_get_a_sentence(settings, words):
 def test_one_class_is_nothing_to_tell_apart():
     with pytest.raises(ConfigError, match="at least 2 classes \\(got 1\\)"):
         EdgeTask.for_labels(torch.zeros(3, dtype=torch.long), D)
+
+
+@pytest.mark.parametrize("kind", ["class", "ordered", "multi", "number"])
+def test_two_encodings_of_an_edge_are_drawn_together_by_how_far_their_predictions_are_apart(
+    draw, make_task, kind
+):
+    task = make_task(1 if kind == "number" else C, kind=kind, consistency=0.7)
+    one, other = draw(5, D), draw(5, D)
+    labels = {
+        "class": torch.tensor([0, 3, -1, 2, 1]),
+        "ordered": torch.tensor([0, 3, -1, 2, 1]),
+        "multi": torch.tensor([[1, 0, 0, 1], [0, 0, 1, 0], [-1, -1, -1, -1]] + [[0, 1, 0, 0]] * 2),
+        "number": torch.tensor([0.5, 1.0, math.nan, -1.0, 2.0]),
+    }[kind]
+    known = torch.tensor([0, 1, 3, 4])
+    a, b = task.logits(one)[known], task.logits(other)[known]
+    if kind == "number":
+        apart = ((a - b) ** 2 / 2).mean()
+    elif kind == "multi":
+        p, q = torch.distributions.Bernoulli(logits=a), torch.distributions.Bernoulli(logits=b)
+        apart = (
+            torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)
+        ).mean() / 2
+    else:
+        p, q = torch.distributions.Categorical(logits=a), torch.distributions.Categorical(logits=b)
+        apart = (
+            torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)
+        ).mean() / 2
+    mean = (task.loss(one, labels) + task.loss(other, labels)) / 2
+    torch.testing.assert_close(task.loss(one, labels, other), mean + 0.7 * apart)
+    torch.testing.assert_close(task.loss(one, labels, one), task.loss(one, labels))
+
+
+def test_rare_classes_are_favored_as_much_as_held_out_edges_say(make_task):
+    task = make_task(2)
+    with torch.no_grad():
+        task.head.weight.zero_()
+        task.head.weight[1, 0] = 1.0  # the logit of the rare class is the first feature
+        task.head.bias.copy_(torch.tensor([0.0, -1.0]))
+    shares = torch.tensor([0.9, 0.1])
+    edges = torch.zeros(4, D)
+    edges[:, 0] = torch.tensor([1.5, 0.5, -2.0, -3.0])
+    labels = torch.tensor([1, 1, 0, 0])
+    assert task.predict(edges).value.tolist() == [1, 0, 0, 0]
+    share = task.tune_decision(edges, labels, shares)
+    # right is 0.5 - 1 + share log 9 > 0 > -2 - 1 + share log 9: the least such share is kept
+    assert share == pytest.approx(0.25)
+    found = task.predict(edges)
+    assert found.value.tolist() == [1, 1, 0, 0]
+    assert torch.equal(found.probs.argmax(1), found.value)
+    again = make_task(2)
+    again.load_state_dict(task.state_dict())
+    torch.testing.assert_close(again.predict(edges).probs, found.probs)
+    before = task.loss(edges, labels)
+    task.class_shift.zero_()
+    torch.testing.assert_close(task.loss(edges, labels), before)  # the loss knows no shift
+
+
+def test_where_nothing_is_gained_the_likeliest_class_is_left(draw, make_task):
+    task, edges = make_task(C), draw(30, D)
+    labels = task.predict(edges).value
+    assert task.tune_decision(edges, labels, torch.full((C,), 1 / C)) == 0.0

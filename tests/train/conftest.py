@@ -9,7 +9,12 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.train.trainer import Trainer
 
 CPU = torch.device("cpu")
-SMALL = {"train.epochs": 2, "train.batch_size": 48, "model.node_width": 16}
+SMALL = {
+    "train.epochs": 2,
+    "train.batch_size": 48,
+    "train.sparse_nodes": True,
+    "model.node_width": 16,
+}
 FEW = {
     "data.source_neighbors": [2],
     "data.target_neighbors": [3],

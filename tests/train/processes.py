@@ -19,7 +19,7 @@ EDGES = {
     "train.batch_size": 47,
     "train.accumulate": 2,
     "edges.dropout": 0.0,
-    "edges.class_weights": "balanced",
+    "edges.class_balance": 1.0,
     "model.node_dropout": 0.0,
     "model.node_width": 16,
 }
@@ -41,9 +41,9 @@ def train(network: str, out: Path) -> dict[str, object]:
     start.EncoderConfig = partial(EncoderConfig, **none)  # type: ignore[misc]
     make = Optimizers.__init__
 
-    def with_large_eps(self: Optimizers, *args: object) -> None:
+    def with_large_eps(self: Optimizers, *args: object, **more: object) -> None:
         """Adam would blow rounding up to whole steps where a gradient is zero but for it."""
-        make(self, *args)  # type: ignore[arg-type]
+        make(self, *args, **more)  # type: ignore[arg-type]
         for part in self.parts:
             for group in part.param_groups:
                 group["eps"] = 1e-4

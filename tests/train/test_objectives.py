@@ -14,7 +14,7 @@ def gradients(objective, batches, seed=7):
     """The loss and all gradients, dense, of an update."""
     objective.modules.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
-    loss = objective.backward(batches)
+    loss = float(objective.backward(batches))
     found = {}
     for name, parameter in objective.modules.named_parameters():
         if parameter.grad is not None:
@@ -36,12 +36,14 @@ def assert_same(one, other, tolerance=2e-6):
     "settings",
     [
         {},
-        {"edges.class_weights": "balanced"},
+        {"edges.class_balance": 1.0},
         {"edges.label_smoothing": 0.1},
         {"edges.loss": "released"},
-        {"edges.kind": "ordered", "edges.class_weights": "balanced"},
+        {"edges.kind": "ordered", "edges.class_balance": 1.0},
+        {"model.name": "bert-max-sage"},
+        {"model.name": "ehgnn"},
     ],
-    ids=["plain", "balanced", "smoothed", "released", "ordered"],
+    ids=["plain", "balanced", "smoothed", "released", "ordered", "context", "bag"],
 )
 def test_edges_cut_into_pieces_have_the_gradients_of_the_whole(
     make_edges, without_dropout, settings
@@ -56,7 +58,7 @@ def test_edges_cut_into_pieces_have_the_gradients_of_the_whole(
 
 
 def test_two_accumulated_batches_of_edges_equal_one_of_twice_the_size(make_edges, without_dropout):
-    objective = without_dropout(make_edges(**{"edges.class_weights": "balanced"}))
+    objective = without_dropout(make_edges(**{"edges.class_balance": 1.0}))
     ids = np.concatenate(objective.batches(0)[:2])[:63]  # 32 and 31: means cannot just be averaged
     whole = gradients(objective, [objective.make(ids, 0, None)])
     halves = [objective.make(ids[:32], 0, None), objective.make(ids[32:], 0, None)]
@@ -99,7 +101,7 @@ def test_a_piece_of_links_sees_the_same_dropout_in_both_of_its_encodings(make_li
     cached = gradients(objective, [pieces])
     objective.modules.zero_grad(set_to_none=True)
     torch.manual_seed(7)
-    loss = objective._loss(pieces, [objective._encode(piece) for piece in pieces])
+    loss = objective._loss(pieces, [objective._encode([piece])[0] for piece in pieces])
     loss.backward()
     kept = {n: p.grad for n, p in objective.modules.named_parameters() if p.grad is not None}
     kept = {n: g.to_dense() if g.is_sparse else g for n, g in kept.items()}
@@ -107,13 +109,13 @@ def test_a_piece_of_links_sees_the_same_dropout_in_both_of_its_encodings(make_li
     assert gradients(objective, [pieces], seed=8)[0] != cached[0]  # dropout is on
 
 
-def test_links_that_are_not_cut_are_encoded_once(make_links):
+def test_links_that_are_not_cut_are_encoded_once_and_together(make_links):
     objective = make_links(**{"links.uniform_negatives": 99})
     pieces = objective.make(objective.batches(0)[0], 0, None)
     seen = []
     objective.model.register_forward_hook(lambda model, args, out: seen.append(len(out)))
     gradients(objective, [pieces])
-    assert seen == [48, 48, 99]
+    assert seen == [48 + 48 + 99]
 
 
 def test_accumulated_batches_of_links_drop_differently(make_links):
@@ -123,7 +125,7 @@ def test_accumulated_batches_of_links_drop_differently(make_links):
     forward = objective.model.forward
     objective.model.forward = lambda batch: seen.append(forward(batch)) or seen[-1]
     gradients(objective, [pieces, pieces])
-    assert not torch.equal(seen[0], seen[2])
+    assert not torch.equal(seen[0], seen[1])
 
 
 def test_the_paper_loss_of_links_is_the_softmax_over_the_batch(make_links, without_dropout):
@@ -178,3 +180,11 @@ def test_known_links_of_a_one_kind_network_hold_the_node_itself(make_network):
     graph = make_network(rows, bipartite=False)
     known = known_links(graph, np.array([0, 1]), candidate_nodes(graph))
     assert [known.of(np.array([q]))[1].tolist() for q in (0, 1)] == [[0, 1], [1, 2]]
+
+
+def test_known_links_of_an_undirected_network_stand_both_ways(make_network):
+    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
+    graph = make_network(rows, bipartite=False, directed=False)
+    known = known_links(graph, np.array([2, 1]), candidate_nodes(graph))
+    found = [sorted(known.of(np.array([q]))[1].tolist()) for q in (0, 1)]
+    assert found == [[1, 2], [0, 1, 2]]

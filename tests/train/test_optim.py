@@ -114,3 +114,11 @@ def test_rates_warm_up_and_decay(decay, expected):
 def test_without_warm_up_the_first_step_is_a_whole_one():
     factor = schedule(TrainSettings(warmup=0.0), 4)
     assert [factor(step) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_large_node_tables_are_updated_sparsely_and_small_ones_densely(make_edges, monkeypatch):
+    assert not make_edges(**{"train.sparse_nodes": None}).model.nodes.sparse
+    monkeypatch.setattr("edgeformers.estimators.build.LARGE_TABLE", 100)
+    assert make_edges(**{"train.sparse_nodes": None}).model.nodes.sparse
+    decayed = {"train.sparse_nodes": None, "train.decay_nodes": True}
+    assert not make_edges(**decayed).model.nodes.sparse

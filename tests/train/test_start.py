@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from edgeformers.errors import ConfigError, MissingExtraError
-from edgeformers.models.registry import TINY_ENCODER
-from edgeformers.nn.backbones import random_backbone
-from edgeformers.train import start
+from edgeformers.errors import ConfigError
 from edgeformers.train.encode import OutOfMemoryError, encode_edges, encode_nodes, make_autocast
-from edgeformers.train.start import LORA_TARGETS, apply_lora, factorize, merge_lora, open_backbone
+from edgeformers.train.start import (
+    backbone_tokens,
+    count_documents,
+    factorize,
+    make_bag,
+    open_backbone,
+)
 
 CPU = torch.device("cpu")
 
@@ -71,43 +73,6 @@ def test_layers_computed_again_give_the_same_gradients(task, make_edges, make_li
     assert calls.count(True) > 2 * calls.count(False)
 
 
-def test_low_rank_changes_are_learned_for_linear_maps_that_every_layer_has():
-    for gated in (False, True):
-        encoder = random_backbone(
-            TINY_ENCODER if not gated else type(TINY_ENCODER)(**{**vars(TINY_ENCODER), "gated": 1})
-        )
-        for layer in encoder.layers:
-            linear = [
-                n.rpartition(".")[2] for n, m in layer.named_modules() if type(m) is nn.Linear
-            ]
-            assert sorted(linear) == sorted(LORA_TARGETS)
-
-
-def test_low_rank_changes_without_their_package_are_answered(monkeypatch):
-    def missing(module, extra):
-        raise MissingExtraError(f"{module} is in edgeformers[{extra}]")
-
-    monkeypatch.setattr(start, "require", missing)
-    with pytest.raises(MissingExtraError, match=r"peft is in edgeformers\[lora\]"):
-        apply_lora(random_backbone(TINY_ENCODER), 2)
-
-
-def test_low_rank_changes_are_all_that_is_learned_and_merge_into_plain_weights(
-    make_edges, make_trainer
-):
-    pytest.importorskip("peft")
-    objective = make_edges(**{"train.lora_rank": 2})
-    encoder = objective.model.encoder
-    learned = [n for n, p in encoder.named_parameters() if p.requires_grad]
-    assert learned
-    assert all("lora_" in name for name in learned)
-    make_trainer(objective, epochs=1).fit()
-    before = objective.predict(objective.parts["val"]).probs
-    merge_lora(encoder)
-    assert all("lora_" not in name for name, _ in encoder.named_parameters())
-    torch.testing.assert_close(objective.predict(objective.parts["val"]).probs, before)
-
-
 def test_bf16_is_taken_where_asked_and_float32_on_the_cpu_otherwise():
     x = torch.ones(2, 2)
     for precision, kind in (("auto", torch.float32), ("bf16", torch.bfloat16)):
@@ -147,3 +112,28 @@ def test_memory_that_ends_in_evaluation_names_the_setting_to_lower(make_edges):
     objective.model.forward = no_memory
     with pytest.raises(OutOfMemoryError, match="encoding 256 edges at once; lower train"):
         objective.evaluate("val")
+
+
+def test_documents_are_counted_as_they_are_cut_and_special_tokens_are_in_none(simulated):
+    tokens, edges = open_backbone("scratch:2x32", simulated, show=False)[1], np.arange(5, 90)
+    counts = count_documents(tokens, edges, 9, chunk=20)
+    expected = np.zeros(tokens.vocab_size, int)
+    for edge in edges:
+        text = set(tokens.take([edge], 9)[0].tolist()) - {2, 3}  # [CLS] and [SEP]
+        expected[list(text)] += 1
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.sum() < count_documents(tokens, edges, 64).sum()
+
+
+def test_a_bag_is_drawn_from_its_seed_and_needs_no_backbone(simulated):
+    tokens, edges = backbone_tokens("scratch:2x32", simulated, show=False), np.arange(300)
+    state = torch.get_rng_state()
+    one, same, other = (
+        make_bag(tokens, edges, 32, words=50, width=8, seed=seed) for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(one.table, same.table)
+    assert not torch.equal(one.table, other.table)
+    assert (one.config.words, int((one.column >= 0).sum())) == (50, 50)
+    counts = count_documents(tokens, edges, 32)
+    assert counts[one.column.numpy() < 0].max() <= counts[one.column.numpy() >= 0].min()

@@ -1,35 +1,90 @@
 """Simple baselines, what a practitioner would try first; each in its file, none importing another.
 
-They learn on a CPU and are the least that a model of text and network must beat.
+They are the least that a model of text and network must beat. Every factory takes `seed`; those
+of `BACKBONE_BASELINES`, which read texts as a frozen encoder does, also take `backbone`.
 """
 
 from collections.abc import Callable, Mapping
 
 from edgeformers.models.baselines.als import ALS, ALSConfig
 from edgeformers.models.baselines.base import EdgeBaseline, LinkBaseline
+from edgeformers.models.baselines.blend import Blend
+from edgeformers.models.baselines.boosting import BoostingConfig, FrozenBoosting
+from edgeformers.models.baselines.bpr import BPR
 from edgeformers.models.baselines.ease import EASE
+from edgeformers.models.baselines.frozen import Frozen
+from edgeformers.models.baselines.lightgcn import LightGCN
+from edgeformers.models.baselines.node_ids import NodeIds
+from edgeformers.models.baselines.pairwise import PairwiseConfig
 from edgeformers.models.baselines.popularity import Popularity
+from edgeformers.models.baselines.similarity import TextSimilarity
 from edgeformers.models.baselines.tfidf import Tfidf, TfidfNodes
+from edgeformers.models.baselines.vectors import BACKBONE, text_vectors
 
-EDGE_BASELINES: Mapping[str, Callable[[], EdgeBaseline]] = {
+
+def make_popularity(*, seed: int = 0) -> Popularity:
+    """Popularity, the same whatever the seed."""
+    return Popularity()
+
+
+def make_ease(*, seed: int = 0) -> EASE:
+    """EASE, the same whatever the seed."""
+    return EASE()
+
+
+def make_text_similarity(*, seed: int = 0, backbone: str = BACKBONE) -> TextSimilarity:
+    """Text similarity, the same whatever the seed."""
+    return TextSimilarity(backbone)
+
+
+def make_ease_text(*, seed: int = 0, backbone: str = BACKBONE) -> Blend:
+    """EASE blended with text similarity, the same whatever the seed."""
+    return Blend(EASE(), TextSimilarity(backbone))
+
+
+EDGE_BASELINES: Mapping[str, Callable[..., EdgeBaseline]] = {
+    "node-ids": NodeIds,
     "tfidf": Tfidf,
     "tfidf-nodes": TfidfNodes,
+    "frozen": Frozen,
+    "frozen-boosting": FrozenBoosting,
 }
-LINK_BASELINES: Mapping[str, Callable[[], LinkBaseline]] = {
-    "popularity": Popularity,
+
+#: "mf" is the paper's matrix factorization: it cites Qiu et al. (2018), who factorize a matrix of
+#: the network by least squares. ALS does so; BPR learns to rank.
+LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
+    "popularity": make_popularity,
     "als": ALS,
-    "ease": EASE,
+    "mf": ALS,
+    "bpr": BPR,
+    "ease": make_ease,
+    "lightgcn": LightGCN,
+    "text-similarity": make_text_similarity,
+    "ease-text": make_ease_text,
 }
+
+BACKBONE_BASELINES = frozenset({"frozen", "frozen-boosting", "text-similarity", "ease-text"})
 
 __all__ = [
     "ALS",
     "ALSConfig",
+    "BACKBONE_BASELINES",
+    "BPR",
+    "Blend",
+    "BoostingConfig",
     "EASE",
     "EDGE_BASELINES",
     "EdgeBaseline",
+    "Frozen",
+    "FrozenBoosting",
     "LINK_BASELINES",
+    "LightGCN",
     "LinkBaseline",
+    "NodeIds",
+    "PairwiseConfig",
     "Popularity",
+    "TextSimilarity",
     "Tfidf",
     "TfidfNodes",
+    "text_vectors",
 ]

@@ -33,7 +33,6 @@ class ALSConfig:
     alpha: float = 10.0  # a link made by n edges counts 1 + alpha n, an absent one 1
     regularization: float = 30.0
     iterations: int = 15
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("factors", "iterations", "alpha", "regularization"):
@@ -72,9 +71,11 @@ class ALS:
     without a training link has no factors and gets the candidates in the order of popularity.
     """
 
-    def __init__(self, grid: Sequence[ALSConfig] = GRID) -> None:
+    def __init__(self, grid: Sequence[ALSConfig] = GRID, *, seed: int = 0) -> None:
         self.grid = grid
+        self.seed = seed
         self.trials: list[Trial[ALSConfig]] = []
+        self.setting: dict[str, Any] = {}
 
     links: Links
 
@@ -84,19 +85,24 @@ class ALS:
         ranking = ValidationRanking(graph, split)
         self._factors, self.trials = choose(
             self.grid,
-            lambda config: _factorize(self.links, config),
+            lambda config: _factorize(self.links, config, self.seed),
             lambda factors: ranking.mrr(lambda q, c: self._scores(factors, q, c)),
         )
+        self.setting = asdict(best_setting(self.trials))
         return self
-
-    @property
-    def setting(self) -> dict[str, Any]:
-        """What was chosen."""
-        return asdict(best_setting(self.trials))
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Node numbers [q] and [c] -> [q, c]."""
         return self._scores(self._factors, np.asarray(queries), np.asarray(candidates))
+
+    def node_vectors(self, nodes: ArrayLike) -> Floats:
+        """Node numbers [n] -> [n, F]; where all nodes are of one kind, those of a query."""
+        table: Floats = np.vstack([self._factors.rows, self._factors.columns])
+        return np.take(table, np.asarray(nodes), axis=0)
+
+    def factors(self) -> tuple[Floats, Floats]:
+        """Vectors [rows, F] and [columns, F] whose products are the scores."""
+        return self._factors.rows, self._factors.columns
 
     def _scores(self, factors: _Factors, queries: Ints, candidates: Ints) -> Scores:
         rows = self.links.row_numbers(queries)
@@ -106,9 +112,9 @@ class ALS:
         return self.links.give_popular(table, rows, columns)
 
 
-def _factorize(links: Links, config: ALSConfig) -> _Factors:
+def _factorize(links: Links, config: ALSConfig, seed: int) -> _Factors:
     """Alternate between the two sides, from small random columns."""
-    random = np.random.default_rng(config.seed)
+    random = np.random.default_rng(seed)
     columns = 0.1 * random.standard_normal((links.num_columns, config.factors))
     rows = np.zeros((links.num_rows, config.factors))
     forward = _side(links.rows, links.columns, links.counts, links.num_rows)

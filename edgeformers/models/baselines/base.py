@@ -8,7 +8,7 @@ validation part: they are to be beaten at their best.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,11 @@ Fitted = TypeVar("Fitted")
 class EdgeBaseline(Protocol):
     """Tells the class of an edge; classes are numbered as in `graph.label_names`."""
 
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What was chosen on validation; nothing before `fit`."""
+        ...
+
     def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
 
     def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
@@ -46,6 +51,11 @@ class EdgeBaseline(Protocol):
 @runtime_checkable
 class LinkBaseline(Protocol):
     """Scores how likely a query links to a candidate; learns from positive training edges."""
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What was chosen on validation; nothing before `fit`."""
+        ...
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
 

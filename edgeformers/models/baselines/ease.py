@@ -36,6 +36,7 @@ class EASE:
             raise InputError(f"every lambda of EASE must be above 0 (got {min(lambdas)})")
         self.lambdas = lambdas
         self.trials: list[Trial[float]] = []
+        self.setting: dict[str, Any] = {}
         self.weights = np.zeros((0, 0), np.float32)  # B [items, items]
 
     links: Links
@@ -56,12 +57,8 @@ class EASE:
             lambda value: _solve(together, value),
             lambda weights: ranking.mrr(lambda q, c: self._scores(weights, q, c)),
         )
+        self.setting = {"lambda": best_setting(self.trials)}
         return self
-
-    @property
-    def setting(self) -> dict[str, Any]:
-        """What was chosen."""
-        return {"lambda": best_setting(self.trials)}
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Node numbers [q] and [c] -> [q, c]."""

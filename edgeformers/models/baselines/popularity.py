@@ -1,6 +1,6 @@
 """Popularity: what most training links lead to is recommended to everyone."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,9 @@ class Popularity:
     """Scores a candidate by its positive training edges, whoever asks."""
 
     links: Links
+
+    def __init__(self) -> None:
+        self.setting: dict[str, Any] = {}  # nothing is chosen
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         self.links = positive_links(graph, split)

@@ -76,6 +76,23 @@ def test_als_solved_in_small_blocks_is_the_same(checkerboard, monkeypatch):
     np.testing.assert_allclose(parts, whole, atol=1e-5)
 
 
+def test_als_vectors_of_nodes_give_the_scores(checkerboard):
+    queries, candidates = ends(checkerboard)
+    model = ALS([ALSConfig(factors=4)]).fit(checkerboard, "given")
+    products = model.node_vectors(queries) @ model.node_vectors(candidates).T
+    np.testing.assert_allclose(products, model.scores(queries, candidates), atol=1e-5)
+
+
+def test_another_seed_starts_als_elsewhere(checkerboard):
+    queries, candidates = ends(checkerboard)
+    config = ALSConfig(factors=4, iterations=1)
+    one, other = (
+        ALS([config], seed=seed).fit(checkerboard, "given").scores(queries, candidates)
+        for seed in (0, 1)
+    )
+    assert np.abs(one - other).max() > 1e-4
+
+
 @pytest.mark.parametrize("name", ["als", "ease"])
 def test_the_checkerboard_is_recognised(checkerboard, name):
     queries, candidates = ends(checkerboard)
@@ -86,47 +103,7 @@ def test_the_checkerboard_is_recognised(checkerboard, name):
     liked = np.array([[(int(u[1:]) - int(i[1:])) % 2 == 0 for i in names] for u in users])
     assert scores[liked].min() > scores[~liked].max()
     assert len(model.trials) > 1
-    assert set(model.setting) <= {
-        "lambda",
-        "factors",
-        "alpha",
-        "regularization",
-        "iterations",
-        "seed",
-    }
-
-
-@pytest.mark.parametrize("name", LINK_BASELINES)
-def test_whoever_has_no_training_link_gets_what_is_popular(make_parts, name):
-    pairs = [("a", "x"), ("b", "x"), ("a", "y"), ("b", "z"), ("c", "x")]
-    rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
-    rows.append({"source": "new", "target": "y", "text": "", "split": "val"})
-    graph = make_parts(rows)
-    model = LINK_BASELINES[name]().fit(graph, "given")
-    candidates = [graph.node_number(t, "target") for t in "xyz"]
-    np.testing.assert_array_equal(
-        model.scores([graph.node_number("new", "source")], candidates), [[3, 1, 1]]
-    )
-
-
-@pytest.mark.parametrize("name", LINK_BASELINES)
-def test_one_node_type_ranks_all_nodes(make_parts, name):
-    pairs = [("a", "b"), ("b", "c"), ("a", "c"), ("d", "b")]
-    rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
-    graph = make_parts(rows, bipartite=False)
-    scores = LINK_BASELINES[name]().fit(graph, "given").scores(np.arange(4), np.arange(4))
-    assert scores.shape == (4, 4)
-    assert scores.dtype == np.float32
-    assert np.isfinite(scores).all()
-
-
-def test_scores_of_some_candidates_are_those_among_all(checkerboard):
-    queries, candidates = ends(checkerboard)
-    for make in LINK_BASELINES.values():
-        model = make().fit(checkerboard, "given")
-        few = model.scores(queries[[4, 1]], candidates[[3, 0, 7]])
-        whole = model.scores(queries, candidates)
-        np.testing.assert_allclose(few, whole[[4, 1]][:, [3, 0, 7]], atol=1e-6)
+    assert set(model.setting) <= {"lambda", "factors", "alpha", "regularization", "iterations"}
 
 
 def test_nodes_of_the_wrong_side_are_refused(checkerboard):

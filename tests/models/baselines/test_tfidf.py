@@ -5,7 +5,7 @@ from edgeformers.data.splits import TEST
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.metrics import micro_f1
 from edgeformers.models.baselines import Tfidf, TfidfNodes
-from edgeformers.models.baselines.tfidf import NodeColumns
+from edgeformers.models.baselines.classes import NodeColumns
 
 FEW = {"inverse_penalties": [1.0, 10.0]}
 

@@ -1,0 +1,35 @@
+"""The verb `report`: one page over finished runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeformers.cli.options import AsJson, say, say_json
+
+EXAMPLES = """\b
+Commands that work as pasted:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o runs/stars --recipe fast
+  edgeformers train link-prediction network -o runs/links --recipe fast
+  edgeformers report runs -o report.html
+"""
+
+
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders of those.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Compare finished runs on one page: does the graph help, does the text, at what cost."""
+    from edgeformers.overview import write_report
+    from edgeformers.report.runs_words import found_json, report_lines
+
+    page = write_report(runs, out)
+    if as_json:
+        say_json({"page": str(out), **found_json(page)})
+        return
+    say("\n".join(report_lines(page)))
+    say(f"\nAll of it as a page: {out}")

@@ -1,0 +1,51 @@
+"""Whose a run folder is: a finished run counts only for the settings and the network it was for."""
+
+import json
+from typing import Any
+
+from edgeformers.errors import InputError
+from edgeformers.experiments.plan import Plan, Run
+from edgeformers.models.baselines import BACKBONE_BASELINES
+from edgeformers.runs import CONFIG, RECORD
+from edgeformers.train.start import SCRATCH
+
+
+def check_folders(plan: Plan) -> None:
+    """Refuse a plan that would take runs of other settings or another network for its own."""
+    for run in plan.runs:
+        if not _is_own(run, plan.fingerprint):
+            raise InputError(
+                f"{run.path} is a run of other settings or on another network; choose another "
+                "folder with -o, or remove it"
+            )
+
+
+def simple_claim(run: Run, fingerprint: str) -> dict[str, Any]:
+    """What run.json says of a simple baseline's folder."""
+    return {
+        "task": run.task,
+        "model": run.model,
+        "split": run.to_config().data.split,
+        "network_fingerprint": fingerprint,
+        **frozen_backbone(run),
+    }
+
+
+def frozen_backbone(run: Run) -> dict[str, str]:
+    """What a baseline that reads frozen texts reads them with: the backbone of the other rows.
+
+    An untrained one would say nothing; the usual one is read instead.
+    """
+    named = run.to_config().model.backbone
+    reads = run.model in BACKBONE_BASELINES and not named.startswith(SCRATCH)
+    return {"backbone": named} if reads else {}
+
+
+def _is_own(run: Run, fingerprint: str) -> bool:
+    record, config = run.path / RECORD, run.path / CONFIG
+    noted = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else None
+    if run.kind == "simple":
+        return noted in (None, simple_claim(run, fingerprint))
+    if noted is not None and noted.get("network_fingerprint") != fingerprint:
+        return False
+    return not config.is_file() or config.read_text("utf-8") == run.to_config().to_toml()

@@ -1,0 +1,129 @@
+"""From run folders to a record: what finished runs say, and how sure the best of them leads."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from edgeformers.errors import InputError
+from edgeformers.experiments.compare import compare_rows
+from edgeformers.experiments.plan import PLAN, Plan, Run
+from edgeformers.experiments.record import DIGITS, Comparison, Entry, Record, RowInfo
+from edgeformers.experiments.score import read_examples
+from edgeformers.experiments.tables import Spec, ranking, row_means, table_specs
+from edgeformers.experiments.tune import TRIALS, trial_records
+from edgeformers.experiments.work import read_outcome
+from edgeformers.runs import read_results
+
+
+def gather(plan: Plan) -> Record:
+    """The record of a plan's finished runs, in the order of its rows."""
+    entries = [_entry(run) for run in plan.runs if run.is_finished]
+    record = make_record(plan, entries)
+    return _with_comparisons(record, plan)
+
+
+def make_record(plan: Plan, entries: list[Entry]) -> Record:
+    """A record of entries that were made otherwise."""
+    trials = plan.path / TRIALS / PLAN
+    return Record(
+        what=plan.what,
+        network={**plan.about, "fingerprint": plan.fingerprint},
+        dataset=plan.dataset,
+        recipe=plan.recipe,
+        backbone=plan.backbone,
+        rows=_rows(plan),
+        entries=entries,
+        failures=[f"Left out: {why}" for why in plan.left_out]
+        + [f"Failed: {why}" for why in failures(plan)],
+        trials=trial_records(Plan.read(trials)) if plan.is_tuned else [],
+    )
+
+
+def find_plans(folder: Path) -> list[Plan]:
+    """The plans of all experiments in a folder."""
+    found = sorted(folder.expanduser().glob(f"*/{PLAN}"))
+    if not found:
+        raise InputError(
+            f"{folder} has no experiment to make tables of; run one there first: edgeformers "
+            f"reproduce edge-classification --data NETWORK -o {folder}"
+        )
+    return [Plan.read(path) for path in found]
+
+
+def failures(plan: Plan) -> list[str]:
+    """Runs that failed when they were last tried, with their sentences."""
+    return [
+        f"{run.row}, seed {run.seed}: {run.failure.read_text(encoding='utf-8').strip()}"
+        for run in plan.runs
+        if not run.is_finished and run.failure.is_file()
+    ]
+
+
+def _rows(plan: Plan) -> list[RowInfo]:
+    found = {
+        run.row: RowInfo(name=run.row, title=run.title, group=run.group, task=run.task)
+        for run in plan.runs
+    }
+    return list(found.values())
+
+
+def _entry(run: Run) -> Entry:
+    outcome = read_outcome(run)
+    chosen = outcome.get("chosen", {}).get("setting", {})
+    return Entry(
+        row=run.row,
+        seed=run.seed,
+        metrics={part: numbers(found) for part, found in read_results(run.path).items()},
+        settings=run.settings | ({"chosen": chosen} if chosen else {}),
+        seconds=round(float(outcome.get("seconds", 0.0)), 1),
+        device=str(outcome.get("device", "")),
+    )
+
+
+def numbers(found: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics that are one number, with the digits that are kept."""
+    return {
+        name: round(float(value), DIGITS)
+        for name, value in found.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+
+
+def _with_comparisons(record: Record, plan: Plan) -> Record:
+    examples: dict[str, list[pa.Table]] = {}
+    for run in plan.runs:
+        table = read_examples(run.path) if run.is_finished else None
+        if table is not None:
+            examples.setdefault(run.row, []).append(table)
+    found = [one for spec in table_specs(record.what) for one in _leads(record, spec, examples)]
+    return replace(record, comparisons=found)
+
+
+def _leads(
+    record: Record, spec: Spec, examples: Mapping[str, list[pa.Table]]
+) -> Iterator[Comparison]:
+    means = row_means(record, spec)
+    for metric in spec.metrics:
+        order = ranking(means, metric, spec.is_low_best)
+        if len(order) < 2 or not all(row in examples for row in order[:2]):
+            continue
+        best, second = order[:2]
+        if means[best][metric].value == means[second][metric].value:
+            continue
+        gap = compare_rows(examples[best], examples[second], spec.part, metric)
+        if gap is not None:
+            yield Comparison(
+                table=spec.name,
+                metric=metric,
+                best=best,
+                second=second,
+                difference=round(gap.value, DIGITS),
+                low=round(gap.low, DIGITS),
+                high=round(gap.high, DIGITS),
+                p_value=gap.p_value,
+                examples=gap.examples,
+            )

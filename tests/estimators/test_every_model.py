@@ -1,0 +1,177 @@
+"""Every listed model is trained, asked, saved and loaded by name, as Edgeformers are."""
+
+import numpy as np
+import pytest
+import torch
+
+from edgeformers.config import make_config
+from edgeformers.data.sampler import EgoSampler
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.estimators import EdgeClassifier, LinkPredictor, load, run_config
+from edgeformers.models.registry import MODELS
+from edgeformers.nn.bag import BagOfWords
+from tests.estimators.conftest import tiny
+
+EDGE_MODELS = [name for name, entry in MODELS.items() if entry.encodes == "edges"]
+NODE_MODELS = [name for name, entry in MODELS.items() if entry.encodes == "nodes"]
+QUICK = {
+    "train.epochs": 1,
+    "train.batch_size": 128,
+    "data.source_neighbors": [2],
+    "data.target_neighbors": [3],
+    "model.bag_width": 24,
+}
+
+
+def fitted(kind, name, graph, run=None, **settings):
+    made = tiny(kind, **{**QUICK, "model.name": name, **settings})
+    return made.fit(graph, run=run)
+
+
+def edges_of(graph, numbers):
+    """Edges of a network as a user writes them."""
+    src, dst = graph.node_names(graph.src[numbers]), graph.node_names(graph.dst[numbers])
+    return list(zip(src, dst, graph.texts(numbers), strict=True))
+
+
+@pytest.mark.parametrize("name", EDGE_MODELS)
+def test_a_model_of_edges_is_trained_asked_saved_and_loaded(name, simulated, tmp_path):
+    made = fitted(EdgeClassifier, name, simulated, tmp_path / "run")
+    assert 0 <= made.evaluate("val", intervals=False)["micro_f1"] <= 1
+    numbers = np.arange(30)
+    probs = made.predict_proba(numbers)
+    rows = edges_of(simulated, numbers)
+    np.testing.assert_allclose(made.predict_proba(rows), probs, atol=1e-5)
+    new = [("nobody", "nothing", "good tent"), (rows[0][0], "nothing", None)]
+    loaded = load(tmp_path / "run")
+    loaded.show = False
+    np.testing.assert_allclose(loaded.predict_proba(numbers), probs, atol=1e-6)
+    np.testing.assert_allclose(loaded.embed_edges(new), made.embed_edges(new), atol=1e-6)
+    width = 24 if MODELS[name].text == "bag-of-words" else 32
+    assert made.embed_edges(numbers).shape == (30, width)
+    assert run_config(made.task, file=tmp_path / "run/config.toml") == made.config
+
+
+@pytest.mark.parametrize("name", NODE_MODELS)
+def test_a_model_of_nodes_is_trained_asked_saved_and_loaded(name, simulated, tmp_path):
+    made = fitted(LinkPredictor, name, simulated, tmp_path / "run")
+    assert 0 < made.evaluate("val", protocols=["full"])["full/mrr"] <= 1
+    nodes = np.arange(20)
+    loaded = load(tmp_path / "run")
+    loaded.show = False
+    np.testing.assert_allclose(loaded.embed_nodes(nodes), made.embed_nodes(nodes), atol=1e-6)
+    someone = simulated.node_names([0])[0]
+    assert len(made.recommend(someone, k=3)) == 3
+    edges = [(simulated.node_names([simulated.num_nodes - 1])[0], "good tent")]
+    np.testing.assert_allclose(
+        loaded.embed_new_nodes([edges, []]), made.embed_new_nodes([edges, []]), atol=1e-6
+    )
+    assert run_config(made.task, file=tmp_path / "run/config.toml") == made.config
+
+
+def test_what_a_model_wants_stands_over_the_recipe_and_under_what_is_asked_for(tmp_path):
+    name = {"model.name": "ehgnn"}
+    assert make_config("edge-classification").model.node_table == "random"
+    for recipe in ("default", "paper", "fast"):
+        made = EdgeClassifier(recipe=recipe, settings=name)
+        assert made.config.model.node_table == "factorized"
+        assert made.config == run_config("edge-classification", recipe, settings=name)
+    asked = {**name, "model.node_table": "random"}
+    assert EdgeClassifier(settings=asked).config.model.node_table == "random"
+    file = tmp_path / "mine.toml"
+    file.write_text('[model]\nname = "ehgnn"\nnode_table = "random"\n', encoding="utf-8")
+    assert run_config("edge-classification", file=file).model.node_table == "random"
+    assert run_config("edge-classification") == make_config("edge-classification")
+
+
+def test_a_model_of_another_kind_is_answered_with_those_there_are():
+    with pytest.raises(ConfigError, match=r"edge-classification needs a model of edges, and 'edge"):
+        EdgeClassifier(settings={"model.name": "edgeformer-n"})
+    words = r"needs a model of nodes, and 'bert' is a model of edges; there is: edgeformer-n, "
+    with pytest.raises(ConfigError, match=words):
+        LinkPredictor(settings={"model.name": "bert"})
+    config = make_config("link-prediction", settings={"model.name": "ehgnn"})
+    with pytest.raises(ConfigError, match="'ehgnn' is a model of edges"):
+        LinkPredictor(config=config)
+    with pytest.raises(ConfigError, match=r"no model 'brt'; did you mean 'bert'\?"):
+        EdgeClassifier(settings={"model.name": "brt"})
+
+
+def test_a_setting_that_a_model_has_not_may_not_be_set(simulated):
+    made = tiny(EdgeClassifier, **{"model.name": "bert", "model.pooling": "mean"})
+    words = r"'bert' has no setting model.pooling \(got 'mean'\); leave it out"
+    with pytest.raises(ConfigError, match=words):
+        made.fit(simulated)
+    made = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert", "model.pooling": "attention"})
+    assert made.set_up(simulated).is_fitted  # as it is anyway
+
+
+def test_a_bag_of_words_is_of_training_texts_in_the_tokens_of_a_backbone_without_weights(
+    simulated, tokenizer_folder
+):
+    settings = {**QUICK, "model.name": "ehgnn", "model.bag_words": 5}
+    made = EdgeClassifier(str(tokenizer_folder), settings=settings, show=False, device="cpu")
+    made.fit(simulated)
+    bag = made.model.encoder
+    assert isinstance(bag, BagOfWords)
+    assert bag.config.words == 5
+    assert bag.column[[2, 3]].tolist() == [-1, -1]  # [CLS] and [SEP]
+    train = np.flatnonzero(simulated.split("edge") == 0)
+    having = np.zeros(bag.config.vocab_size, int)
+    for edge in train:
+        ids, _ = made.objective.loader.tokens.take([edge], made.config.data.max_tokens)
+        having[list(set(ids.tolist()) - {2, 3})] += 1
+    expected = np.log((1 + len(train)) / (1 + np.sort(having)[::-1][:5])) + 1
+    np.testing.assert_allclose(bag.idf.numpy(), expected, rtol=1e-6)
+
+
+def test_what_is_for_language_models_does_not_touch_a_bag_of_words(simulated):
+    plain = fitted(EdgeClassifier, "ehgnn", simulated)
+    more = {"train.lora_rank": 4, "train.gradient_checkpointing": True, "train.frozen_layers": 1}
+    other = fitted(EdgeClassifier, "ehgnn", simulated, **more)
+    assert np.array_equal(plain.predict_proba(range(9)), other.predict_proba(range(9)))
+    with pytest.raises(ConfigError, match=r"'ehgnn' reads bags of words, and texts of nodes are"):
+        fitted(EdgeClassifier, "ehgnn", simulated, **{"model.node_texts": True})
+
+
+def test_a_text_alone_leaves_the_node_table_as_it_was(simulated):
+    settings = {**QUICK, "model.name": "bert", "train.epochs": 2}
+    made = tiny(EdgeClassifier, **settings).set_up(simulated)
+    table, words = made.model.nodes.table.clone(), made.model.encoder.embeddings.tokens.weight
+    before = words.detach().clone()
+    made._train(made.objective, None)
+    assert torch.equal(made.model.nodes.table, table)
+    assert not torch.equal(words, before)
+
+
+@pytest.mark.parametrize("name", [n for n in EDGE_MODELS if MODELS[n].context])
+def test_edges_around_come_from_the_training_part_of_the_split(name, simulated):
+    made = tiny(EdgeClassifier, **{**QUICK, "model.name": name}).set_up(simulated)
+    loader = made.objective.loader
+    for sampler, size in ((loader.source_sampler, 2), (loader.target_sampler, 3)):
+        assert sampler.sizes == (size,)
+        found = EgoSampler(sampler.adjacency, [600]).sample(np.arange(simulated.num_nodes))
+        edges = found.edge_ids[found.mask]
+        assert set(edges.tolist()) == set(np.flatnonzero(simulated.split("edge") == 0).tolist())
+
+
+def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulated):
+    """An edge in words between known nodes is read as any edge between them."""
+    made = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert-ehgnn"}).set_up(simulated)
+    seen = []
+    forward = made.model.forward
+    made.model.forward = lambda batch: seen.append(batch) or forward(batch)
+    made.model.eval()
+    made.embed_edges([(*edges_of(simulated, [7])[0][:2], "words never seen")])
+    made.embed_edges([7])
+    new, known = seen
+    for one, other in ((new.source, known.source), (new.target, known.target)):
+        assert torch.equal(one.text.token_ids, other.text.token_ids)
+        assert torch.equal(one.neighbor, other.neighbor)
+    assert new.source.text.num_texts + new.target.text.num_texts > 0
+
+
+def test_a_model_that_cannot_explain_says_so(simulated):
+    made = fitted(LinkPredictor, "mean-sage", simulated)
+    with pytest.raises(InputError, match=r"'mean-sage' cannot say which texts speak for a node"):
+        made.recommend(simulated.node_names([0])[0], k=2, explain=1)

@@ -1,0 +1,19 @@
+import pytest
+
+from edgeformers.experiments.plan import Choices, make_plan
+from edgeformers.experiments.rows import ROWS
+
+#: Settings that make a run in a second or two, whatever it learns.
+TINY = {"model.backbone": "scratch:2x32", "train.epochs": 1, "train.batch_size": 128}
+
+
+@pytest.fixture
+def tiny_plan(simulated, tmp_path):
+    """A plan on the built-in network, of rows given by name."""
+
+    def make(*names, what="edge-classification", seeds=1, **settings):
+        choices = Choices(recipe="fast", seeds=seeds, settings={**TINY, **settings})
+        rows = [ROWS[name] for name in names]
+        return make_plan(what, rows, simulated, tmp_path / "out", choices)
+
+    return make

@@ -1,0 +1,49 @@
+"""Records made by hand, for tables and claims."""
+
+from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
+from edgeformers.experiments.rows import ROWS, ablation_rows
+
+NETWORK = {"name": "net", "origin": "net.csv", "nodes": 1200, "edges": 34567, "fingerprint": "f"}
+KNOWN = {**ROWS, **{row.name: row for row in ablation_rows()}}
+
+
+def make_record(what="edge-classification", values=None, *, part="test", dataset=None, **more):
+    """A record of rows with the values of their seeds: {row: [{metric: value}, ...]}."""
+    values = values or {}
+    return Record(
+        what=what,
+        network=NETWORK,
+        dataset=dataset,
+        recipe="default",
+        backbone="minilm",
+        rows=[_info(name) for name in values],
+        entries=[
+            Entry(row=row, seed=seed, metrics={part: metrics}, seconds=90.0, device="cpu")
+            for row, runs in values.items()
+            for seed, metrics in enumerate(runs)
+        ],
+        **more,
+    )
+
+
+def edge_runs(*macro, micro=0.5):
+    """Runs of an edge model by their Macro-F1."""
+    return [{"macro_f1": one, "micro_f1": micro} for one in macro]
+
+
+def link_runs(*mrr):
+    """Runs of a link model by their MRR, the same under all protocols."""
+    names = ("mrr", "ndcg", "hit@10")
+    return [{f"{p}/{n}": one for p in ("paper", "sampled", "full") for n in names} for one in mrr]
+
+
+def lead(best, second, **more):
+    """That the first leads the second in Macro-F1."""
+    given = {"table": "edge-classification/test", "metric": "macro_f1", "difference": 0.025}
+    given |= {"low": 0.01, "high": 0.04, "p_value": 0.0012, "examples": 1500, **more}
+    return Comparison(best=best, second=second, **given)
+
+
+def _info(name):
+    row = KNOWN[name]
+    return RowInfo(name=name, title=row.title, group=row.group, task=row.task)

@@ -1,0 +1,86 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from edgeformers import metrics
+from edgeformers.experiments.compare import compare_rows
+
+N = 400
+rng = np.random.default_rng(3)
+LABELS = rng.integers(0, 3, N)
+
+
+def guesses(share, seed):
+    """Predictions of which about `share` are right."""
+    random = np.random.default_rng(seed)
+    wrong = (LABELS + random.integers(1, 3, N)) % 3
+    return np.where(random.random(N) < share, LABELS, wrong)
+
+
+def predictions(guess, part="test", edges=None):
+    edges = np.arange(N) if edges is None else edges
+    columns = {"label": LABELS, "predicted": guess}
+    return pa.table({"part": [part] * N, "edge": edges, **columns})
+
+
+def ranks(values, queries, part="test"):
+    columns = {"query": queries, "full": np.asarray(values, np.float32)}
+    return pa.table({"part": [part] * len(values), "edge": np.arange(len(values)), **columns})
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "micro_f1"])
+def test_the_difference_is_that_of_the_metric_averaged_over_runs(metric):
+    first, second = [guesses(0.9, 1), guesses(0.8, 2)], [guesses(0.5, 3)]
+    found = compare_rows(
+        [predictions(one) for one in first], [predictions(one) for one in second], "test", metric
+    )
+    f1 = getattr(metrics, metric)
+    ours = np.mean([f1(LABELS, guess) for guess in first])
+    assert found.value == pytest.approx(ours - f1(LABELS, second[0]))
+    assert found.low < found.value < found.high
+    assert (found.examples, found.p_value < 0.002) == (N, True)
+
+
+def test_the_interval_of_macro_f1_is_that_of_drawing_edges_again():
+    a, b = guesses(0.7, 1), guesses(0.6, 2)
+    found = compare_rows([predictions(a)], [predictions(b)], "test", "macro_f1")
+    random, drawn = np.random.default_rng(9), []
+    for _ in range(2000):
+        rows = random.integers(0, N, N)
+        truth = LABELS[rows]
+        drawn.append(metrics.macro_f1(truth, a[rows]) - metrics.macro_f1(truth, b[rows]))
+    assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.012)
+
+
+def test_rows_that_are_equal_are_not_told_apart():
+    guess = guesses(0.7, 1)
+    found = compare_rows([predictions(guess)], [predictions(guess)], "test", "macro_f1")
+    assert (found.value, found.p_value) == (0.0, 1.0)
+
+
+def test_ranks_are_compared_by_query():
+    queries = np.repeat(np.arange(50), 4)
+    ours, theirs = np.full(200, 1.0), np.full(200, 2.0)
+    found = compare_rows([ranks(ours, queries)], [ranks(theirs, queries)], "test", "full/mrr")
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+    assert found.p_value < 0.001
+    few = np.repeat([0, 1], 100)  # two queries can differ by chance, however many pairs they have
+    found = compare_rows([ranks(ours, few)], [ranks(theirs, few)], "test", "full/mrr")
+    assert found.p_value > 0.4
+
+
+def test_the_order_of_examples_does_not_matter():
+    a, order = guesses(0.7, 1), rng.permutation(N)
+    shuffled = predictions(a).take(pa.array(order))
+    found = compare_rows([predictions(a)], [shuffled], "test", "micro_f1")
+    assert found.value == 0.0
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "full/mrr"])
+def test_what_cannot_be_compared_is_not(metric):
+    one = [predictions(guesses(0.7, 1))]
+    assert compare_rows(one, one, "test", metric) is None
+    assert compare_rows(one, one, "val", "macro_f1") is None
+    other = [predictions(guesses(0.7, 1), edges=np.arange(N) + 1)]
+    assert compare_rows(one, other, "test", "macro_f1") is None
+    assert compare_rows(one, [], "test", "macro_f1") is None

@@ -1,0 +1,117 @@
+import math
+
+import pytest
+
+from edgeformers.experiments.record import Record
+from edgeformers.experiments.tables import make_tables, table_specs
+from tests.experiments.records import edge_runs, lead, link_runs, make_record
+
+
+def only_table(record, name="edge-classification/test"):
+    return {table.name: table for table in make_tables(record)}[name]
+
+
+def test_cells_are_means_and_sample_deviations_over_seeds():
+    table = only_table(make_record(values={"bert": edge_runs(0.60, 0.62, 0.67)}))
+    (row,) = table.rows
+    cell = row.cells["macro_f1"]
+    assert cell.value == pytest.approx(63.0)
+    assert cell.deviation == pytest.approx(100 * math.sqrt((9 + 1 + 16) / 2 / 1e4))
+    assert row.runs == 3
+
+
+def test_one_run_has_no_deviation():
+    table = only_table(make_record(values={"bert": edge_runs(0.6)}))
+    assert table.rows[0].cells["macro_f1"].deviation is None
+
+
+def test_the_best_is_bold_and_the_second_in_italics():
+    values = {"tfidf": edge_runs(0.3), "bert": edge_runs(0.6), "edgeformer-e": edge_runs(0.5)}
+    table = only_table(make_record(values=values))
+    marks = {row.name: row.cells["macro_f1"].mark for row in table.rows}
+    assert marks == {"tfidf": "", "bert": "bold", "edgeformer-e": "italic"}
+    assert {row.cells["micro_f1"].mark for row in table.rows} == {"bold"}  # all are equal
+
+
+def test_a_row_alone_is_not_marked():
+    table = only_table(make_record(values={"bert": edge_runs(0.6)}))
+    assert table.rows[0].cells["macro_f1"].mark == ""
+
+
+def test_fewer_milliseconds_are_better():
+    runs = {"bert-gin": [{"2": 15.5}], "edgeformer-n": [{"2": 18.7}]}
+    table = only_table(make_record("efficiency", runs, part="train"), "efficiency/train")
+    assert [row.cells["2"].mark for row in table.rows] == ["bold", "italic"]
+
+
+def test_published_numbers_stand_beside_ours_on_a_dataset_of_the_paper():
+    record = make_record(values={"bert": edge_runs(0.6)}, dataset="amazon-apps")
+    (row,) = only_table(record).rows
+    assert row.published["macro_f1"].value == pytest.approx(59.11)
+    assert not only_table(make_record(values={"bert": edge_runs(0.6)})).has_published("macro_f1")
+
+
+def test_only_the_protocol_of_the_paper_has_published_numbers():
+    record = make_record("link-prediction", {"als": link_runs(0.1)}, dataset="amazon-apps")
+    tables = {table.name: table for table in make_tables(record)}
+    assert list(tables) == [f"link-prediction/test/{p}" for p in ("paper", "sampled", "full")]
+    assert tables["link-prediction/test/paper"].rows[0].published["paper/mrr"].value == 0.1482
+    assert not tables["link-prediction/test/paper"].has_published("paper/hit@10")
+    assert not tables["link-prediction/test/full"].has_published("full/mrr")
+
+
+def test_validation_has_its_own_published_table():
+    runs = {"als": link_runs(0.1)}
+    record = make_record("link-prediction", runs, dataset="amazon-apps", part="val")
+    table = only_table(record, "link-prediction/val/paper")
+    assert table.rows[0].published["paper/mrr"].value == 0.1523
+
+
+def test_an_ablation_has_tables_for_edges_and_for_links():
+    values = {"edgeformer-e": edge_runs(0.5), "edgeformer-n": link_runs(0.3)}
+    names = [table.name for table in make_tables(make_record("ablation", values))]
+    assert names == ["ablation/edges/test", "ablation/links/test/paper", "ablation/links/test/full"]
+
+
+def test_a_lead_is_told_with_its_interval():
+    values = {"bert": edge_runs(0.600), "edgeformer-e": edge_runs(0.625)}
+    record = make_record(values=values, comparisons=[lead("edgeformer-e", "bert")])
+    assert only_table(record).notes == [
+        "Macro-F1: Edgeformer-E leads BERT by 2.50 (95% interval 1.00 to 4.00, p = 0.0012, 1,500 "
+        "examples)."
+    ]
+
+
+def test_who_leads_pair_by_pair_is_told_though_the_means_over_batches_say_otherwise():
+    values = {"als": link_runs(0.30), "gin": link_runs(0.31)}
+    where = {"table": "link-prediction/test/paper", "metric": "paper/mrr"}
+    gap = lead("gin", "als", **where, difference=-0.0036, low=-0.011, high=0.0034)
+    record = make_record("link-prediction", values, comparisons=[gap])
+    assert only_table(record, "link-prediction/test/paper").notes == [
+        "MRR: MF leads GIN by 0.0036 (95% interval -0.0034 to 0.0110, p = 0.0012, 1,500 examples).",
+        "Leads are of means over pairs, the figures above of means over batches.",
+    ]
+
+
+def test_facts_tell_data_settings_cost_and_what_failed():
+    record = make_record(
+        values={"bert": edge_runs(0.6, 0.61)}, failures=["Failed: bert-nodes, seed 0: no memory"]
+    )
+    assert only_table(record).facts == [
+        "net: 1,200 nodes, 34,567 edges; recipe default, backbone minilm; mean ± deviation over "
+        "up to 2 seeds.",
+        "2 runs on cpu: 3 min in all, each run's own time added up.",
+        "Failed: bert-nodes, seed 0: no memory",
+    ]
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    values = {"bert": edge_runs(0.600), "edgeformer-e": edge_runs(0.625)}
+    record = make_record(values=values, comparisons=[lead("edgeformer-e", "bert")])
+    record.write(tmp_path / "record.json")
+    assert Record.read(tmp_path / "record.json") == record
+
+
+@pytest.mark.parametrize("what", ["embedding-plot", "attention-map"])
+def test_figures_have_no_tables(what):
+    assert table_specs(what) == []
