@@ -88,7 +88,7 @@ class LinkSettings:
     uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
     collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
     popularity_bias: bool = False
-    beside: bool = False  # rank with EASE and ALS beside the model, as much as validation says
+    beside: bool = False  # rank with EASE and ALS beside the model, weighed on validation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Collaborative models set beside a trained one, each counted as much as validation says."""
+"""Collaborative models set beside a trained one, all counted alike unless validation objects."""
 
 from collections.abc import Iterator
 
@@ -15,6 +15,7 @@ from edgeformers.tasks.link_prediction import Beside
 from edgeformers.train.link_objective import LinkObjective, candidate_nodes
 
 Floats = NDArray[np.float32]
+Weights = tuple[float, ...]
 
 EASE_TARGETS = 5_000  # above, the inverse of a table of targets by targets takes too long
 ALS_LINKS = 2_000_000  # above, the model's own node vectors have to do
@@ -84,21 +85,34 @@ def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Itera
 
 
 def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:
-    """The weight of each score, found one at a time; those that start alone are tried first."""
-    tried: dict[tuple[float, ...], float] = {}
+    """The weight of each score: all alike, unless validation clearly says otherwise.
 
-    def mrr(weights: tuple[float, ...]) -> float:
-        if weights not in tried:
-            mixed = [part.scaled(w) for part, w in zip(parts, weights, strict=True) if w]
-            tried[weights] = _mrr(mixed, ranking)
-        return tried[weights]
-
-    best = max((_one(len(parts), at) for at in range(len(parts))), key=mrr)
-    for _ in range(ROUNDS):
-        for at in range(len(parts)):
-            options = [(*best[:at], weight, *best[at + 1 :]) for weight in WEIGHTS]
-            best = max((best, *(one for one in options if any(one))), key=mrr)
+    One score alone, and other weights one at a time, are taken where they rank better by more
+    than two standard errors of the difference, link by link: few links tell little.
+    """
+    count = len(parts)
+    best: Weights = (1.0,) * count
+    held = _reciprocals(parts, best, ranking)
+    alone = [tuple(float(place == at) for place in range(count)) for at in range(count)]
+    for at in [None, *range(count)] * ROUNDS:
+        others = alone if at is None else [(*best[:at], w, *best[at + 1 :]) for w in WEIGHTS]
+        for weights in others:
+            found = _reciprocals(parts, weights, ranking) if any(weights) else held
+            if _is_clear(found - held):
+                best, held = weights, found
     return list(best)
+
+
+def _reciprocals(
+    parts: list[Part], weights: Weights, ranking: ValidationRanking
+) -> NDArray[np.float64]:
+    mixed = [part.scaled(w) for part, w in zip(parts, weights, strict=True) if w]
+    return ranking.reciprocals(lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed)))
+
+
+def _is_clear(gains: NDArray[np.float64]) -> bool:
+    """Whether a mean gain is more than two of its standard errors."""
+    return len(gains) > 1 and bool(gains.mean() > 2 * gains.std(ddof=1) / len(gains) ** 0.5)
 
 
 def _fits_ease(graph: EdgeTextGraph) -> bool:
@@ -117,10 +131,6 @@ def _mrr(parts: list[Part], ranking: ValidationRanking) -> float:
 def _worth(part: Part, others: list[Part], ranking: ValidationRanking) -> float:
     """What a score is good for: alone, or with the others."""
     return max(_mrr([part], ranking), _mrr([*others, part], ranking))
-
-
-def _one(count: int, at: int) -> tuple[float, ...]:
-    return tuple(float(place == at) for place in range(count))
 
 
 def _trained(objective: LinkObjective, graph: EdgeTextGraph) -> Part:

@@ -187,10 +187,15 @@ class ValidationRanking:
 
     def mrr(self, scorer: Scorer) -> float:
         """The mean reciprocal rank; nan without validation links."""
+        found = self.reciprocals(scorer)
+        return float(found.mean()) if len(found) else float("nan")
+
+    def reciprocals(self, scorer: Scorer) -> NDArray[np.float64]:
+        """The reciprocal rank of each validation link."""
         size = max(1, RANKED_CELLS // max(1, len(self.candidates)))
         starts = range(0, len(self.rows), size)
         parts = [self._reciprocal(scorer, slice(start, start + size)) for start in starts]
-        return float(np.concatenate(parts).mean()) if parts else float("nan")
+        return np.concatenate([np.empty(0), *parts])
 
     def _reciprocal(self, scorer: Scorer, block: slice) -> NDArray[np.float64]:
         rows, columns = self.rows[block], self.columns[block]
