@@ -57,7 +57,8 @@ def fit_beside(
     if not (_fits_ease(graph) or _fits_als(graph)):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
-    scaled = [own.scaled(1 / _deviation(own, graph))]
+    spread = _deviation(own, graph)
+    scaled = [own.scaled(1 / spread)]
     for family in collaborative_parts(graph, split, seed=seed):
         options = (part.scaled(1 / _deviation(part, graph)) for part in family)
         scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
@@ -67,7 +68,7 @@ def fit_beside(
         torch.from_numpy(np.hstack([getattr(part, name) for part in others]))
         for name in ("query", "key", "left")
     ]
-    return Beside(*tables, own=weights[0] / _deviation(own, graph))
+    return Beside(*tables, own=weights[0] / spread)
 
 
 def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Iterator[Iterator[Part]]:
@@ -125,7 +126,7 @@ def _fits_als(graph: EdgeTextGraph) -> bool:
 
 def _mrr(parts: list[Part], ranking: ValidationRanking) -> float:
     """The MRR of the sum of some scores."""
-    return ranking.mrr(lambda q, c: np.asarray(sum(part.scores(q, c) for part in parts)))
+    return float(_reciprocals(parts, (1.0,) * len(parts), ranking).mean())
 
 
 def _worth(part: Part, others: list[Part], ranking: ValidationRanking) -> float:

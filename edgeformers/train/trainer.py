@@ -122,7 +122,7 @@ class Trainer:
         return at
 
     def _faster(self) -> AbstractContextManager[None]:
-        if self.device.type != "cuda":
+        if self.device.type != "cuda" or self.settings.compile == "off":
             return nullcontext()
         batches = self.objective.batches(0)[: self.settings.accumulate]
         pieces = [self.objective.make(ids, 0, self.settings.micro_batch) for ids in batches]

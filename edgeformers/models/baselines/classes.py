@@ -97,7 +97,31 @@ class NodeColumns:
         return sparse.csr_array((ones, (rows[known], columns[known])), shape=shape)
 
 
-class LogisticEdges(ABC):
+class ClassifiedEdges(ABC):
+    """What a fitted classifier of scikit-learn says of edges; a baseline says what it reads."""
+
+    graph: EdgeTextGraph
+    _model: Any
+
+    @abstractmethod
+    def _features(self, edges: Ints) -> Any:
+        """The features of at least one edge [n, F], dense or sparse."""
+
+    def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
+        """[n] edges -> [n, C]; a class that training never showed has probability 0."""
+        edges = np.asarray(edge_ids, np.int64)
+        classes = len(self.graph.label_names)
+        if not len(edges):
+            return np.zeros((0, classes))
+        table = self._model.predict_proba(self._features(edges))
+        return spread_classes(table, self._model.classes_, classes)
+
+    def predict(self, edge_ids: ArrayLike) -> Ints:
+        """The likeliest class of each edge."""
+        return np.asarray(self.predict_proba(edge_ids).argmax(axis=1))
+
+
+class LogisticEdges(ClassifiedEdges):
     """Logistic regression over features of edges; a baseline says what these are.
 
     C is chosen from a grid by Macro-F1 on validation. Up to 200,000 training edges the regression
@@ -105,8 +129,6 @@ class LogisticEdges(ABC):
     each C, it is one class against the rest by averaged stochastic gradients: much faster, and a
     little behind.
     """
-
-    graph: EdgeTextGraph
 
     def __init__(self, *, inverse_penalties: Sequence[float], many_edges: int, seed: int) -> None:
         self.inverse_penalties = inverse_penalties
@@ -118,10 +140,6 @@ class LogisticEdges(ABC):
     @abstractmethod
     def _learn(self, split: str, train: Ints) -> Any:
         """Learn what features are; gives those of the training edges [n, F]."""
-
-    @abstractmethod
-    def _features(self, edges: Ints) -> Any:
-        """The features of at least one edge [n, F], dense or sparse."""
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Learn from the training edges that have a label."""
@@ -137,19 +155,6 @@ class LogisticEdges(ABC):
         )
         self.setting = {"C": best_setting(self.trials), "solver": solver}
         return self
-
-    def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
-        """[n] edges -> [n, C]; a class that training never showed has probability 0."""
-        edges = np.asarray(edge_ids, np.int64)
-        classes = len(self.graph.label_names)
-        if not len(edges):
-            return np.zeros((0, classes))
-        table = self._model.predict_proba(self._features(edges))
-        return spread_classes(table, self._model.classes_, classes)
-
-    def predict(self, edge_ids: ArrayLike) -> Ints:
-        """The likeliest class of each edge."""
-        return np.asarray(self.predict_proba(edge_ids).argmax(axis=1))
 
     def _regress(self, solver: str, features: Any, labels: Ints, inverse: float) -> Any:
         linear = require("sklearn.linear_model", "baselines")
