@@ -13,10 +13,13 @@ import statistics
 import time
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.machine import machine, print_table
+from benchmarks.network import regular_network, write_random_tokens
 from benchmarks.reference import check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import (
     MAX_TOKENS,
@@ -36,6 +40,7 @@ from benchmarks.workload import (
 )
 from edgeformers.config import TrainSettings
 from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.data.loader import EgoLoader
 from edgeformers.models.registry import MODELS
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.train.compiled import compiled_layers
@@ -403,17 +408,59 @@ def neighborhoods(bench: Bench) -> None:
 
 
 def tables(bench: Bench) -> None:
-    """The cost of a step as the network grows: the node table is all of it that a step can see."""
-    batches = _draw_egos(bench, 25, bench.options.neighbors, full=False)
-    flops = _mean_flops(bench, batches, virtual=3)
-    for count in (100_000, 1_000_000, 10_000_000):
+    """The cost of a step as the network grows: drawing, packing, and the model with its table.
 
-        def make(count: int = count) -> Any:
-            model = new_model("edgeformer-n", bench.encoder, num_nodes=count)
-            return our_step(bench, model, batches, link_loss, "fast")
+    Batches are drawn anew from networks on disk, with as many nodes in the table as edges. What
+    the host does is timed alone; the step reads batches that are on the device.
+    """
+    rows = []
+    for edges in bench.options.sizes:
+        with TemporaryDirectory() as folder:
+            loader = _drawing(bench, Path(folder) / "network", edges)
+            batches, host_ms = _draw_pairs(loader, edges)
+            flops = _mean_flops(bench, batches, virtual=3)
+            way = "recorded" if bench._on_gpu else "eager"
+            make = partial(_table_step, bench, batches, edges, way)
+            what, texts = f"N 25x{bench.options.neighbors}x2, {edges:,} edges", batches[0].text
+            one = bench.measure(f"ours {way} bf16", what, make, texts.num_texts, flops)
+        if one is not None:
+            rows.append([f"{edges:,}", f"{host_ms:.2f}", f"{one.ms:.2f}", f"{one.peak_gb:.1f}"])
+    print_table(
+        "Growing networks, 25 centers; as many nodes as edges",
+        ["edges", "drawn and packed, ms", "step, ms", "peak GB"],
+        rows,
+    )
 
-        what = f"N 25x{bench.options.neighbors}x2 real, {count:,} nodes"
-        bench.measure("ours fast bf16", what, make, batches[0].text.num_texts, flops)
+
+def _drawing(bench: Bench, folder: Path, edges: int) -> EgoLoader:
+    graph = regular_network(folder, edges)
+    tokens = write_random_tokens(graph, bench.encoder.vocab_size)
+    sampler = graph.sampler("edge", (bench.options.neighbors,))
+    return EgoLoader(
+        graph=graph,
+        tokens=tokens,
+        max_tokens=MAX_TOKENS,
+        source_sampler=sampler,
+        target_sampler=sampler,
+    )
+
+
+def _draw_pairs(loader: EgoLoader, edges: int, times: int = 60) -> tuple[list[EgoBatch], float]:
+    """The last batches of many, and the milliseconds that one takes in the middle."""
+    rng, took = np.random.default_rng(0), []
+    found: deque[EgoBatch] = deque(maxlen=DRAWS)
+    for epoch in range(times):
+        ids = rng.integers(0, edges, 25)
+        start = time.perf_counter()
+        pair = loader.pairs(ids, epoch=epoch)
+        took.append((time.perf_counter() - start) * 1e3)
+        found.append(EgoBatch.cat([pair.query, pair.key]))
+    return list(found), statistics.median(took)
+
+
+def _table_step(bench: Bench, batches: list[EgoBatch], nodes: int, way: str) -> Callable[[], None]:
+    model = new_model("edgeformer-n", bench.encoder, num_nodes=nodes)
+    return our_step(bench, model, batches, link_loss, way)
 
 
 def parity(bench: Bench) -> None:
@@ -700,6 +747,13 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--vocab", type=int, default=30_522)
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=int,
+        default=[1_000_000, 3_000_000, 10_000_000],
+        help="edges of the networks that the part tables grows through",
+    )
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--device", default="cuda")

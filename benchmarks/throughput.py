@@ -1,14 +1,19 @@
-"""Training from end to end, with sampling, loading, logging and checkpoints, beside the bare step.
+"""Training through the library, from drawing to logging, beside the bare step on the same batches.
 
-python -m benchmarks.throughput                        Edgeformer-N and -E of BERT-base's size
-python -m benchmarks.throughput --device cpu --backbone scratch:2x64 --edges 2000  anywhere
+python -m benchmarks.throughput                          both models of BERT-base's size, on a GPU
+python -m benchmarks.throughput --network FOLDER --backbone MINILM_FOLDER --trace trace.json
+python -m benchmarks.throughput --device cpu --backbone scratch:2x64 --edges 900 --steps 3  anywhere
 """
 
 import argparse
+import gc
 import itertools
 import json
 import time
-from dataclasses import replace
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,142 +21,349 @@ from typing import Any
 import torch
 
 import edgeformers
-from benchmarks.data import lengthen
 from benchmarks.machine import machine, print_table
+from benchmarks.network import simulated_network
+from benchmarks.step import fresh
+from edgeformers.config import TrainSettings, parse_setting
+from edgeformers.data.batch import EdgeBatch, PairBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.network import PrepareConfig, write_network
-from edgeformers.data.simulate import simulate
-from edgeformers.train.optim import Optimizers
-from edgeformers.train.runlog import read_log
-from edgeformers.train.speed import count_tokens, faster_training
+from edgeformers.train.replay import Replayed
+from edgeformers.train.speed import count_tokens
+from edgeformers.train.trainer import Trainer
 
+TASKS = {"links": edgeformers.LinkPredictor, "edges": edgeformers.EdgeClassifier}
+NEIGHBORS = 5
+WARM_UP, TIMED, PROFILED = range(3)  # epochs
+PROFILED_STEPS = 10
+ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}  # what a timeline calls work of the GPU
+
+#: Steps as the paper's: no second reading, no further negatives. A long training is announced, so
+#: that train.compile=auto decides as it would for one; it ends after three epochs all the same.
 SETTINGS: dict[str, Any] = {
-    "train.epochs": 2,
-    "train.checkpoint_every": 1_000_000,
-    "data.source_neighbors": [5],
-    "data.target_neighbors": [5],
-    "train.eval_pairs": 100,
+    "train.epochs": 100_000,
+    "train.checkpoint_every": 1_000_000_000,
+    "train.average": None,
+    "data.max_tokens": 64,
+    "data.source_neighbors": [NEIGHBORS],
+    "data.target_neighbors": [NEIGHBORS],
+    "model.node_table": "random",
+    "links.uniform_negatives": 0,
+    "links.beside": False,
+    "edges.consistency": 0.0,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--backbone", default="scratch:12x768")
-    parser.add_argument("--edges", type=int, default=8_000)
-    parser.add_argument("--batch", nargs="+", type=int, default=[25, 256], help="pairs of a step")
-    parser.add_argument("--compile", default="on", choices=["auto", "on", "off"])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, help="folder for throughput.json")
-    options = parser.parse_args()
-    print(f"{machine()}, torch {torch.__version__}, {options.device}", flush=True)
-    found = []
+@dataclass(frozen=True)
+class Rate:
+    """How fast one way of training is; milliseconds are of a step."""
+
+    backbone: str
+    task: str
+    batch: int
+    compile: str
+    ways: str  # what train.compile came to
+    tokens: float
+    edges: float  # texts read in a step
+    centers: float  # ego-graphs read in a step; none of edges
+    bare_ms: float
+    whole_ms: float
+    busy_ms: float | None  # that the GPU works in a step of the training; None: not known
+
+    @property
+    def ratio(self) -> float:
+        return self.whole_ms / self.bare_ms
+
+    @property
+    def waits(self) -> float | None:
+        """The share of the training's time in which the GPU has nothing to do."""
+        return None if self.busy_ms is None else max(0.0, 1 - self.busy_ms / self.whole_ms)
+
+
+def main(arguments: list[str] | None = None) -> list[Rate]:
+    options = _parser().parse_args(arguments)
+    print(f"{machine()}, torch {torch.__version__}, {_device_name(options)}", flush=True)
+    found: list[Rate] = []
     with TemporaryDirectory() as folder:
-        graph = make_network(options.edges, Path(folder) / "network")
-        for task, batch in itertools.product(("links", "edges"), options.batch):
-            size = batch if task == "links" else batch * 10
-            found.append(measure(task, graph, size, options, Path(folder) / f"{task}-{batch}"))
-            print(json.dumps(found[-1]), flush=True)
+        graph = _network(options, Path(folder))
+        print(graph, flush=True)
+        for backbone, task, batch in itertools.product(
+            options.backbone, options.tasks, options.batch
+        ):
+            size = batch if task == "links" else batch * 2 * NEIGHBORS
+            try:
+                found += measure(backbone, task, size, graph, options, Path(folder))
+            except Exception:
+                print(f"FAILED {backbone} {task} {size}", flush=True)
+                traceback.print_exc()
+    _report(found, options)
+    return found
+
+
+def measure(
+    backbone: str,
+    task: str,
+    batch: int,
+    graph: EdgeTextGraph,
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[Rate]:
+    """One model on batches of one size, in every way of `train.compile` that differs here."""
+    settings = {**SETTINGS, "train.batch_size": batch, **dict(options.set)}
+    made = TASKS[task](backbone, settings=settings, device=options.device, show=False)
+    made.set_up(graph)
+    objective = fix_batches(made.objective, batch, options.steps)
+    found: list[Rate] = []
+    for compile in options.compile:
+        name = f"{Path(backbone).name.replace(':', '-')}-{task}-{batch}-{compile}"
+        trainer = StepsAlone(
+            objective,
+            replace(made.config.train, compile=compile),
+            device=made.device,
+            folder=folder / name,
+            **_timeline(options, name, folder),
+        )
+        ways = trainer.ways()
+        if ways in (one.ways for one in found):
+            print(f"{name}: {ways}, as above", flush=True)
+            continue
+        started = time.perf_counter()
+        trainer.fit()
+        rate = Rate(backbone, task, batch, compile, ways, **trainer.found)
+        found.append(rate)
+        took = time.perf_counter() - started
+        print(f"{json.dumps(asdict(rate))} ({took:.0f} s in all)", flush=True)
+        del trainer
+        _clean(made.device)
+    return found
+
+
+def fix_batches(objective: Any, size: int, steps: int) -> Any:
+    """The objective with the same `steps` batches in every epoch, neighbors drawn alike."""
+    make = objective.make
+    whole = [ids for ids in objective.batches(0) if len(ids) == size] or objective.batches(0)
+    kept = list(itertools.islice(itertools.cycle(whole), steps))
+    objective.batches = lambda epoch: kept[:PROFILED_STEPS] if epoch == PROFILED else kept
+    objective.make = lambda ids, epoch, micro: make(ids, 0, micro)
+    return objective
+
+
+class StepsAlone(Trainer):
+    """The trainer as it is, less validation and checkpoints.
+
+    After an epoch that compiles and records what is to be, one is timed and the beginning of one
+    is watched; then the same batches, on the device already, go through the bare step.
+    """
+
+    def __init__(
+        self,
+        objective: Any,
+        settings: TrainSettings,
+        *,
+        device: torch.device,
+        folder: Path,
+        timeline: Path | None,
+        watched: list[Any],
+    ) -> None:
+        super().__init__(objective, settings, device=device, folder=folder, show=False)
+        self.timeline, self.watched = timeline, watched
+        self.found: dict[str, Any] = {"busy_ms": None}
+
+    def ways(self) -> str:
+        """What `train.compile` comes to with these batches."""
+        with self._faster():
+            read, layers = self.objective.read, self.objective.model.encoder.layers
+            tokens = count_tokens(self.objective.make(self.objective.batches(0)[0], 0, None))
+            compiles = any("forward" in vars(layer) for layer in layers)
+            records = isinstance(read, Replayed) and tokens <= read.most_tokens
+        names = ["compiled"] * compiles + ["recorded"] * records
+        return " and ".join(names) or "as it is"
+
+    def _train_epoch(self, log: Any, factor: Any, bar: Any) -> None:
+        run = partial(super()._train_epoch, log, factor, bar)
+        if self.progress.epoch == PROFILED:
+            self.found["busy_ms"] = self._watch(run)
+            return
+        _wait(self.device)
+        start = time.perf_counter()
+        run()
+        _wait(self.device)
+        self.found["whole_ms"] = (time.perf_counter() - start) / self.progress.update * 1e3
+
+    def _end_epoch(self, log: Any) -> None:
+        at = self.progress
+        at.epoch, at.update = at.epoch + 1, 0
+        at.finished = at.epoch > (TIMED if self.timeline is None else PROFILED)
+        if at.finished:
+            self.found |= self._bare()
+
+    def _watch(self, run: Callable[[], None]) -> float | None:
+        """Run what is given under the profiler: milliseconds of a step that the GPU works."""
+        assert self.timeline is not None
+        _wait(self.device)
+        try:
+            with torch.profiler.profile(activities=self.watched) as found:
+                run()
+                _wait(self.device)
+            found.export_chrome_trace(str(self.timeline))
+            return busy_ms(self.timeline) / self.progress.update or None
+        except Exception as error:  # the other figures are worth having without this one
+            print(f"no timeline: {type(error).__name__}: {error}", flush=True)
+            return None
+
+    def _bare(self) -> dict[str, float]:
+        """The steps alone, and what they read: nothing is drawn, packed, copied, or logged."""
+        micro = self.progress.micro
+        groups = [self.objective.make(ids, 0, micro) for ids in self.objective.batches(TIMED)]
+        pieces = [[self._placed(piece) for piece in group] for group in groups]
+        for batch in pieces[:PROFILED_STEPS]:
+            self._bare_step(batch)
+        _wait(self.device)
+        start = time.perf_counter()
+        for batch in pieces:
+            self._bare_step(batch)
+        _wait(self.device)
+        bare = (time.perf_counter() - start) / len(pieces) * 1e3
+        return {"bare_ms": bare, **_means([sizes(group) for group in groups])}
+
+    def _placed(self, piece: Any) -> Any:
+        """A piece on the device; the host keeps the labels, from which it weighs pieces."""
+        moved = piece.to(self.device)
+        if not isinstance(piece, EdgeBatch) or self.device.type != "cuda":
+            return moved
+        return replace(moved, label=piece.pin_memory().label)
+
+    def _bare_step(self, batch: list[Any]) -> None:
+        self.optimizers.zero_grad()
+        self.objective.backward([[renewed(piece) for piece in batch]])
+        self.optimizers.step(1.0)
+
+
+def renewed(piece: Any) -> Any:
+    """A batch as if it had just been made: what is derived from it is derived anew."""
+    if isinstance(piece, PairBatch):
+        return replace(piece, query=fresh(piece.query), key=fresh(piece.key))
+    return fresh(piece)
+
+
+def sizes(group: list[Any]) -> dict[str, int]:
+    """Tokens, edges and centers that a step reads."""
+    parts = [side for p in group for side in ((p.query, p.key) if hasattr(p, "query") else (p,))]
+    return {
+        "tokens": sum(part.text.num_tokens for part in parts),
+        "edges": sum(part.text.num_texts for part in parts),
+        "centers": sum(len(part) for part in parts if hasattr(part, "center")),
+    }
+
+
+def busy_ms(timeline: Path) -> float:
+    """Milliseconds of a timeline in which the GPU does something, each counted once."""
+    with timeline.open(encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    spans = sorted(
+        (e["ts"], e["ts"] + e.get("dur", 0)) for e in events if e.get("cat") in ON_DEVICE
+    )
+    busy, until = 0.0, float("-inf")
+    for start, end in spans:
+        busy += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return busy / 1e3
+
+
+def _means(found: list[dict[str, int]]) -> dict[str, float]:
+    return {name: sum(one[name] for one in found) / len(found) for name in found[0]}
+
+
+def _timeline(options: argparse.Namespace, name: str, folder: Path) -> dict[str, Any]:
+    """Where a timeline is written, and what is in it: more where somebody will look at it."""
+    host, gpu = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
+    of_gpu = [gpu] if options.device.startswith("cuda") else []
+    if options.trace is None:
+        return {"timeline": folder / f"{name}.json" if of_gpu else None, "watched": of_gpu}
+    path = options.trace.with_name(f"{options.trace.stem}-{name}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return {"timeline": path, "watched": [host, *of_gpu]}
+
+
+def _network(options: argparse.Namespace, folder: Path) -> EdgeTextGraph:
+    if options.network is not None:
+        return EdgeTextGraph.open(options.network)
+    return simulated_network(folder / "network", options.edges)
+
+
+def _report(found: list[Rate], options: argparse.Namespace) -> None:
     print_table(
-        "Training from end to end beside the bare step",
-        ["", "examples", "bare, ms", "end to end, ms", "ratio", "GPU waits"],
+        f"Training beside the bare step, {options.steps} steps",
+        [
+            *("", "batch", "compile", "", "bare, ms", "training, ms"),
+            *("ratio", "GPU waits", "edges/s", "centers/s"),
+        ],
         [
             [
-                one["task"],
-                f"{one['batch']}",
-                f"{one['bare_ms']:.2f}",
-                f"{one['whole_ms']:.2f}",
-                f"{one['whole_ms'] / one['bare_ms']:.2f}",
-                "" if one["waits"] is None else f"{one['waits']:.0%}",
+                f"{Path(one.backbone).name} {one.task}",
+                f"{one.batch:,}",
+                one.compile,
+                one.ways,
+                f"{one.bare_ms:.2f}",
+                f"{one.whole_ms:.2f}",
+                f"{one.ratio:.2f}",
+                "" if one.waits is None else f"{one.waits:.0%}",
+                f"{one.edges / one.whole_ms * 1e3:,.0f}",
+                f"{one.centers / one.whole_ms * 1e3:,.0f}" if one.centers else "",
             ]
             for one in found
         ],
     )
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "throughput.json").write_text(json.dumps(found, indent=1))
+        facts = {"machine": machine(), "device": _device_name(options), "torch": torch.__version__}
+        rows = [{**asdict(one), "ratio": one.ratio, "waits": one.waits} for one in found]
+        written = json.dumps({**facts, "rates": rows}, indent=1)
+        (options.out / "throughput.json").write_text(written, encoding="utf-8")
 
 
-def make_network(edges: int, out: Path) -> EdgeTextGraph:
-    """The built-in network with texts of about 58 tokens."""
-    simulated = simulate(num_edges=edges, seed=0)
-    table = replace(simulated.table, open=lambda: map(lengthen, simulated.table.open()))
-    config = PrepareConfig(tokenizer="train:8000", progress=False)
-    return write_network(table, out, nodes=[simulated.nodes], config=config)
+def _device_name(options: argparse.Namespace) -> str:
+    is_gpu = options.device.startswith("cuda")
+    return torch.cuda.get_device_name() if is_gpu else str(options.device)
 
 
-def measure(task: str, graph: Any, batch: int, options: argparse.Namespace, run: Path) -> Any:
-    """Milliseconds of a step in a real training, and of the same step alone."""
-    kind = edgeformers.LinkPredictor if task == "links" else edgeformers.EdgeClassifier
-    settings = {**SETTINGS, "train.batch_size": batch, "train.compile": options.compile}
-    settings |= {"links.uniform_negatives": 0} if task == "links" else {"edges.consistency": 0.0}
-    made = kind(options.backbone, settings=settings, device=options.device, show=False)
-    made.fit(graph, run=run)
-    rate = [e for e in read_log(run / "metrics.jsonl") if e["kind"] == "speed"][-1]
-    whole = batch / rate["examples_per_second"] * 1e3
-    return {
-        "task": task,
-        "batch": batch,
-        "whole_ms": whole,
-        "bare_ms": bare_step(made, options),
-        "waits": gpu_waits(made, graph) if options.device == "cuda" else None,
-    }
-
-
-def bare_step(made: Any, options: argparse.Namespace) -> float:
-    """The same steps on batches that are already on the device, nothing else around them."""
-    objective, train = made.objective, made.config.train
-    objective.modules.train()
-    device = torch.device(made.device)
-    optimizers = Optimizers(objective.modules, train, can_halt=True)
-    ids = objective.batches(0)[:8]
-    batches = [[piece.to(device) for piece in objective.make(one, 0, None)] for one in ids]
-    tokens = count_tokens(batches[0])
-    faster = faster_training(objective, train.compile, device=device, steps=1, tokens=tokens)
-
-    def step(batch: list[Any]) -> None:
-        optimizers.zero_grad()
-        loss = objective.backward([batch])
-        optimizers.halt_unless_finite(loss)
-        optimizers.step(1.0)
-
-    with faster:
-        for batch in batches * 2:
-            step(batch)
-        _wait(device)
-        start = time.perf_counter()
-        for batch in batches * 2:
-            step(batch)
-        _wait(device)
-    return (time.perf_counter() - start) / (2 * len(batches)) * 1e3
-
-
-def gpu_waits(made: Any, graph: Any) -> float:
-    """The share of a real training's time in which no kernel runs, steps alone."""
-    from edgeformers.train.trainer import Trainer
-
-    trainer = Trainer(made.objective, made.config.train, device=made.device, show=False)
-    trainer.objective.evaluate = lambda part: {trainer.objective.select: 0.0}  # steps alone
-    spans: list[tuple[float, float]] = []
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
-        trainer.fit()
-        torch.cuda.synchronize()
-    for event in found.events():
-        if event.device_type == torch.profiler.DeviceType.CUDA:
-            spans.append((event.time_range.start, event.time_range.end))
-    spans.sort()
-    spans = spans[len(spans) // 2 :]  # behind what is compiled and recorded
-    busy, until = 0.0, spans[0][0]
-    for start, end in spans:
-        busy += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return 1 - busy / (until - spans[0][0])
+def _clean(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--network", type=Path, help="a prepared network; without, one is simulated"
+    )
+    parser.add_argument("--edges", type=int, default=20_000, help="of the simulated network")
+    parser.add_argument(
+        "--backbone", nargs="+", default=["scratch:12x768"], help="untrained sizes, or folders"
+    )
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
+    parser.add_argument(
+        "--batch",
+        nargs="+",
+        type=int,
+        default=[25],
+        help=f"pairs of a step; of edges {2 * NEIGHBORS} times as many, to read as many texts",
+    )
+    ways = ["off", "auto", "on"]
+    parser.add_argument("--compile", nargs="+", default=ways, choices=ways)
+    parser.add_argument("--set", action="append", type=parse_setting, default=[], metavar="NAME=V")
+    parser.add_argument("--steps", type=int, default=24, help="of the timed epoch")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--trace", type=Path, help="write timelines FILE-....json of ten steps")
+    parser.add_argument("--out", type=Path, help="folder for throughput.json")
+    return parser
 
 
 if __name__ == "__main__":

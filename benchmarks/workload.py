@@ -47,10 +47,20 @@ def new_model(name: str, encoder: EncoderConfig, **settings) -> nn.Module:
 
 def draw_lengths(count: int, *, full: bool, rng: np.random.Generator) -> NDArray[np.int64]:
     """Tokens of `count` texts: all `MAX_TOKENS`, or as in real data."""
-    if full:
-        return np.full(count, MAX_TOKENS)
-    at = np.linspace(0, 1, len(REAL_LENGTHS))
-    return np.rint(np.interp(rng.random(count), at, REAL_LENGTHS)).astype(np.int64)
+    return np.full(count, MAX_TOKENS) if full else draw(REAL_LENGTHS, count, rng)
+
+
+def draw(quantiles: tuple[int, ...], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Numbers with these quantiles, evenly spaced from the lowest to the highest."""
+    at = np.linspace(0, 1, len(quantiles))
+    return np.rint(np.interp(rng.random(count), at, quantiles)).astype(np.int64)
+
+
+def spread(quantiles: tuple[int, ...], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """As `draw`, but as even as so few numbers can be, in any order."""
+    at = np.linspace(0, 1, len(quantiles))
+    even = np.interp((np.arange(count) + 0.5) / count, at, quantiles)
+    return rng.permutation(np.rint(even).astype(np.int64))
 
 
 def draw_texts(lengths: NDArray[np.int64], vocab_size: int, rng: np.random.Generator) -> PackedText:

@@ -88,7 +88,14 @@ class LinkSettings:
     uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
     collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
     popularity_bias: bool = False
-    beside: bool = False  # rank with EASE and ALS beside the model, weighed on validation
+    beside: bool = False  # rank with LightGCN, ALS and EASE beside it, weighed on validation
+    new_nodes: float = 0.0  # share of nodes that an epoch reads as new ones, others each time
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.new_nodes < 1:
+            raise ConfigError(
+                f"links.new_nodes is a share of all nodes, below 1 (got {self.new_nodes})"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +127,7 @@ class TrainSettings:
     compile: Literal["auto", "on", "off"] = "off"  # on a GPU; auto: where steps repay it
     loss_lag: int = 0  # steps after which a loss is read: above 0 the host waits for no step
     seed: int = 0
-    checkpoint_every: int = 200  # updates
+    checkpoint_every: int | None = None  # updates, and every epoch; None: about every half minute
     keep_checkpoints: int = 2
     eval_batch: int = 256
     eval_pairs: int | None = 10_000  # links ranked after each epoch; the test ranks all
@@ -259,6 +266,8 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.logq": 1.0,
             "links.beside": True,
             "model.node_table": "factorized",
+            "data.source_neighbors": [4],
+            "data.target_neighbors": [4],
             "train.epochs": 5,
             "train.patience": 2,
         },

@@ -83,7 +83,8 @@ def prepare_command(
         list[str] | None,
         _option(
             "How to split: [NAME=]random, per-source, per-target, chronological, "
-            "chronological-per-source, chronological-per-target or column:COLUMN; then "
+            "chronological-per-source, chronological-per-target, cold-source, cold-target or "
+            "column:COLUMN; then "
             ":0.8/0.1/0.1 for other shares; +drop-target, +drop-source or +drop for nodes "
             "unseen in training; +new-pairs to test on new pairs only; +seed-7. May be repeated. "
             "[edge=random, link=per-source]",

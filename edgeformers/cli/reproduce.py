@@ -29,7 +29,7 @@ def reproduce_command(
     what: Annotated[
         str,
         typer.Argument(
-            help="edge-classification, link-prediction, ablation, node-classification, "
+            help="edge-classification, link-prediction, cold-start, ablation, node-classification, "
             "efficiency, embedding-plot, node-dimension, neighbor-size, attention-map; or tables: "
             "make those of finished runs again."
         ),

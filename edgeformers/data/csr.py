@@ -22,6 +22,7 @@ class Adjacency:
     indptr: NDArray[np.int64]  # [num_nodes * S + 1]
     links: IntArray  # [n, 2]: edge, neighbor
     num_strata: int = 1
+    held_out: NDArray[np.bool_] | None = None  # nodes [V] whose edges here are no training edges
 
     @property
     def edge_ids(self) -> IntArray:
@@ -39,6 +40,14 @@ class Adjacency:
         """Edges around each node, all strata together."""
         return np.diff(self.indptr[:: self.num_strata])
 
+    def training_degrees(self) -> NDArray[np.int64]:
+        """Training edges around each node: those of a node held out are none."""
+        return self.degrees() if self.held_out is None else self.degrees() * ~self.held_out
+
+    def profile_sizes(self) -> NDArray[np.int64]:
+        """Edges in the profile of each node that is held out, 0 of others."""
+        return self.degrees() - self.training_degrees()
+
     def edges_of(self, node: int) -> IntArray:
         """All edges of one node, stratum by stratum."""
         start, stop = node * self.num_strata, (node + 1) * self.num_strata
@@ -55,21 +64,23 @@ def build_adjacency(
     dst: IntArray,
     num_nodes: int,
     *,
-    keep: NDArray[np.bool_] | None = None,
+    keep: NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
     strata: IntArray | None = None,
     num_strata: int = 1,
 ) -> Adjacency:
     """Adjacency of the edges where `keep` holds, `strata[e]` telling the stratum of each edge.
 
-    An edge whose stratum is negative belongs to none and is left out.
+    Two masks keep it around its source and around its target each. An edge whose stratum is
+    negative belongs to none and is left out.
     """
-    keep_all = np.ones(0, bool) if keep is None else np.ascontiguousarray(keep)
+    masks = keep if isinstance(keep, tuple) else (keep, keep)
+    sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
     no_strata = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
     indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
-    count_edges(src, dst, keep_all, no_strata, num_strata, indptr)
+    count_edges(src, dst, *sides, no_strata, num_strata, indptr)
     np.cumsum(indptr, out=indptr)
     links = np.empty((indptr[-1], 2), small_int(max(len(src), num_nodes)))
-    fill_edges(src, dst, keep_all, no_strata, num_strata, indptr[:-1].copy(), links)
+    fill_edges(src, dst, *sides, no_strata, num_strata, indptr[:-1].copy(), links)
     return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
 
 

@@ -1,7 +1,8 @@
 """EdgeTextGraph: a prepared network, opened at once and read only where it is touched."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike
@@ -18,10 +19,17 @@ from edgeformers.data.arrays import check_files, open_array
 from edgeformers.data.csr import Adjacency, IntArray, build_adjacency
 from edgeformers.data.meta import NetworkMeta
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.splits import TRAIN, EdgeFacts, SplitConfig
+from edgeformers.data.splits import (
+    PROFILE,
+    TRAIN,
+    EdgeFacts,
+    SplitConfig,
+    make_split,
+    seen_in_training,
+)
 from edgeformers.data.table import LabelKind
 from edgeformers.data.tokens import TokenStore, open_tokens
-from edgeformers.errors import FormatError, InputError, nearest
+from edgeformers.errors import ConfigError, FormatError, InputError, nearest
 
 SEARCHED_NAMES = 10_000  # node ids among which the nearest to a mistyped one is sought
 TEXT_ROWS = 16_384  # texts per Parquet row group: what is read to show a single text
@@ -163,10 +171,35 @@ class EdgeTextGraph:
         return {name: SplitConfig.from_dict(one["config"]) for name, one in described}
 
     def split(self, name: str) -> NDArray[np.uint8]:
-        """One split; an unknown name is answered with the known ones."""
-        if name not in self.splits:
-            raise InputError(f"{self.path} has no split '{name}'; {nearest(name, self.splits)}")
-        return self.splits[name]
+        """One split: a prepared one by its name, or any other by how it is made: `cold-source`.
+
+        What says how is what `prepare` takes (`SplitConfig.parse`); only a column must have been
+        prepared. An unknown name is answered with the known ones.
+        """
+        if name in self.splits:
+            return self.splits[name]
+        if name not in self._made_splits:
+            self._made_splits[name] = make_split(self._described_split(name), self.facts)
+        return self._made_splits[name]
+
+    def has_split(self, name: str) -> bool:
+        """Whether there is such a split, or its name says how it is made."""
+        try:
+            return name in self.splits or bool(self._described_split(name))
+        except InputError:
+            return False
+
+    @cached_property
+    def _made_splits(self) -> dict[str, NDArray[np.uint8]]:
+        """Splits that were asked for by how they are made."""
+        return {}
+
+    def _described_split(self, name: str) -> SplitConfig:
+        with suppress(ConfigError):
+            config = SplitConfig.parse(name)
+            if config.how != "column" and not (config.needs_times and self.times is None):
+                return config
+        raise InputError(f"{self.path} has no split '{name}'; {nearest(name, self.splits)}")
 
     @cached_property
     def facts(self) -> EdgeFacts:
@@ -190,16 +223,24 @@ class EdgeTextGraph:
     def training_adjacency(
         self, split: str, *, strata: Literal["none", "positive", "edge_type"] = "none"
     ) -> Adjacency:
-        """Training edges around every node, in strata: positive and negative edges, edge types."""
+        """Training edges around every node, in strata: positive and negative edges, edge types.
+
+        Around a node that training has not met stands its profile, which no other node sees.
+        """
         groups, count = self._strata(strata)
-        return build_adjacency(
+        codes = self.split(split)
+        unseen = ~seen_in_training(codes, self.facts)
+        profile = codes == PROFILE
+        around = [(codes == TRAIN) | (profile & unseen[end]) for end in (self.src, self.dst)]
+        found = build_adjacency(
             self.src,
             self.dst,
             self.num_nodes,
-            keep=self.split(split) == TRAIN,
+            keep=(around[0], around[1]),
             strata=groups,
             num_strata=count,
         )
+        return replace(found, held_out=unseen & (found.degrees() > 0)) if profile.any() else found
 
     def sampler(
         self,

@@ -8,31 +8,29 @@ BLOCK = 1024  # centers drawn for together
 
 
 @njit(cache=True, nogil=True)
-def count_edges(src, dst, keep, strata, num_strata, counts):
+def count_edges(src, dst, at_src, at_dst, strata, num_strata, counts):
     for e in range(len(src)):
-        if len(keep) and not keep[e]:
-            continue
         s = strata[e] if len(strata) else 0
         if s < 0:
             continue
-        counts[np.int64(src[e]) * num_strata + s + 1] += 1
-        if src[e] != dst[e]:
+        if not len(at_src) or at_src[e]:
+            counts[np.int64(src[e]) * num_strata + s + 1] += 1
+        if src[e] != dst[e] and (not len(at_dst) or at_dst[e]):
             counts[np.int64(dst[e]) * num_strata + s + 1] += 1
 
 
 @njit(cache=True, nogil=True)
-def fill_edges(src, dst, keep, strata, num_strata, cursor, links):
+def fill_edges(src, dst, at_src, at_dst, strata, num_strata, cursor, links):
     for e in range(len(src)):
-        if len(keep) and not keep[e]:
-            continue
         s = strata[e] if len(strata) else 0
         if s < 0:
             continue
-        row = np.int64(src[e]) * num_strata + s
-        links[cursor[row], 0] = e
-        links[cursor[row], 1] = dst[e]
-        cursor[row] += 1
-        if src[e] != dst[e]:
+        if not len(at_src) or at_src[e]:
+            row = np.int64(src[e]) * num_strata + s
+            links[cursor[row], 0] = e
+            links[cursor[row], 1] = dst[e]
+            cursor[row] += 1
+        if src[e] != dst[e] and (not len(at_dst) or at_dst[e]):
             row = np.int64(dst[e]) * num_strata + s
             links[cursor[row], 0] = e
             links[cursor[row], 1] = src[e]

@@ -334,7 +334,7 @@ class _Writer:
             row = start + pc.index(words.cast(pa.string()), unknown[0]).as_py() + 1
             raise InputError(
                 f"{self.table.origin}, edge {row:,}: column '{name}': '{unknown[0]}' is not a "
-                "split; write train, val or test"
+                "split; write train, val or test (or profile, around a node held out)"
             )
         codes = np.array([parts[word] for word in known] + [NONE], np.uint8)
         places = pc.fill_null(words.indices, len(known)).to_numpy(zero_copy_only=False)

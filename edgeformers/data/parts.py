@@ -28,7 +28,7 @@ def describe_split(
     parts = []
     for part, code in PARTS.items():
         chosen = codes == code
-        if part == "none" and not chosen.any():
+        if part in ("profile", "none") and not chosen.any():
             continue
         overlaps = {
             what: _overlap(graph, what, *_part_keys(graph, keys, what, chosen), trained[what])

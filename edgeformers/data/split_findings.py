@@ -126,7 +126,12 @@ def _pair_advice(card: DataCard, splits: Sequence[str]) -> str:
 
 
 def _cold_findings(card: DataCard, held: list[_Held]) -> Iterator[Finding]:
-    met = [_Met(one, one.part.cold_edges, _cold_nodes(one)) for one in held if one.part.cold_edges]
+    meant = {one.name for one in split_configs(card) if one.is_cold}
+    met = [
+        _Met(one, one.part.cold_edges, _cold_nodes(one))
+        for one in held
+        if one.part.cold_edges and one.split not in meant
+    ]
     if met:
         worst = _worst(met)
         where = f"in {worst.held.split} " if len({one.example for one in met}) > 1 else ""

@@ -1,4 +1,4 @@
-"""Cutting edges into train, validation and test: random, per node, by time, or by a column."""
+"""Cutting edges into train, validation and test: at random, per node, by time, with cold nodes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,13 +12,21 @@ from edgeformers.data.kernels import cut_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import ConfigError, InputError, nearest
 
-TRAIN, VAL, TEST, NONE = 0, 1, 2, 255
-PARTS: Mapping[str, int] = {"train": TRAIN, "val": VAL, "test": TEST, "none": NONE}
-#: Words people use for the three parts in a split column.
+TRAIN, VAL, TEST, PROFILE, NONE = 0, 1, 2, 3, 255
+#: `profile` is what is known of a node that training has not met: read, but never learned from.
+PARTS: Mapping[str, int] = {
+    "train": TRAIN,
+    "val": VAL,
+    "test": TEST,
+    "profile": PROFILE,
+    "none": NONE,
+}
+#: Words people use for the parts in a split column.
 PART_NAMES = {
     **dict.fromkeys(("train", "training"), TRAIN),
     **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
     **dict.fromkeys(("test", "testing"), TEST),
+    "profile": PROFILE,
 }
 
 How = Literal[
@@ -28,6 +36,8 @@ How = Literal[
     "chronological",
     "chronological_per_source",
     "chronological_per_target",
+    "cold_source",
+    "cold_target",
     "column",
 ]
 Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
@@ -36,7 +46,10 @@ Codes = NDArray[np.uint8]
 
 NO_TIME = np.iinfo(np.int64).min
 
+MOST_PROFILE = 8  # edges of a held-out node that are its profile, at most
+
 _SHARES = (0.7, 0.1, 0.2)  # the paper's
+_COLD_STREAM = 0xC01D  # names the draws of held-out nodes among all that use a seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +61,10 @@ class SplitConfig:
     becomes of validation and test edges whose source or target has no training edge: `drop`
     them (their code becomes 255), as the paper does on one side, or `keep` them as cold. Seeds
     reproduce a split exactly.
+
+    `cold_source` and `cold_target` cut the nodes of one side instead: 0.1 of them validate and
+    0.2 test, and training has none of their edges. Half of such a node's edges (at least one, at
+    most 8) are its profile, read around it but never learned from; the others are asked for.
     """
 
     name: str = "edge"
@@ -73,6 +90,21 @@ class SplitConfig:
             raise ConfigError(
                 f"split fractions must be three shares that add up to 1 (got {self.fractions})"
             )
+        if self.is_cold and self.unseen in ("drop", self.how.replace("cold", "drop")):
+            raise ConfigError(
+                f"the split {self.how.replace('_', '-')} is of nodes that training has not seen, "
+                f"which '{self.unseen}' would drop; drop those of the other side, or keep all"
+            )
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether edges are cut in the order of their times."""
+        return self.how.startswith("chronological")
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether nodes are held out entirely."""
+        return self.how in ("cold_source", "cold_target")
 
     @classmethod
     def parse(cls, text: str) -> "SplitConfig":
@@ -150,12 +182,14 @@ def make_split(config: SplitConfig, edges: EdgeFacts) -> Codes:
         codes = edges.columns[config.column].copy()
     elif config.how in ("random", "chronological"):
         codes = _cut(_sort_keys(config, edges), config.fractions)
+    elif config.is_cold:
+        codes = _hold_out(config, edges)
     else:
         node = edges.src if config.how.endswith("per_source") else edges.dst
         indptr, rows = group_rows(node, edges.num_nodes)
         codes = np.empty(len(node), np.uint8)
         cut_groups(indptr, rows, _sort_keys(config, edges), *_ends(config.fractions), codes)
-    if config.new_pairs:
+    if config.new_pairs or config.is_cold:
         codes[_known_pairs(codes, edges)] = NONE
     return _drop_unseen(codes, config.unseen, edges)
 
@@ -178,9 +212,10 @@ def seen_in_training(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
 
 
 def count_parts(codes: Codes) -> dict[str, int]:
-    """How many edges each part has."""
+    """How many edges each part has; most splits have no profiles."""
     counts = np.bincount(codes, minlength=256)
-    return {part: int(counts[code]) for part, code in PARTS.items()}
+    found = {part: int(counts[code]) for part, code in PARTS.items()}
+    return {part: count for part, count in found.items() if count or part != "profile"}
 
 
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
@@ -195,7 +230,7 @@ def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
 
 def _sort_keys(config: SplitConfig, edges: EdgeFacts) -> NDArray[np.uint64]:
     """Keys in whose order edges are cut: a hash of the edge number, or its time."""
-    if not config.how.startswith("chronological"):
+    if not config.needs_times:
         return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
     if edges.times is None:
         raise InputError(f"the split '{config.how}' needs times; name the time column with --time")
@@ -226,15 +261,47 @@ def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
     return fractions[0], round(fractions[0] + fractions[1], 12)
 
 
+def _hold_out(config: SplitConfig, edges: EdgeFacts) -> Codes:
+    """All edges of some nodes out of training, of each node a few as its profile.
+
+    Where all nodes are of one kind, an edge whose other end is held out too is in no part.
+    """
+    ends = (edges.src, edges.dst)
+    node, other = ends if config.how == "cold_source" else ends[::-1]
+    nodes = np.unique(node)
+    part = np.full(edges.num_nodes, TRAIN, np.uint8)
+    part[nodes] = _cut(hash_keys(config.seed, _COLD_STREAM, nodes), config.fractions)
+    codes = part[node]
+    codes[part[other] != TRAIN] = NONE
+    held = np.flatnonzero((codes == VAL) | (codes == TEST))
+    place, count = _places(node[held], hash_keys(config.seed, held))
+    codes[held[place < np.clip(count // 2, 1, MOST_PROFILE)]] = PROFILE
+    return codes
+
+
+def _places(node: IntArray, keys: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
+    """The place of each edge among those of its node in the order of keys, and how many there are.
+
+    Both are numbers per edge [n].
+    """
+    order = np.lexsort((keys, node))
+    _, first, which, counts = np.unique(
+        node[order], return_index=True, return_inverse=True, return_counts=True
+    )
+    place, size = np.empty(len(node), np.int64), np.empty(len(node), np.int64)
+    place[order], size[order] = np.arange(len(node)) - first[which], counts[which]
+    return place, size
+
+
 def _known_pairs(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
-    """Validation and test edges that join two nodes that a training edge joins already."""
+    """Validation and test edges of two nodes that an edge of training or a profile joins."""
     first, second = edges.src, edges.dst
     if not edges.directed:
         first, second = np.minimum(first, second), np.maximum(first, second)
     pairs = first.astype(np.int64) * edges.num_nodes + second
     later = np.flatnonzero((codes == VAL) | (codes == TEST))
     known = np.zeros(len(codes), bool)
-    known[later] = np.isin(pairs[later], pairs[codes == TRAIN])
+    known[later] = np.isin(pairs[later], pairs[(codes == TRAIN) | (codes == PROFILE)])
     return known
 
 

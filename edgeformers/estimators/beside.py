@@ -1,6 +1,8 @@
 """Collaborative models set beside a trained one, all counted alike unless validation objects."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -8,10 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.evaluation import is_clear
 from edgeformers.models.baselines.als import ALS, GRID, ALSConfig
-from edgeformers.models.baselines.base import Links, ValidationRanking
+from edgeformers.models.baselines.base import Links, ValidationRanking, positive_links
 from edgeformers.models.baselines.ease import EASE, LAMBDAS
-from edgeformers.tasks.link_prediction import Beside
+from edgeformers.models.baselines.lightgcn import LightGCN
+from edgeformers.models.baselines.pairwise import PairwiseConfig
+from edgeformers.tasks.beside import Averaged, Beside, FoldIn, Solved, Summed
 from edgeformers.train.link_objective import LinkObjective, candidate_nodes
 
 Floats = NDArray[np.float32]
@@ -19,11 +24,14 @@ Weights = tuple[float, ...]
 
 EASE_TARGETS = 5_000  # above, the inverse of a table of targets by targets takes too long
 ALS_LINKS = 2_000_000  # above, the model's own node vectors have to do
+LIGHTGCN_LINKS = 30_000  # of training: a step goes through all of them, for so many a minute
+LIGHTGCN_LINKS_GPU = 500_000  # where a GPU takes the steps
 EASE_RANK = 128  # of its table of weights: the score is a product of vectors of this width
 ALS_GRID = (
     *GRID,  # and some that are worse alone but add more
     *(ALSConfig(factors=factors, alpha=10.0, regularization=3.0) for factors in (8, 16)),
 )
+LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
 
@@ -31,19 +39,29 @@ ROUNDS = 2
 class Part:
     """A score that is a product of vectors of nodes: query [N, R] and key [N, R].
 
-    `left` [N, R], where there is one, describes a new source by what it is linked to.
+    `new`, where there is one, gives what makes the query of a new source, at some scale.
     """
 
-    def __init__(self, query: Floats, key: Floats, left: Floats | None = None) -> None:
-        self.query, self.key = query, key
-        self.left = np.zeros_like(query) if left is None else left
+    def __init__(
+        self,
+        query: Floats,
+        key: Floats,
+        new: Callable[[float], FoldIn] | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        self.query, self.key, self.new, self.scale = query, key, new, scale
 
     def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
         return self.query[queries] @ self.key[candidates].T
 
     def scaled(self, factor: float) -> "Part":
         """The same score times `factor`."""
-        return Part(self.query * np.float32(factor), self.key, self.left * np.float32(factor))
+        return Part(self.query * np.float32(factor), self.key, self.new, self.scale * factor)
+
+    def fold_in(self) -> FoldIn:
+        """What makes the query of a new source."""
+        assert self.new is not None
+        return self.new(self.scale)
 
 
 def fit_beside(
@@ -52,7 +70,8 @@ def fit_beside(
     """Fit collaborative models, and weigh all by full-ranking MRR on validation.
 
     The trained score may come out with weight 0, where the links of training alone rank better:
-    then the text has nothing to add here. None where the network is too large for any of them.
+    then the text has nothing to add here. None where it is best alone, or the network is too
+    large for any of them.
     """
     if not (_fits_ease(graph) or _fits_als(graph)):
         return None
@@ -63,45 +82,65 @@ def fit_beside(
         options = (part.scaled(1 / _deviation(part, graph)) for part in family)
         scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
     weights = weigh(scaled, ranking)
-    others = [part.scaled(weight) for part, weight in zip(scaled[1:], weights[1:], strict=True)]
-    tables = [
-        torch.from_numpy(np.hstack([getattr(part, name) for part in others]))
-        for name in ("query", "key", "left")
-    ]
-    return Beside(*tables, own=weights[0] / spread)
+    others = [part.scaled(w) for part, w in zip(scaled[1:], weights[1:], strict=True) if w]
+    if not others:
+        return None
+    query, key = (np.hstack([getattr(one, name) for one in others]) for name in ("query", "key"))
+    return Beside(
+        torch.from_numpy(query),
+        torch.from_numpy(key),
+        [part.fold_in() for part in others],
+        own=weights[0] / spread,
+    )
 
 
 def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Iterator[Iterator[Part]]:
-    """EASE, then ALS, under several settings each, where the network is not too large for them.
+    """LightGCN, ALS and EASE, each where the network is not too large for it; some settings of it.
 
-    Which setting is best alone does not decide: what counts is what it adds to the others. Each
-    is made when it is asked for: tables of all nodes are large.
+    Which setting is best alone does not decide: what counts is what it adds to those before, so
+    the one with a single setting comes first. Each is made when it is asked for: tables of all
+    nodes are large.
     """
-    if _fits_ease(graph):
-        solved = (EASE((value,)).fit(graph, split) for value in LAMBDAS)
-        yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
+    if _fits_lightgcn(graph, split):
+        learned = (LightGCN((one,), seed=seed).fit(graph, split) for one in LIGHTGCN_GRID)
+        yield (_lightgcn_part(model, graph.num_nodes) for model in learned)
     if _fits_als(graph):
         fitted = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
         yield (_als_part(als, graph.num_nodes) for als in fitted)
+    if _fits_ease(graph):
+        solved = (EASE((value,)).fit(graph, split) for value in LAMBDAS)
+        yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
 
 
 def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:
-    """The weight of each score: all alike, unless validation clearly says otherwise.
+    """The weight of each score: as many as possible, all alike, unless validation clearly objects.
 
-    One score alone, and other weights one at a time, are taken where they rank better by more
-    than two standard errors of the difference, link by link: few links tell little.
+    Clear is what ranks better by more than two standard errors of the difference, link by link:
+    few links tell little. Members are chosen first, then other weights are tried one at a time.
     """
-    count = len(parts)
-    best: Weights = (1.0,) * count
+    best = _choose_members(parts, ranking)
     held = _reciprocals(parts, best, ranking)
-    alone = [tuple(float(place == at) for place in range(count)) for at in range(count)]
-    for at in [None, *range(count)] * ROUNDS:
-        others = alone if at is None else [(*best[:at], w, *best[at + 1 :]) for w in WEIGHTS]
-        for weights in others:
-            found = _reciprocals(parts, weights, ranking) if any(weights) else held
-            if _is_clear(found - held):
-                best, held = weights, found
+    for _ in range(ROUNDS):
+        before = best
+        for at, weight in product(range(len(parts)), WEIGHTS):
+            changed = (*best[:at], weight, *best[at + 1 :])
+            if changed == best or not any(changed):
+                continue
+            found = _reciprocals(parts, changed, ranking)
+            if is_clear(found - held):
+                best, held = changed, found
+        if best == before:
+            break
     return list(best)
+
+
+def _choose_members(parts: list[Part], ranking: ValidationRanking) -> Weights:
+    """The largest choice of scores, all alike, that is not clearly worse than the best choice."""
+    every = [one for one in product((0.0, 1.0), repeat=len(parts)) if any(one)]
+    found = {one: _reciprocals(parts, one, ranking) for one in every}
+    best = max(every, key=lambda one: found[one].mean())
+    close = [one for one in every if not is_clear(found[best] - found[one])]
+    return max(close, key=lambda one: (sum(one), found[one].mean()))
 
 
 def _reciprocals(
@@ -111,17 +150,17 @@ def _reciprocals(
     return ranking.reciprocals(lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed)))
 
 
-def _is_clear(gains: NDArray[np.float64]) -> bool:
-    """Whether a mean gain is more than two of its standard errors."""
-    return len(gains) > 1 and bool(gains.mean() > 2 * gains.std(ddof=1) / len(gains) ** 0.5)
-
-
 def _fits_ease(graph: EdgeTextGraph) -> bool:
     return graph.num_targets <= EASE_TARGETS
 
 
 def _fits_als(graph: EdgeTextGraph) -> bool:
     return int(graph.is_positive.sum()) <= ALS_LINKS
+
+
+def _fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
+    most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
+    return len(positive_links(graph, split).rows) <= most
 
 
 def _mrr(parts: list[Part], ranking: ValidationRanking) -> float:
@@ -153,18 +192,28 @@ def _ease_part(links: Links, weights: Floats, num_nodes: int, seed: int) -> Part
         u, s, v = torch.svd_lowrank(torch.from_numpy(weights), q=rank, niter=4)
     left: Tensor = u * s
     query = torch.zeros(links.num_rows, left.size(1))
-    query.index_add_(0, torch.from_numpy(links.rows), left[torch.from_numpy(links.columns)])
-    first = links.first_column
+    known, first = links.known, links.first_column
+    query.index_add_(0, torch.from_numpy(known.rows), left[torch.from_numpy(known.columns)])
     return Part(
         _placed(query.numpy(), 0, num_nodes),
         _placed(v.numpy(), first, num_nodes),
-        _placed(left.numpy(), first, num_nodes),
+        partial(Summed, torch.from_numpy(_placed(left.numpy(), first, num_nodes))),
     )
 
 
 def _als_part(als: ALS, num_nodes: int) -> Part:
     rows, columns = als.factors()
-    return Part(_placed(rows, 0, num_nodes), _placed(columns, als.links.first_column, num_nodes))
+    key, ridge = _placed(columns, als.links.first_column, num_nodes), als.ridge()
+    new = partial(Solved, torch.from_numpy(key), torch.from_numpy(ridge.gram), ridge.alpha)
+    return Part(_placed(rows, 0, num_nodes), key, new)
+
+
+def _lightgcn_part(model: LightGCN, num_nodes: int) -> Part:
+    rows, columns = model.factors()
+    is_linked = np.diff(model.links.known.indptr) > 0  # others are as random as they began
+    key = _placed(columns, model.links.first_column, num_nodes)
+    query = _placed(rows * is_linked[:, None], 0, num_nodes)
+    return Part(query, key, partial(Averaged, torch.from_numpy(key)))
 
 
 def _deviation(part: Part, graph: EdgeTextGraph, rows: int = 256) -> float:

@@ -21,7 +21,8 @@ from edgeformers.estimators.base import Estimator, Network
 from edgeformers.estimators.beside import fit_beside
 from edgeformers.evaluation import LinkProtocol, LinkReport, bootstrap_interval
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.link_prediction import Beside, LinkTask
+from edgeformers.tasks.beside import Beside
+from edgeformers.tasks.link_prediction import LinkTask
 from edgeformers.train.encode import encode_nodes
 from edgeformers.train.link_objective import (
     PROTOCOLS,
@@ -237,6 +238,7 @@ class LinkPredictor(Estimator):
             eval_batch=train.eval_batch,
             eval_pairs=train.eval_pairs,
             select=train.select,
+            new_nodes=self.config.links.new_nodes,
         )
         self._candidates: NDArray[np.float32] | None = None
 
@@ -277,7 +279,8 @@ class LinkPredictor(Estimator):
         with torch.inference_mode():
             factors = self._objective().task_factors("query", vectors, unknown)[0]
             if (beside := self.head.beside) is not None:
-                factors[-beside.left.size(1) :] = beside.new_query(torch.from_numpy(seen))
+                linked = torch.from_numpy(seen).to(self.device)
+                factors[-beside.query.size(1) :] = beside.new_query(linked)
         return factors.cpu().numpy(), seen[seen >= 0]
 
     def _new_egos(self, nodes: Sequence[NewEdges], side: Side) -> EgoBatch:

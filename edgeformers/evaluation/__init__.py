@@ -4,14 +4,18 @@ from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
 from edgeformers.evaluation.pairs import KnownLinks, columns_of
 from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
 from edgeformers.evaluation.report import (
+    DEGREES,
+    PROFILES,
     PROTOCOLS,
     RANK_METRICS,
+    UNTUNED,
     LinkProtocol,
     LinkReport,
     degree_groups,
     evaluate_links,
 )
 from edgeformers.evaluation.scorers import Factors, ScoreFunction, Scorer
+from edgeformers.evaluation.shift import SHIFTS, Validation, choose_shift, spaced_batches
 from edgeformers.evaluation.statistics import (
     Interval,
     PairedComparison,
@@ -20,14 +24,19 @@ from edgeformers.evaluation.statistics import (
     bootstrap_interval,
     bootstrap_statistic,
     compare_paired,
+    is_clear,
     summarize_seeds,
 )
 
 __all__ = [
     "BATCH",
+    "DEGREES",
     "NEGATIVES",
+    "PROFILES",
     "PROTOCOLS",
     "RANK_METRICS",
+    "SHIFTS",
+    "UNTUNED",
     "Factors",
     "Interval",
     "KnownLinks",
@@ -37,16 +46,20 @@ __all__ = [
     "ScoreFunction",
     "Scorer",
     "Spread",
+    "Validation",
     "bootstrap_f1",
     "bootstrap_interval",
     "bootstrap_statistic",
+    "choose_shift",
     "columns_of",
     "compare_paired",
     "degree_groups",
     "evaluate_links",
+    "is_clear",
     "rank_full",
     "rank_in_batch",
     "rank_sampled",
     "sample_negatives",
+    "spaced_batches",
     "summarize_seeds",
 ]

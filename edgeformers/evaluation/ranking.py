@@ -3,6 +3,8 @@
 - `paper`: among the right nodes of its own batch of 100 pairs in file order, as published;
 - `sampled`: among 99 nodes drawn evenly from those that are no known link of the query;
 - `full`: among all candidate nodes, known links of the query left out. What a user meets.
+
+A fourth, `paper-shifted`, is `paper` with popularity taken off the scores (`shift`).
 """
 
 from typing import Any

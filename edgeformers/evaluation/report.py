@@ -12,10 +12,12 @@ from edgeformers.errors import InputError, nearest
 from edgeformers.evaluation.pairs import KnownLinks, Truths, checked_pairs, parts
 from edgeformers.evaluation.ranking import BATCH, rank_batches, rank_full, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
+from edgeformers.evaluation.shift import Validation, choose_shift, rank_shifted
 from edgeformers.metrics import Floats
 
-LinkProtocol = Literal["paper", "sampled", "full"]
+LinkProtocol = Literal["paper", "sampled", "full", "paper-shifted"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
+UNTUNED: tuple[LinkProtocol, ...] = ("paper", "sampled", "full")  # that need no validation pairs
 
 #: What is measured on the ranks of pairs, each a value per pair whose mean is the metric.
 RANK_METRICS: Mapping[str, Callable[[ArrayLike], Floats]] = {
@@ -25,11 +27,18 @@ RANK_METRICS: Mapping[str, Callable[[ArrayLike], Floats]] = {
     "hit@5": lambda ranks: metrics.hits(ranks, 5),
     "hit@10": lambda ranks: metrics.hits(ranks, 10),
 }
-_DEGREES = {
+#: Groups of pairs, and from how many to how many edges each has: of training around the query,
+#: or in the profile of the node that was held out.
+DEGREES: Mapping[str, tuple[int, int | None]] = {
     "degree 0": (0, 0),
     "degree 1-3": (1, 3),
     "degree 4-10": (4, 10),
     "degree 11+": (11, None),
+}
+PROFILES: Mapping[str, tuple[int, int | None]] = {
+    "profile 1": (1, 1),
+    "profile 2-3": (2, 3),
+    "profile 4+": (4, None),
 }
 
 
@@ -37,13 +46,15 @@ _DEGREES = {
 class LinkReport:
     """The ranks of the test pairs under each protocol, and every figure with its protocol's name.
 
-    The overall figures of `paper` are means over batches of batch means, as published, a smaller
-    last batch weighing as much as any other. All else, groups included, are means over pairs.
+    The overall figures of `paper` and `paper-shifted` are means over batches of batch means, as
+    published, a smaller last batch weighing as much as any other. All else, groups included, are
+    means over pairs.
     """
 
     ranks: Mapping[str, Floats]  # protocol -> rank of each pair
     groups: Mapping[str, Truths] = field(default_factory=dict)  # name -> which pairs belong
     batch: int = BATCH
+    shift: float = 0.0  # of `paper-shifted`, as validation chose it
 
     def __post_init__(self) -> None:
         for name in self.ranks:
@@ -55,7 +66,7 @@ class LinkReport:
         ranks = self.ranks[protocol]
         if group is not None:
             ranks = ranks[self.groups[group]]
-        whole_batches = protocol == "paper" and group is None
+        whole_batches = protocol in ("paper", "paper-shifted") and group is None
         average = self._mean_of_batches if whole_batches else metrics.mean
         return {name: average(values(ranks)) for name, values in RANK_METRICS.items()}
 
@@ -83,13 +94,13 @@ class LinkReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{'protocol':<10}{'pairs':<14}{'count':>8}"
+            f"{'protocol':<15}{'pairs':<14}{'count':>8}"
             + "".join(map("{:>9}".format, RANK_METRICS))
         ]
         for protocol, part in self.to_dict().items():
             for name, row in {"all": part, **part["groups"]}.items():
                 figures = "".join(f"{value:>9.4f}" for value in row["metrics"].values())
-                lines.append(f"{protocol:<10}{name:<14}{row['pairs']:>8,}{figures}")
+                lines.append(f"{protocol:<15}{name:<14}{row['pairs']:>8,}{figures}")
         return "\n".join(lines)
 
     def _mean_of_batches(self, values: Floats) -> float:
@@ -102,15 +113,19 @@ def evaluate_links(
     *,
     queries: ArrayLike | None = None,
     known: KnownLinks | None = None,
-    protocols: Sequence[LinkProtocol] = PROTOCOLS,
+    protocols: Sequence[LinkProtocol] = UNTUNED,
     query_degree: ArrayLike | None = None,
     key_degree: ArrayLike | None = None,
+    profile: ArrayLike | None = None,
+    validation: Validation | None = None,
     seed: int = 0,
 ) -> LinkReport:
     """Rank test pairs, given in file order, under each protocol.
 
     `query_degree` and `key_degree` are the training edges of each pair's two nodes [n]; with
-    them the report also tells pairs apart by the query's degree, and cold from warm.
+    them the report also tells pairs apart by the query's degree, and cold from warm. `profile`
+    are the edges known of a node that training has not met [n]; it tells those apart in turn.
+    `paper-shifted` needs `validation`, to choose on what it takes off.
     """
     rows, columns = checked_pairs(positives, queries, scorer.num_candidates)
     rank: dict[str, Callable[[], Floats]] = {
@@ -120,8 +135,17 @@ def evaluate_links(
     }
     for name in protocols:
         _check_protocol(name)
+    shift = 0.0
+    if "paper-shifted" in protocols:
+        if validation is None:
+            raise InputError("the protocol 'paper-shifted' needs validation pairs to be tuned on")
+        tuned, shift = validation, choose_shift(scorer, validation)
+        rank["paper-shifted"] = lambda: rank_shifted(scorer, rows, columns, tuned, shift)
     groups = {} if query_degree is None else degree_groups(query_degree, key_degree)
-    return LinkReport(ranks={name: rank[name]() for name in protocols}, groups=groups)
+    if profile is not None and np.any(profile):
+        groups |= _groups(profile, PROFILES)
+    found: dict[str, Floats] = {name: rank[name]() for name in protocols}
+    return LinkReport(ranks=found, groups=groups, shift=shift)
 
 
 def degree_groups(
@@ -129,12 +153,16 @@ def degree_groups(
 ) -> dict[str, Truths]:
     """Pairs by the training edges of their query; cold are those with an end that has none."""
     degree = np.asarray(query_degree)
-    groups = {
-        name: (degree >= low) & (True if high is None else degree <= high)
-        for name, (low, high) in _DEGREES.items()
-    }
     cold = (degree == 0) | (False if key_degree is None else np.asarray(key_degree) == 0)
-    return {**groups, "cold": cold, "warm": ~cold}
+    return {**_groups(degree, DEGREES), "cold": cold, "warm": ~cold}
+
+
+def _groups(counts: ArrayLike, bounds: Mapping[str, tuple[int, int | None]]) -> dict[str, Truths]:
+    number = np.asarray(counts)
+    return {
+        name: (number >= low) & (True if high is None else number <= high)
+        for name, (low, high) in bounds.items()
+    }
 
 
 def _check_protocol(name: str) -> None:

@@ -57,6 +57,14 @@ class PairedComparison:
     ties: int
 
 
+def is_clear(gains: ArrayLike) -> bool:
+    """Whether the mean gain of examples is more than two of its standard errors."""
+    found = np.asarray(gains, np.float64)
+    if len(found) < 2:
+        return False
+    return bool(found.mean() > 2 * found.std(ddof=1) / math.sqrt(len(found)))
+
+
 def bootstrap_interval(
     values: ArrayLike,
     seed: int,

@@ -1,260 +1,216 @@
-"""What the paper claims of its tables, one by one, and whether ours bear it out."""
+"""Whether our tables bear out what the paper claims: each claim in each table, in words."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal
 
-from edgeformers.experiments.record import Record
-from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, Row
+from edgeformers.experiments.claim_list import CLAIMS, OURS, Claim
+from edgeformers.experiments.record import Comparison, Record
+from edgeformers.experiments.rows import EDGE_ROWS
 from edgeformers.experiments.tables import Cell, Spec, row_means, table_specs
+from edgeformers.report.results_rows import metric_name
 
-Verdict = Literal["holds", "does not hold", "not measured"]
+Verdict = Literal["holds", "does not hold", "not significant", "not measured"]
 Means = Mapping[str, Mapping[str, Cell]]
+SIGNS: Mapping[int, Verdict] = {1: "holds", 0: "not significant", -1: "does not hold"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """An ordering: each of `better` above each of `worse`, or only the best above the best.
+class Margin:
+    """One comparison that a claim makes, above 0 where the claim is right."""
 
-    Without `worse`, the rows of `better` rise in their order; with one row, its columns do.
-    """
-
-    what: str  # the experiment
-    text: str
-    section: str  # of the paper
-    better: tuple[str, ...]
-    worse: tuple[str, ...] = ()
-    compare: Literal["each", "best", "rising"] = "each"
-    is_lower: bool = False  # whether "above" means fewer, as of milliseconds
+    value: float
+    above: str  # a row, or a column where those of one row are to rise
+    below: str
+    metric: str = ""  # none where columns are compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A claim in the light of one table: the smallest margin over all comparisons and metrics."""
+    """A claim in the light of one table, told by the comparison that bears it out least."""
 
     claim: Claim
     table: str
     verdict: Verdict
     margin: float | None = None
     compared: int = 0  # pairs of numbers
-    weakest: str = ""  # the comparison with the smallest margin
+    weakest: str = ""  # the comparison in words
     missing: int = 0  # rows the claim names that were not measured
+    test: Comparison | None = None  # of the two rows on the same examples, where there is one
+    is_percent: bool = False  # as the table is
 
     def __str__(self) -> str:
+        claim = f"{self.claim.text} ({self.claim.section})"
         if self.margin is None:
-            return f"not measured: {self.claim.text} ({self.claim.section})"
-        sign = "+" if self.margin > 0 else ""
+            return f"not measured: {claim}"
+        surely = "" if self.test else " by the means, which were not tested"
         lost = f"; {self.missing} of its rows not measured" if self.missing else ""
         return (
-            f"{self.verdict}: {self.claim.text} ({self.claim.section}); smallest margin "
-            f"{sign}{self.margin:.4f}, {self.weakest}, of {self.compared} compared{lost}"
+            f"{self.verdict}{surely}: {claim}; {self.weakest} by {self._margin_words()}, the "
+            f"weakest of {self.compared} compared{lost}"
         )
 
-
-def _baselines(rows: tuple[Row, ...]) -> tuple[str, ...]:
-    return tuple(row.name for row in rows if row.in_paper and row.group != "ours")
-
-
-NODE_CENTRIC = ("mean-sage", "max-sage", "gin")
-EDGE_AWARE = ("censnet", "nenn")
-WITH_BERT = {
-    "mean-sage": "bert-mean-sage",
-    "max-sage": "bert-max-sage-n",
-    "gin": "bert-gin",
-    "censnet": "bert-censnet",
-    "nenn": "bert-nenn",
-}
-_TITLES = {row.name: row.title for row in LINK_ROWS}
-_LOST = {
-    "center": "the center node token",
-    "neighbor": "the neighbor node token",
-    "local": "the neighbor text token",
-}
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        what="edge-classification",
-        text="Edgeformer-E is above every baseline",
-        section="4.2 (a), A.3",
-        better=("edgeformer-e",),
-        worse=_baselines(EDGE_ROWS),
-    ),
-    Claim(
-        what="edge-classification",
-        text="methods with a language model are above bags of words",
-        section="4.2 (b)",
-        better=("bert", "bert-nodes", "edgeformer-e"),
-        worse=("tfidf", "tfidf-nodes"),
-    ),
-    Claim(
-        what="edge-classification",
-        text="nodes help a bag of words: TF-IDF+nodes is above TF-IDF",
-        section="4.2 (c)",
-        better=("tfidf-nodes",),
-        worse=("tfidf",),
-    ),
-    Claim(
-        what="edge-classification",
-        text="nodes help a language model: BERT+nodes is above BERT",
-        section="4.2 (c)",
-        better=("bert-nodes",),
-        worse=("bert",),
-    ),
-    Claim(
-        what="edge-classification",
-        text="virtual tokens in every layer are above node tokens in the input: Edgeformer-E is "
-        "above BERT+nodes",
-        section="4.2 (d)",
-        better=("edgeformer-e",),
-        worse=("bert-nodes",),
-    ),
-    Claim(
-        what="link-prediction",
-        text="Edgeformer-N is above every baseline",
-        section="4.3 (a), (d)",
-        better=("edgeformer-n",),
-        worse=_baselines(LINK_ROWS),
-    ),
-    Claim(
-        what="link-prediction",
-        text="the best method over BERT is above the best GNN over bags of words",
-        section="4.3 (b)",
-        better=tuple(row.name for row in LINK_ROWS if row.group == "plm"),
-        worse=(*NODE_CENTRIC, *EDGE_AWARE),
-        compare="best",
-    ),
-    *(
-        Claim(
-            what="link-prediction",
-            text=f"{_TITLES[with_bert]} is above {_TITLES[plain]}",
-            section="4.3 (b)",
-            better=(with_bert,),
-            worse=(plain,),
-        )
-        for plain, with_bert in WITH_BERT.items()
-    ),
-    Claim(
-        what="link-prediction",
-        text="the best edge-aware GNN is above the best node-centric one",
-        section="4.3 (c)",
-        better=EDGE_AWARE,
-        worse=NODE_CENTRIC,
-        compare="best",
-    ),
-    *(
-        Claim(
-            what="ablation",
-            text=f"{name} helps: Edgeformer-N is above itself without it",
-            section="4.3, Table 3",
-            better=("edgeformer-n",),
-            worse=(f"edgeformer-n-without-{token}",),
-        )
-        for token, name in _LOST.items()
-    ),
-    Claim(
-        what="node-classification",
-        text="Edgeformer-N is above every baseline",
-        section="4.3, Table 4 (a)",
-        better=("edgeformer-n",),
-        worse=tuple(name for name in NODE_ROWS if name != "edgeformer-n"),
-    ),
-    Claim(
-        what="efficiency",
-        text="models that nest the graph in the language model take longer than those after it",
-        section="4.5 (b)",
-        better=("bert-gin", "bert-nenn"),
-        worse=("graphformers-n", "edgeformer-n"),
-        is_lower=True,
-    ),
-    Claim(
-        what="efficiency",
-        text="the time of Edgeformer-N rises with every neighbor",
-        section="4.5 (c)",
-        better=("edgeformer-n",),
-        compare="rising",
-    ),
-    Claim(
-        what="node-dimension",
-        text="wider node vectors are better",
-        section="A.6",
-        better=tuple(f"edgeformer-n-width-{n}" for n in (4, 8, 16, 32, 64)),
-        compare="rising",
-    ),
-    Claim(
-        what="neighbor-size",
-        text="more neighbors are better",
-        section="A.6",
-        better=tuple(f"edgeformer-n-neighbors-{n}" for n in range(2, 21)),
-        compare="rising",
-    ),
-)
+    def _margin_words(self) -> str:
+        """+0.0100 (95% interval 0.0020 to 0.0180)."""
+        size, digits = (100.0, 2) if self.is_percent else (1.0, 4)
+        shown = f"{size * (self.margin or 0.0):+.{digits}f}"
+        if self.test is None:
+            return shown
+        low, high = (f"{size * bound:.{digits}f}" for bound in (self.test.low, self.test.high))
+        return f"{shown} (95% interval {low} to {high})"
 
 
 def check_claims(record: Record) -> list[Checked]:
     """Every claim about an experiment, in each of its tables of the part that the paper shows."""
-    return [
-        check_claim(claim, row_means(record, spec), spec)
-        for spec in table_specs(record.what)
-        for claim in CLAIMS
-        if claim.what == record.what
-        and spec.part in ("test", "train")
-        and spec.task in (None, _task(claim))
-    ]
+    return [check_claim(claim, record, spec) for claim, spec in _asked(record)]
 
 
-def check_claim(claim: Claim, means: Means, spec: Spec) -> Checked:
-    """One claim in one table, over the rows that were measured and the metrics of the paper."""
-    metrics = [metric for metric in spec.metrics if not metric.endswith("hit@10")]
-    found = list(_margins(claim, means, metrics))
+def check_claim(claim: Claim, record: Record, spec: Spec) -> Checked:
+    """One claim in one table, over the rows that were measured and the metrics of the paper.
+
+    What was compared on the same examples holds, or does not, only where its 95 % interval leaves
+    out 0; of the rest the means decide.
+    """
+    means = row_means(record, spec)
+    found = _margins(claim, means, spec)
     if not found:
         return Checked(claim=claim, table=spec.name, verdict="not measured")
-    margin, weakest = min(found)
+    tests = {(t.table, t.metric, t.best, t.second): t for t in record.claim_tests}
+    close = [(one, tests.get(_key(spec, one))) for one in _closest(found)]
+    weakest, test = min(close, key=lambda one: (_sign(*one), one[0].value))
     return Checked(
         claim=claim,
         table=spec.name,
-        verdict="holds" if margin > 0 else "does not hold",
-        margin=margin,
+        verdict=SIGNS[_sign(weakest, test)],
+        margin=weakest.value,
         compared=len(found),
-        weakest=weakest,
+        weakest=_words(weakest, {info.name: info.title for info in record.rows}),
         missing=_missing(claim, means),
+        test=test,
+        is_percent=spec.percent,
     )
+
+
+def close_calls(record: Record) -> list[tuple[Spec, Margin]]:
+    """The comparisons of two rows on which the claims of a record rest, each once."""
+    found = {}
+    for claim, spec in _asked(record):
+        for one in _closest(_margins(claim, row_means(record, spec), spec)):
+            if one.metric and not claim.is_lower:
+                found[_key(spec, one)] = (spec, one)
+    return list(found.values())
 
 
 def claim_lines(checked: Sequence[Checked]) -> list[str]:
     """A line per claim that was measured, with its table; then how many were not."""
     lines = [f"{one.table}: {one}" for one in checked if one.margin is not None]
-    missing = len(checked) - len(lines)
+    missing = sum(one.margin is None and one.claim.section != OURS for one in checked)
     return [*lines, f"{missing} claims of the paper were not measured"] if missing else lines
 
 
 def claims_text(checked: Sequence[Checked]) -> str:
     """Every claim in Markdown, measured or not; empty where the paper claims nothing."""
-    lines = [f"- `{one.table}`: {one}" for one in checked]
-    return "\n".join(["### What the paper claims", "", *lines]) + "\n" if lines else ""
+    parts = {"What the paper claims": False, "What is to be shown beyond the paper": True}
+    blocks = []
+    for heading, is_ours in parts.items():
+        mine = [one for one in checked if (one.claim.section == OURS) == is_ours]
+        tables = dict.fromkeys(one.table for one in mine)
+        told = [
+            f"`{name}`:\n\n" + claims_block([one for one in mine if one.table == name])
+            for name in tables
+        ]
+        blocks += [f"### {heading}\n\n" + "\n".join(told)] if told else []
+    return "\n".join(blocks)
 
 
-def _margins(claim: Claim, means: Means, metrics: Sequence[str]) -> Iterator[tuple[float, str]]:
-    """Every comparison a claim makes: its margin, positive where the claim is right."""
-    sign = -1.0 if claim.is_lower else 1.0
+def claims_block(checked: Sequence[Checked]) -> str:
+    """The claims of one table as a list in Markdown, the verdict in bold."""
+    lines = []
+    for one in checked:
+        verdict, told = one.verdict, str(one)
+        lines.append(f"- **{verdict}**{told.removeprefix(verdict)}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _asked(record: Record) -> Iterator[tuple[Claim, Spec]]:
+    """Claims with the tables that they are about; of a protocol that older records lack, if any."""
+    for spec in table_specs(record.what):
+        if spec.name.endswith("/paper-shifted") and not row_means(record, spec):
+            continue
+        for claim in CLAIMS:
+            if (
+                claim.what == record.what
+                and set(claim.groups) <= set(spec.groups)
+                and bool(claim.groups) == bool(spec.groups)
+                and spec.part in ("test", "train")
+                and spec.task in (None, _task(claim))
+            ):
+                yield claim, spec
+
+
+def _margins(claim: Claim, means: Means, spec: Spec) -> list[Margin]:
+    """Every comparison a claim makes in a table."""
+    metrics = [metric for metric in spec.metrics if not metric.endswith("hit@10")]
+    if claim.groups:
+        metrics = [metric for metric in metrics if metric.rpartition("/")[2] in claim.groups]
     if claim.compare == "rising" and len(claim.better) == 1:
         cells = means.get(claim.better[0], {})
-        values = [(metric, cells[metric].value) for metric in metrics if metric in cells]
-        yield from ((after - before, f"{a} to {b}") for (a, before), (b, after) in pairwise(values))
-        return
-    for metric in metrics:
-        better, worse = (
-            {row: sign * means[row][metric].value for row in rows if metric in means.get(row, {})}
-            for rows in (claim.better, claim.worse)
-        )
-        if claim.compare == "rising":
-            pairs = [(after, before) for before, after in pairwise(better.items())]
-        elif claim.compare == "best":
-            pairs = list(product(_best(better), _best(worse)))
-        else:
-            pairs = list(product(better.items(), worse.items()))
-        for (above, high), (below, low) in pairs:
-            yield high - low, f"{above} over {below} in {metric}"
+        steps = pairwise([(metric, cells[metric].value) for metric in metrics if metric in cells])
+        return [Margin(value=b - a, above=after, below=at) for (at, a), (after, b) in steps]
+    return [one for metric in metrics for one in _metric_margins(claim, means, metric)]
+
+
+def _metric_margins(claim: Claim, means: Means, metric: str) -> Iterator[Margin]:
+    sign = -1.0 if claim.is_lower else 1.0
+    better, worse = (
+        {row: sign * means[row][metric].value for row in rows if metric in means.get(row, {})}
+        for rows in (claim.better, claim.worse)
+    )
+    if claim.compare == "rising":
+        pairs = [(after, before) for before, after in pairwise(better.items())]
+    elif claim.compare == "best":
+        pairs = list(product(_best(better), _best(worse)))
+    else:
+        pairs = list(product(better.items(), worse.items()))
+    for (above, high), (below, low) in pairs:
+        value = high - low + claim.slack * abs(low)
+        yield Margin(value=value, above=above, below=below, metric=metric)
+
+
+def _closest(margins: Sequence[Margin]) -> list[Margin]:
+    """The smallest margin by each metric."""
+    metrics = dict.fromkeys(one.metric for one in margins)
+    return [min((m for m in margins if m.metric == name), key=_value) for name in metrics]
+
+
+def _value(margin: Margin) -> float:
+    return margin.value
+
+
+def _key(spec: Spec, margin: Margin) -> tuple[str, str, str, str]:
+    return spec.name, margin.metric, margin.above, margin.below
+
+
+def _sign(margin: Margin, test: Comparison | None) -> int:
+    """1: the claim is right here, -1: it is wrong, 0: by no more than chance would have it."""
+    if test is None:
+        return 1 if margin.value > 0 else -1
+    if test.low > 0 and margin.value > 0:
+        return 1
+    return -1 if test.high < 0 and margin.value < 0 else 0
+
+
+def _words(margin: Margin, titles: Mapping[str, str]) -> str:
+    if not margin.metric:
+        return f"{margin.below} to {margin.above}"
+    above, below = (
+        re.sub("^- ", "that without the ", titles[row]) for row in (margin.above, margin.below)
+    )
+    metric = margin.metric.rpartition("/")[2]
+    where = f"with {metric} neighbors" if metric.isdigit() else f"in {metric_name(metric)}"
+    return f"{above} over {below} {where}"
 
 
 def _missing(claim: Claim, means: Means) -> int:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgeformers import metrics
-from edgeformers.evaluation import RANK_METRICS, compare_paired
+from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired
 from edgeformers.evaluation.pairs import BLOCK, parts
 
 RESAMPLES = 2000
@@ -34,11 +34,13 @@ def compare_rows(
     first: Sequence[pa.Table], second: Sequence[pa.Table], part: str, metric: str, seed: int = 0
 ) -> Difference | None:
     """Two rows by the examples of their runs; None where they were not scored on the same ones."""
-    ours, theirs = ([_of_part(table, part) for table in runs] for runs in (first, second))
+    metric, group = _without_group(metric)
+    ours, theirs = ([_chosen(table, part, group) for table in runs] for runs in (first, second))
     if not ours or not theirs or not _same_edges([*ours, *theirs]) or not len(ours[0]):
         return None
     protocol, _, plain = metric.rpartition("/")
-    if protocol and plain in RANK_METRICS and protocol in ours[0].column_names:
+    is_ranked = all(protocol in table.column_names for table in (*ours, *theirs))
+    if protocol and plain in RANK_METRICS and is_ranked:
         return _compare_ranks(ours, theirs, protocol, plain, seed)
     if plain in ("macro_f1", "micro_f1") and "predicted" in ours[0].column_names:
         return _compare_f1(ours, theirs, plain, seed)
@@ -113,9 +115,20 @@ def _gaps(
     return gap
 
 
-def _of_part(table: pa.Table, part: str) -> pa.Table:
-    chosen = table.filter(pc.equal(table.column("part").cast(pa.string()), part))
-    return chosen.sort_by("edge")
+def _without_group(metric: str) -> tuple[str, str]:
+    """`full/mrr/degree 1-3` -> `full/mrr` and `degree 1-3`; other metrics are of no group."""
+    plain, _, group = metric.rpartition("/")
+    return (plain, group) if group in (*DEGREES, *PROFILES) else (metric, "")
+
+
+def _chosen(table: pa.Table, part: str, group: str) -> pa.Table:
+    """The examples of a part, in order; of a group of links, where one is named."""
+    wanted = {"part": part} | ({group.partition(" ")[0]: group} if group else {})
+    for column, value in wanted.items():
+        if column not in table.column_names:  # it was written before groups were
+            return table.slice(0, 0)
+        table = table.filter(pc.equal(table.column(column).cast(pa.string()), value))
+    return table.sort_by("edge")
 
 
 def _same_edges(tables: Sequence[pa.Table]) -> bool:

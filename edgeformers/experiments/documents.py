@@ -1,17 +1,18 @@
-"""Tables in documents: marked blocks that are made from records, and checked to be so."""
+"""Tables and claims in documents: marked blocks made from records, and checked to be so."""
 
 import re
 from pathlib import Path
 
 from edgeformers.errors import InputError, nearest
+from edgeformers.experiments.claims import check_claims, claims_block, claims_text
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.render import markdown_table, to_markdown
 from edgeformers.experiments.tables import make_tables
 from edgeformers.report.files import write_text_whole
 
-#: <!-- table: NAME from PATH -->, then what was made, then <!-- end -->
+#: <!-- table: NAME from PATH --> or <!-- claims: ... -->, then what was made, then <!-- end -->
 BLOCK = re.compile(
-    r"(?P<open><!-- table: (?P<name>\S+) from (?P<path>\S+) -->\n)"
+    r"(?P<open><!-- (?P<kind>table|claims): (?P<name>\S+) from (?P<path>\S+) -->\n)"
     r"(?P<body>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -19,9 +20,12 @@ BLOCK = re.compile(
 
 def render_document(text: str, root: Path) -> str:
     """A document with every block made anew; paths in it are below `root`."""
+    makers = {"table": table_text, "claims": verdict_text}
     return BLOCK.sub(
         lambda found: (
-            found["open"] + block_text(root / found["path"], found["name"]) + found["end"]
+            found["open"]
+            + makers[found["kind"]](root / found["path"], found["name"])
+            + found["end"]
         ),
         text,
     )
@@ -36,7 +40,7 @@ def update_document(path: Path, root: Path) -> bool:
     return after != before
 
 
-def block_text(record_file: Path, name: str) -> str:
+def table_text(record_file: Path, name: str) -> str:
     """One table of a record by its name; the record's own name stands for all of them."""
     tables = make_tables(Record.read(record_file))
     if name == record_file.stem:
@@ -45,3 +49,14 @@ def block_text(record_file: Path, name: str) -> str:
     if name not in known:
         raise InputError(f"{record_file} has no table '{name}'; {nearest(name, known)}")
     return markdown_table(known[name])
+
+
+def verdict_text(record_file: Path, name: str) -> str:
+    """What the paper claims of one table of a record; its own name stands for all of them."""
+    checked = check_claims(Record.read(record_file))
+    if name == record_file.stem:
+        return claims_text(checked)
+    known = list(dict.fromkeys(one.table for one in checked))
+    if name not in known:
+        raise InputError(f"{record_file}: nothing is claimed of '{name}'; {nearest(name, known)}")
+    return claims_block([one for one in checked if one.table == name])

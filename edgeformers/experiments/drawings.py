@@ -14,7 +14,7 @@ from edgeformers.experiments.figures import Drawing, Lines
 from edgeformers.experiments.pixels import write_figure
 from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.record import Record
-from edgeformers.experiments.tables import row_means, table_specs
+from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
 from edgeformers.pictures import attention_picture, node_map
 from edgeformers.report.results import AttentionPicture, NodeMap
 from edgeformers.runs import open_run
@@ -33,7 +33,7 @@ def draw(plan: Plan, graph: EdgeTextGraph | None, record: Record) -> tuple[list[
     Pictures of a model need its network; studies are drawn from their record alone.
     """
     named: Mapping[str, Drawing] = study_plots(record)
-    if graph is not None and record.entries and plan.what in PICTURES:
+    if graph is not None and plan.what in PICTURES and record.entries and not plan.waiting:
         named = {plan.what: PICTURES[plan.what](plan, graph)}
     files: list[Path] = []
     notes: list[str] = []
@@ -82,8 +82,10 @@ def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionPicture:
     classifier = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(classifier, EdgeClassifier)
     objective = classifier.objective
-    edge = pick_edge(objective.parts["test"], objective.loader.lengths(objective.parts["test"]))
-    title = "What the read-out token of one test edge reads, by layer"
+    part = "test" if len(objective.parts["test"]) else "val"  # which no classifier is without
+    edge = pick_edge(objective.parts[part], objective.loader.lengths(objective.parts[part]))
+    named = PART_NAMES[part].removesuffix(" part")
+    title = f"What the read-out token of one {named} edge reads, by layer"
     return attention_picture(classifier, edge, title)
 
 

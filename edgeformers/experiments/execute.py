@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,20 +39,37 @@ class Failure:
         return f"{self.row}, seed {self.seed}: {self.sentence}"
 
 
-def execute(plan: Plan, *, jobs: int = 1, show: bool = True) -> list[Failure]:
-    """Do every run that is not finished; those that fail are given back, the others go on."""
+def execute(
+    plan: Plan, *, jobs: int = 1, show: bool = True, seconds: Mapping[str, float] | None = None
+) -> list[Failure]:
+    """Do every run that is not done; those that fail are given back, the others go on.
+
+    `seconds` is what a run of each row is expected to take: side by side the longest start first,
+    so that the end is not one long run alone.
+    """
     if jobs < 1:
         raise InputError(f"--jobs must be at least 1 (got {jobs})")
     check_device(plan.device)
     check_folders(plan)
-    places = {run.folder: place for place, run in enumerate(plan.runs) if not run.is_finished}
+    places = {run.folder: place for place, run in enumerate(plan.runs) if not plan.is_done(run)}
     if not places:  # a folder is done once, though two rows may share it
         return []
     todo, graph = sorted(places.values()), EdgeTextGraph.open(plan.network)
     if jobs == 1:
         return list(_one_by_one(plan, todo, graph, show))
     _tokenise(plan, todo, graph)
-    return list(_side_by_side(plan, todo, jobs, show))
+    return list(_side_by_side(plan, _longest_first(plan, todo, seconds or {}), jobs, show))
+
+
+def _longest_first(plan: Plan, todo: Sequence[int], seconds: Mapping[str, float]) -> list[int]:
+    """Runs by what they are expected to take, then those nothing is known of by their kind."""
+
+    def order(place: int) -> tuple[float, int]:
+        run = plan.runs[place]
+        reads = run.group in ("plm", "ours")  # with a language model
+        return -seconds.get(run.row, 0.0), 2 if run.kind == "simple" else 0 if reads else 1
+
+    return sorted(todo, key=order)
 
 
 def _one_by_one(
@@ -83,7 +100,7 @@ def _side_by_side(plan: Plan, todo: Sequence[int], jobs: int, show: bool) -> Ite
             for place in [at for at, process in running.items() if process.poll() is not None]:
                 process, run = running.pop(place), plan.runs[place]
                 bar.update(1)
-                if not run.is_finished:
+                if not plan.is_done(run):
                     why = _why(run, process.returncode)
                     yield Failure(row=run.row, seed=run.seed, sentence=why)
 

@@ -27,18 +27,21 @@ def simple_claim(run: Run, fingerprint: str) -> dict[str, Any]:
         "model": run.model,
         "split": run.to_config().data.split,
         "network_fingerprint": fingerprint,
-        **frozen_backbone(run),
+        **frozen_reading(run),
     }
 
 
-def frozen_backbone(run: Run) -> dict[str, str]:
-    """What a baseline that reads frozen texts reads them with: the backbone of the other rows.
+def frozen_reading(run: Run) -> dict[str, Any]:
+    """How a baseline that reads frozen texts reads them: as the other rows of its table do.
 
-    An untrained one would say nothing; the usual one is read instead.
+    With their backbone, and as many tokens of a text. An untrained backbone would say nothing;
+    the usual one is read instead.
     """
-    named = run.to_config().model.backbone
-    reads = run.model in BACKBONE_BASELINES and not named.startswith(SCRATCH)
-    return {"backbone": named} if reads else {}
+    if run.model not in BACKBONE_BASELINES:
+        return {}
+    config = run.to_config()
+    named, length = config.model.backbone, {"max_tokens": config.data.max_tokens}
+    return length if named.startswith(SCRATCH) else {"backbone": named, **length}
 
 
 def _is_own(run: Run, fingerprint: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from edgeformers.errors import InputError
+from edgeformers.experiments.claims import close_calls
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.plan import PLAN, Plan, Run
 from edgeformers.experiments.record import DIGITS, Comparison, Entry, Record, RowInfo
@@ -59,7 +60,7 @@ def failures(plan: Plan) -> list[str]:
     return [
         f"{run.row}, seed {run.seed}: {run.failure.read_text(encoding='utf-8').strip()}"
         for run in plan.runs
-        if not run.is_finished and run.failure.is_file()
+        if not plan.is_done(run) and run.failure.is_file()
     ]
 
 
@@ -77,7 +78,10 @@ def _entry(run: Run) -> Entry:
     return Entry(
         row=run.row,
         seed=run.seed,
-        metrics={part: numbers(found) for part, found in read_results(run.path).items()},
+        metrics={
+            part: numbers(found) | group_numbers(found)
+            for part, found in read_results(run.path).items()
+        },
         settings=run.settings | ({"chosen": chosen} if chosen else {}),
         seconds=round(float(outcome.get("seconds", 0.0)), 1),
         device=str(outcome.get("device", "")),
@@ -93,14 +97,27 @@ def numbers(found: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def group_numbers(found: Mapping[str, Any]) -> dict[str, float]:
+    """The MRR of links by group, as `full/mrr/degree 1-3`, and how many links are in each."""
+    kept: dict[str, float] = {}
+    for protocol, groups in found.get("groups", {}).items():
+        for name, one in groups.items():
+            kept |= {f"{protocol}/mrr/{name}": one["metrics"]["mrr"], f"links/{name}": one["pairs"]}
+    return numbers(kept)
+
+
 def _with_comparisons(record: Record, plan: Plan) -> Record:
     examples: dict[str, list[pa.Table]] = {}
     for run in plan.runs:
         table = read_examples(run.path) if run.is_finished else None
         if table is not None:
             examples.setdefault(run.row, []).append(table)
-    found = [one for spec in table_specs(record.what) for one in _leads(record, spec, examples)]
-    return replace(record, comparisons=found)
+    leads = [one for spec in table_specs(record.what) for one in _leads(record, spec, examples)]
+    tested = [
+        _compare(spec, close.metric, close.above, close.below, examples)
+        for spec, close in close_calls(record)
+    ]
+    return replace(record, comparisons=leads, claim_tests=[one for one in tested if one])
 
 
 def _leads(
@@ -109,21 +126,30 @@ def _leads(
     means = row_means(record, spec)
     for metric in spec.metrics:
         order = ranking(means, metric, spec.is_low_best)
-        if len(order) < 2 or not all(row in examples for row in order[:2]):
+        if len(order) < 2 or means[order[0]][metric].value == means[order[1]][metric].value:
             continue
-        best, second = order[:2]
-        if means[best][metric].value == means[second][metric].value:
-            continue
-        gap = compare_rows(examples[best], examples[second], spec.part, metric)
-        if gap is not None:
-            yield Comparison(
-                table=spec.name,
-                metric=metric,
-                best=best,
-                second=second,
-                difference=round(gap.value, DIGITS),
-                low=round(gap.low, DIGITS),
-                high=round(gap.high, DIGITS),
-                p_value=gap.p_value,
-                examples=gap.examples,
-            )
+        found = _compare(spec, metric, order[0], order[1], examples)
+        if found is not None:
+            yield found
+
+
+def _compare(
+    spec: Spec, metric: str, best: str, second: str, examples: Mapping[str, list[pa.Table]]
+) -> Comparison | None:
+    """Two rows on the examples of their runs; None where these were not kept, or are others."""
+    if best not in examples or second not in examples:
+        return None
+    gap = compare_rows(examples[best], examples[second], spec.part, metric)
+    if gap is None:
+        return None
+    return Comparison(
+        table=spec.name,
+        metric=metric,
+        best=best,
+        second=second,
+        difference=round(gap.value, DIGITS),
+        low=round(gap.low, DIGITS),
+        high=round(gap.high, DIGITS),
+        p_value=gap.p_value,
+        examples=gap.examples,
+    )

@@ -58,7 +58,7 @@ def classify_all(
     entries: list[Entry] = []
     failed = []
     for run in plan.runs:
-        if not run.is_finished:
+        if not plan.is_done(run):
             continue
         try:
             entries += _entries(run, _probed(plan, run, graph, labels, probes))
@@ -72,7 +72,7 @@ def classify_all(
 def _probed(
     plan: Plan, run: Run, graph: EdgeTextGraph, labels: LabeledNodes, probes: int
 ) -> list[dict[str, float]]:
-    path = plan.path / "nodes" / f"{run.row}-{run.seed}.json"
+    path = plan.seen(run)
     asked = {"labels": _fingerprint(labels), "probes": probes, "run": run.folder}
     if path.is_file():
         known = json.loads(path.read_text(encoding="utf-8"))

@@ -13,11 +13,12 @@ from edgeformers.estimators import run_config
 from edgeformers.experiments.published import published_dataset
 from edgeformers.experiments.rows import ROWS, Row
 from edgeformers.report.files import write_text_whole
-from edgeformers.runs import RESULTS, network_fingerprint
+from edgeformers.runs import MODEL, RESULTS, network_fingerprint
 
 PLAN = "plan.json"
 VERSION = 1
 SPLITS: Mapping[Task, str] = {"edge-classification": "edge", "link-prediction": "link"}
+NEED_MODELS = ("node-classification", "embedding-plot", "attention-map")  # after they are scored
 Kind = Literal["model", "simple", "trial"]
 
 
@@ -83,7 +84,20 @@ class Plan:
 
     @property
     def waiting(self) -> list[Run]:
-        return [run for run in self.runs if not run.is_finished]
+        return [run for run in self.runs if not self.is_done(run)]
+
+    def is_done(self, run: Run) -> bool:
+        """Whether a run is finished, and its model there if this experiment looks into models.
+
+        What was seen in a model is kept (`seen`), and then the model is no longer needed.
+        """
+        looks_into = self.what in NEED_MODELS and run.kind == "model"
+        is_there = (run.path / MODEL).is_dir() or self.seen(run).is_file()
+        return run.is_finished and (not looks_into or is_there)
+
+    def seen(self, run: Run) -> Path:
+        """The file for what node classification finds in a run's model."""
+        return self.path / "nodes" / f"{run.row}-{run.seed}.json"
 
     def write(self) -> Path:
         """plan.json in the experiment's folder."""
@@ -232,10 +246,11 @@ def _possible(
     left_out = {}
     if graph.labels is None:
         left_out["edge-classification"] = f"{graph.path} has no edge labels: nothing to classify"
-    for task, split in SPLITS.items():
-        named = str(choices.settings.get("data.split", split))
-        if named not in graph.splits and len(graph.splits) != 1:
-            left_out.setdefault(task, f"{graph.path} has no split '{named}' for {task}")
+    for row in rows:
+        given = {**choices.settings, **row.settings}.get("data.split")
+        named = str(given or SPLITS[row.task])
+        if not graph.has_split(named) and (given or len(graph.splits) != 1):
+            left_out.setdefault(row.task, f"{graph.path} has no split '{named}' for {row.task}")
     kept = [row for row in rows if row.task not in left_out]
     wanted = {row.task for row in rows}
     return kept, [why for task, why in left_out.items() if task in wanted]

@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The best row of a table against the second on the same examples, by one metric."""
+    """Two rows on the same examples by one metric, in a table's order or in that of a claim."""
 
     table: str
     metric: str
@@ -62,6 +62,7 @@ class Record:
     rows: list[RowInfo]
     entries: list[Entry]
     comparisons: list[Comparison] = field(default_factory=list)
+    claim_tests: list[Comparison] = field(default_factory=list)  # of rows that claims are about
     failures: list[str] = field(default_factory=list)  # what failed or was left out, and why
     trials: list[dict[str, Any]] = field(default_factory=list)
     version: int = VERSION
@@ -83,6 +84,7 @@ class Record:
                 )
             kinds = {"rows": RowInfo, "entries": Entry, "comparisons": Comparison}
             made = {name: [kind(**one) for one in values[name]] for name, kind in kinds.items()}
+            made["claim_tests"] = [Comparison(**one) for one in values.get("claim_tests", [])]
             return cls(**{**values, **made})
         except FileNotFoundError:
             raise FormatError(f"{path}: no such file; there should be a record of runs") from None

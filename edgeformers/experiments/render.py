@@ -11,6 +11,14 @@ from edgeformers.report import terminal
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
 PAPER = "paper"  # above the published numbers
+LONG = 12  # a table in Markdown with more rows than this names their groups
+GROUPS = {
+    "simple": "simple baselines",
+    "words": "bags of words",
+    "gnn": "without a language model",
+    "plm": "with a language model",
+    "ours": "ours",
+}
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -62,8 +70,12 @@ def _markdown(table: Table, notes: Sequence[str]) -> str:
     sets = {"bold": "**{}**", "italic": "_{}_", "": "{}"}
     header = _header(table)
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    for row in _rows(table, lambda text, mark: sets[mark].format(text)):
-        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |")
+    shown, group = _rows(table, lambda text, mark: sets[mark].format(text)), ""
+    for row, cells in zip(table.rows, shown, strict=True):
+        if len(shown) > LONG and row.group != group:
+            group = row.group
+            lines.append(f"| _{GROUPS.get(group, group)}_ |" + " |" * (len(header) - 1))
+        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     more = "\n" + _paragraph(notes) if notes else ""
     return "\n".join(lines) + "\n" + more
 

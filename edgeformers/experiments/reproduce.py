@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, nearest
 from edgeformers.experiments.claims import Checked, check_claims, claims_text
 from edgeformers.experiments.drawings import draw
@@ -16,10 +17,11 @@ from edgeformers.experiments.folders import check_folders
 from edgeformers.experiments.gather import find_plans, gather
 from edgeformers.experiments.memory import default_jobs
 from edgeformers.experiments.node_classification import classify_all, find_labels
-from edgeformers.experiments.plan import Choices, Plan, make_plan
+from edgeformers.experiments.plan import NEED_MODELS, Choices, Plan, make_plan
 from edgeformers.experiments.record import RECORD, Record
 from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_terminal
 from edgeformers.experiments.rows import (
+    COLD_SPLIT,
     DIMENSIONS,
     EDGE_ROWS,
     LINK_ROWS,
@@ -30,6 +32,7 @@ from edgeformers.experiments.rows import (
     Row,
     ablation_rows,
     choose_rows,
+    cold_rows,
     dimension_rows,
     neighbor_rows,
 )
@@ -43,6 +46,7 @@ Say = Callable[[str], None]
 EXPERIMENTS: Mapping[str, str] = {
     "edge-classification": "Tables 1 and 7",
     "link-prediction": "Tables 2 and 8",
+    "cold-start": "not in the paper",
     "ablation": "Table 3",
     "node-classification": "Table 4",
     "efficiency": "Table 5",
@@ -52,7 +56,6 @@ EXPERIMENTS: Mapping[str, str] = {
     "attention-map": "Figure 5",
 }
 ONE_SEED = ("efficiency", "embedding-plot", "attention-map")
-NEED_MODELS = ("node-classification", "embedding-plot", "attention-map")  # after they are scored
 STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[Row, ...]], tuple[int, ...]]] = {
     "node-dimension": (dimension_rows, DIMENSIONS),
     "neighbor-size": (neighbor_rows, NEIGHBORS),
@@ -91,6 +94,7 @@ def experiment_rows(what: str, options: Options) -> tuple[Row, ...]:
     rows: Mapping[str, tuple[Row, ...]] = {
         "edge-classification": EDGE_ROWS,
         "link-prediction": LINK_ROWS,
+        "cold-start": LINK_ROWS,
         "ablation": ablation_rows(),
         "node-classification": tuple(ROWS[name] for name in NODE_ROWS),
         "efficiency": tuple(ROWS[name] for name in TIMED_ROWS),
@@ -127,12 +131,14 @@ def reproduce(
         choices = replace(choices, seeds=1)
     if what in NEED_MODELS:
         choices = replace(choices, keep_models=True)
+    if what == "cold-start":
+        rows, choices = _on_cold_split(rows, graph, choices)
     plan = make_plan(what, rows, graph, out, choices)
     if not options.tune:
         check_folders(plan)  # before anything is measured or promised
     labels = find_labels(graph, options.labels) if what == "node-classification" else None
     trials = trial_plan(plan, choices.settings) if options.tune else None
-    _announce(plan, trials, graph, options, say)
+    seconds = _announce(plan, trials, graph, options, say)
     if options.dry_run:
         return Reproduced(plan=plan)
     if what == "efficiency":
@@ -141,14 +147,29 @@ def reproduce(
     failures: list[Failure] = []
     if trials is not None:
         trials.write()
-        failures += execute(trials, jobs=_jobs(trials, graph, options), show=show)
+        jobs = _jobs(trials, graph, options)
+        failures += execute(trials, jobs=jobs, show=show, seconds=seconds)
         plan = tuned_plan(plan, trials)
     plan.write()
-    failures += execute(plan, jobs=_jobs(plan, graph, options), show=show)
+    failures += execute(plan, jobs=_jobs(plan, graph, options), show=show, seconds=seconds)
     if labels is not None:
         record, lost = classify_all(plan, graph, labels)
         return write_outputs(plan, record, failures=[*failures, *lost])
     return write_outputs(plan, gather(plan), graph, failures)
+
+
+def _on_cold_split(
+    rows: Sequence[Row], graph: EdgeTextGraph, choices: Choices
+) -> tuple[tuple[Row, ...], Choices]:
+    """Rows on a split with nodes held out: the user's own, or the usual one."""
+    settings = dict(choices.settings)
+    split = str(settings.pop("data.split", COLD_SPLIT))
+    if not (graph.split(split) == PROFILE).any():
+        raise InputError(
+            f"the split '{split}' holds no nodes out, of which cold-start asks; take "
+            "--set data.split=cold-source or cold-target"
+        )
+    return cold_rows(rows, split), replace(choices, settings=settings)
 
 
 def rebuild_tables(folder: Path) -> list[Reproduced]:
@@ -199,22 +220,26 @@ def plan_lines(plan: Plan) -> list[list[str]]:
     for name in dict.fromkeys(run.row for run in plan.runs):
         mine = [run for run in plan.runs if run.row == name]
         seeds = ", ".join(str(run.seed) for run in mine)
-        done = sum(run.is_finished for run in mine)
+        done = sum(plan.is_done(run) for run in mine)
         lines.append([name, mine[0].model, seeds, f"{done} of {len(mine)}"])
     return lines
 
 
 def _announce(
     plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: Options, say: Say
-) -> None:
+) -> Mapping[str, float]:
+    """Say what will be done; gives the seconds that a run of each row is expected to take."""
     say(f"{plan.what} ({EXPERIMENTS[plan.what]}) on {graph!r}, recipe {plan.recipe}:")
     say("\n".join(table(plan_lines(plan), left=(0, 1, 2))))
     for why in plan.left_out:
         say(f"Left out: {why}")
+    lost = [f"{run.row}, seed {run.seed}" for run in plan.waiting if run.is_finished]
+    if lost:
+        say(f"Trained again, for their models were not kept: {'; '.join(lost)}.")
     if trials is not None:
         say(f"Before that, {len(trials.runs)} trials of settings on validation.")
     if plan.what == "efficiency" or not options.estimate:
-        return
+        return {}
     jobs = _jobs(plan, graph, options)
     expected = estimate(plan, graph)
     if plan.waiting:
@@ -222,6 +247,7 @@ def _announce(
     if trials is not None and expected.per_run:
         more = sum(expected.per_run.get(run.row, 0.0) for run in trials.waiting)
         say(f"The trials take about {duration(more / jobs)} more.")
+    return expected.per_run
 
 
 def _jobs(plan: Plan, graph: EdgeTextGraph, options: Options) -> int:
@@ -234,7 +260,7 @@ def to_json(found: Reproduced) -> dict[str, Any]:
         "experiment": found.plan.what,
         "folder": str(found.plan.path),
         "runs": [
-            {"row": run.row, "seed": run.seed, "finished": run.is_finished}
+            {"row": run.row, "seed": run.seed, "finished": found.plan.is_done(run)}
             for run in found.plan.runs
         ],
         "files": [str(path) for path in found.files],
@@ -251,6 +277,7 @@ def to_json(found: Reproduced) -> dict[str, Any]:
                 "claim": one.claim.text,
                 "verdict": one.verdict,
                 "margin": one.margin,
+                "interval": one.test and [one.test.low, one.test.high],
                 "rows_missing": one.missing,
             }
             for one in found.checked

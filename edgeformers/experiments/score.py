@@ -1,11 +1,11 @@
 """Scores of a trained model or a fitted baseline on validation and test, and of every example.
 
 What is kept of each example is small and lets any two rows be compared on the same examples:
-`predictions.parquet` (part, edge, label, predicted) or `ranks.parquet` (part, edge, query, and
-the rank under each protocol).
+`predictions.parquet` (part, edge, label, predicted) or `ranks.parquet` (part, edge, query, the
+rank under each protocol, and the groups of degrees and profiles that the link belongs to).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,16 +21,16 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (
+    DEGREES,
+    PROFILES,
     LinkReport,
     ScoreFunction,
     bootstrap_f1,
     bootstrap_interval,
-    columns_of,
-    evaluate_links,
 )
 from edgeformers.models.baselines import EdgeBaseline, LinkBaseline
 from edgeformers.train.edge_objective import labelled_parts
-from edgeformers.train.link_objective import candidate_nodes, known_links, link_parts
+from edgeformers.train.link_objective import link_parts, rank_links
 
 PARTS = ("val", "test")
 PREDICTIONS, RANKS = "predictions.parquet", "ranks.parquet"
@@ -114,23 +114,15 @@ def score_link_baseline(
     baseline: LinkBaseline, graph: EdgeTextGraph, split: str, seed: int
 ) -> Scored:
     """A simple link baseline on both parts, ranked as the models are."""
-    parts, candidates = link_parts(graph, split), candidate_nodes(graph)
-    degrees = graph.training_adjacency(split).degrees()
+    parts, adjacency = link_parts(graph, split), graph.training_adjacency(split)
+
+    def scorer(queries: Ids, candidates: Ids) -> ScoreFunction:
+        return ScoreFunction(
+            lambda chosen: baseline.scores(queries[chosen], candidates), len(candidates)
+        )
 
     def report(part: str, pairs: Ids) -> LinkReport:
-        sources, targets = (np.asarray(ends)[pairs].astype(np.int64) for ends in _ends(graph))
-        queries, rows = np.unique(sources, return_inverse=True)
-        return evaluate_links(
-            ScoreFunction(
-                lambda chosen: baseline.scores(queries[chosen], candidates), len(candidates)
-            ),
-            columns_of(targets, candidates),
-            queries=rows,
-            known=known_links(graph, queries, candidates),
-            query_degree=degrees[sources],
-            key_degree=degrees[targets],
-            seed=seed,
-        )
+        return rank_links(graph, parts, pairs, scorer, adjacency=adjacency, seed=seed)
 
     return _ranked(graph, parts, report, seed)
 
@@ -154,9 +146,23 @@ def _ranked(
             found[part][f"{protocol}/mrr_interval"] = [interval.low, interval.high]
         found[part]["groups"] = {p: one["groups"] for p, one in report.to_dict().items()}
         columns = {name: pa.array(ranks, pa.float32()) for name, ranks in report.ranks.items()}
-        queries = np.asarray(graph.src)[pairs]
-        tables.append(_table(part, pairs, {"query": pa.array(queries, pa.int32()), **columns}))
+        columns |= {
+            "query": pa.array(np.asarray(graph.src)[pairs], pa.int32()),
+            "degree": _group_names(report.groups, DEGREES, len(pairs)),
+            "profile": _group_names(report.groups, PROFILES, len(pairs)),
+        }
+        tables.append(_table(part, pairs, columns))
     return Scored(results=found, examples=pa.concat_tables(tables), file=RANKS)
+
+
+def _group_names(
+    groups: Mapping[str, NDArray[np.bool_]], names: Iterable[str], count: int
+) -> pa.Array:
+    """The one of some groups that each link belongs to, empty where it is in none."""
+    found = np.full(count, "", object)
+    for name in names:
+        found[groups.get(name, np.zeros(count, bool))] = name
+    return pa.array(found, pa.string()).dictionary_encode()
 
 
 def _f1_intervals(truth: NDArray[Any], guess: NDArray[Any], seed: int) -> dict[str, list[float]]:
@@ -180,7 +186,3 @@ def _table(part: str, edges: Ids, columns: Mapping[str, pa.Array]) -> pa.Table:
 def _labels(graph: EdgeTextGraph) -> NDArray[Any]:
     assert graph.labels is not None
     return graph.labels
-
-
-def _ends(graph: EdgeTextGraph) -> tuple[NDArray[Any], NDArray[Any]]:
-    return np.asarray(graph.src), np.asarray(graph.dst)

@@ -1,9 +1,11 @@
 """Tables as data: the rows of a record, the published numbers beside them, the best marked."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from edgeformers.evaluation import summarize_seeds
+from edgeformers.data.wording import counted
+from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
 from edgeformers.experiments.estimate import duration
 from edgeformers.experiments.published import Mark, published_table
 from edgeformers.experiments.record import Comparison, Record, RowInfo
@@ -13,6 +15,7 @@ PROTOCOLS = {
     "paper": "ranked within batches of 100 pairs in file order, as published",
     "sampled": "ranked among 99 nodes drawn evenly that are no known link",
     "full": "ranked among all candidate nodes, known links left out",
+    "paper-shifted": "as paper, popularity taken off the scores, how much chosen on validation",
 }
 PART_NAMES = {"test": "test part", "val": "validation part"}
 
@@ -30,6 +33,7 @@ class Spec:
     percent: bool = False
     digits: int = 4
     is_low_best: bool = False
+    groups: tuple[str, ...] = ()  # of links, where each column is of one
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,11 @@ def table_specs(what: str) -> list[Spec]:
     if what == "edge-classification":
         return [_edges(f"{what}/{part}", part) for part in PART_NAMES]
     if what == "link-prediction":
-        return [_links(what, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS]
+        every = [_links(what, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS]
+        return [*every, _groups(what, "degree", DEGREES, "training edges of the query")]
+    if what == "cold-start":
+        every = [_links(what, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS]
+        return [*every, _groups(what, "profile", PROFILES, "edges known of the node held out")]
     if what == "ablation":
         links = [_links(f"{what}/links", "test", protocol) for protocol in ("paper", "full")]
         return [_edges(f"{what}/edges/test", "test"), *links]
@@ -109,13 +117,14 @@ def make_table(record: Record, spec: Spec) -> Table:
     built = [
         _row(record, spec, info, means[info.name], places) for info in rows if means[info.name]
     ]
+    shown = [metric for metric in spec.metrics if any(metric in row.cells for row in built)]
     return Table(
         name=spec.name,
         title=spec.title,
-        metrics=spec.metrics,
+        metrics=tuple(shown) if spec.groups else spec.metrics,
         rows=built,
         digits=spec.digits,
-        notes=_comparisons(record, spec, rows),
+        notes=[*_group_sizes(record, spec), *_comparisons(record, spec, rows)],
         facts=_facts(record),
     )
 
@@ -168,7 +177,7 @@ def _row(
 
     size = 100.0 if spec.percent else 1.0
     cells = {name: _scaled(cell, size, mark(name)) for name, cell in means.items()}
-    runs = sum(entry.row == info.name for entry in record.entries)
+    runs = len({entry.seed for entry in record.entries if entry.row == info.name})
     return TableRow(
         name=info.name,
         title=info.title,
@@ -215,6 +224,14 @@ def _comparisons(record: Record, spec: Spec, rows: Sequence[RowInfo]) -> list[st
     return told
 
 
+def _group_sizes(record: Record, spec: Spec) -> list[str]:
+    """How many links are in each group, which is the same for every row."""
+    found = next((entry.metrics.get(spec.part, {}) for entry in record.entries), {})
+    counts = {name: int(found.get(f"links/{name}", 0)) for name in spec.groups}
+    told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    return [f"Links: {told}."] if told else []
+
+
 def _leader_first(one: Comparison) -> Comparison:
     """The row first that is ahead example by example, be it the second by the table's means."""
     if one.difference >= 0:
@@ -232,18 +249,34 @@ def _leader_first(one: Comparison) -> Comparison:
 def _facts(record: Record) -> list[str]:
     """The data, the settings, and what it cost."""
     network = record.network
-    count = len({entry.seed for entry in record.entries})
-    seeds = "one seed" if count == 1 else f"mean ± deviation over up to {count} seeds"
     told = [
         f"{network['name']}: {network['nodes']:,} nodes, {network['edges']:,} edges; recipe "
-        f"{record.recipe}, backbone {record.backbone}; {seeds}."
+        f"{record.recipe}, backbone {record.backbone}; {_averaged(record)}."
     ]
     for device in dict.fromkeys(entry.device for entry in record.entries):
         mine = [entry for entry in record.entries if entry.device == device]
-        spent, runs = duration(sum(e.seconds for e in mine)), len({(e.row, e.seed) for e in mine})
-        shown = "1 run" if runs == 1 else f"{runs} runs"
-        told.append(f"{shown} on {device}: {spent} in all, each run's own time added up.")
+        runs = counted(len({(entry.row, entry.seed) for entry in mine}), "run", "runs")
+        spent = _spent(sum(entry.seconds for entry in mine), device)
+        told.append(f"{runs} on {device}: {spent} in all, each run's own time added up.")
     return told + record.failures
+
+
+def _averaged(record: Record) -> str:
+    """What the means and deviations are over: seeds, and what a run was scored with repeatedly."""
+    per_run = Counter((entry.row, entry.seed) for entry in record.entries)
+    seeds, regressions = len({seed for _, seed in per_run}), max(per_run.values(), default=1)
+    told = "one seed" if seeds == 1 else f"mean ± deviation over up to {seeds} seeds"
+    if regressions == 1:
+        return told
+    joined = ", mean ± deviation over" if seeds == 1 else " and"
+    return f"{told}{joined} {regressions} regressions on each run"
+
+
+def _spent(seconds: float, device: str) -> str:
+    """Time on a GPU is told as such, in minutes, whatever its name."""
+    if device in ("", "cpu"):
+        return duration(seconds)
+    return counted(max(1, round(seconds / 60)), "GPU minute", "GPU minutes")
 
 
 def _edges(name: str, part: str) -> Spec:
@@ -270,6 +303,18 @@ def _links(what: str, part: str, protocol: str) -> Spec:
         metrics=(f"{protocol}/mrr", f"{protocol}/ndcg", f"{protocol}/hit@10"),
         task="link-prediction",
         published=published,
+    )
+
+
+def _groups(what: str, by: str, groups: Iterable[str], words: str) -> Spec:
+    """The links of the test part in groups, ranked among all candidates."""
+    return Spec(
+        name=f"{what}/test/full/{by}",
+        title=f"Link prediction, {PART_NAMES['test']}, protocol full: MRR by {words}",
+        part="test",
+        metrics=tuple(f"full/mrr/{group}" for group in groups),
+        task="link-prediction",
+        groups=tuple(groups),
     )
 
 

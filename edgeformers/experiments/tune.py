@@ -67,6 +67,11 @@ def trial_records(trials: Plan) -> list[dict[str, Any]]:
     return found
 
 
+def is_trial(results: Mapping[str, Any]) -> bool:
+    """Whether results.json is that of a trial: the best score on validation, and no other part."""
+    return list(results) == ["val"] and set(results["val"]) == {"select", "score"}
+
+
 def _trials(plan: Plan, run: Run, fixed: Mapping[str, Any]) -> list[Run]:
     grid = {n: values for n, values in MODELS[run.model].grid.items() if n not in fixed}
     found: list[Run] = []

@@ -20,7 +20,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators import EdgeClassifier
 from edgeformers.estimators.base import write_results
-from edgeformers.experiments.folders import frozen_backbone, simple_claim
+from edgeformers.experiments.folders import frozen_reading, simple_claim
 from edgeformers.experiments.plan import SPLITS, Plan, Run
 from edgeformers.experiments.score import (
     Scored,
@@ -57,8 +57,8 @@ def attempt(plan: Plan, run: Run, graph: EdgeTextGraph, *, show: bool) -> str | 
 
 
 def do_run(plan: Plan, run: Run, graph: EdgeTextGraph, *, show: bool) -> None:
-    """Train to the end from wherever it stands, score both parts; a finished run is left."""
-    if run.is_finished:
+    """Train to the end from wherever it stands, score both parts; a run that is done is left."""
+    if plan.is_done(run):
         return
     started = time.perf_counter()
     if run.kind == "simple":
@@ -127,17 +127,17 @@ def _fit_simple(run: Run, graph: EdgeTextGraph) -> tuple[Scored, dict[str, Any]]
 
 
 def fit_simple(run: Run, graph: EdgeTextGraph) -> Any:
-    """The baseline of a row, fitted; what reads frozen text has the backbone of the others."""
+    """The baseline of a row, fitted; what reads frozen text reads as the other rows do."""
     makers = EDGE_BASELINES if run.task == "edge-classification" else LINK_BASELINES
-    return makers[run.model](seed=run.seed, **frozen_backbone(run)).fit(
-        graph, _own_split(run, graph)
-    )
+    made = makers[run.model](seed=run.seed, **frozen_reading(run))
+    return made.fit(graph, _own_split(run, graph))
 
 
 def _own_split(run: Run, graph: EdgeTextGraph) -> str:
     """The split named, the task's own, or the only one; as the estimators choose theirs."""
-    own = run.to_config().data.split or SPLITS[run.task]
-    return own if own in graph.splits or len(graph.splits) != 1 else next(iter(graph.splits))
+    named, own = run.to_config().data.split, SPLITS[run.task]
+    only = next(iter(graph.splits)) if len(graph.splits) == 1 else own
+    return named or (own if own in graph.splits else only)
 
 
 def _plain(value: Any) -> Any:

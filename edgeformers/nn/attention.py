@@ -73,9 +73,19 @@ class AsymmetricAttention(nn.Module):
         A readout row stands at position 0, as [CLS] and virtual tokens do. Given `Spans`, texts
         are read as short ones without asking again whether they can be.
         """
+        return cast(Tensor, self.out(self.mix(hidden, text, virtual, readout)))
+
+    def mix(
+        self,
+        hidden: Tensor,
+        text: PackedText | Spans,
+        virtual: Tensor | None = None,
+        readout: Tensor | None = None,
+    ) -> Tensor:
+        """As `forward`, before the output map: values weighed by attention, heads side by side."""
         spans = text if isinstance(text, Spans) else self.spans(hidden, text, virtual)
         if spans is not None:
-            return cast(Tensor, self.out(self._attend_short(hidden, spans, virtual, readout)))
+            return self._attend_short(hidden, spans, virtual, readout)
         assert isinstance(text, PackedText)
         q, k, v = self._project(hidden, text, virtual, readout)
         mixed = attend(
@@ -89,7 +99,7 @@ class AsymmetricAttention(nn.Module):
             window=self.window,
             backend=self.backend,
         )
-        return cast(Tensor, self.out(mixed.flatten(1)))  # [T, D]
+        return mixed.flatten(1)  # [T, D]
 
     def spans(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> Spans | None:
         """Where the texts lie, if the operators for short texts can read them here."""

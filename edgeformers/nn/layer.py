@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
+from edgeformers.nn.fused import add_norm, linear_gelu
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.short import Spans
 
@@ -48,10 +49,21 @@ class FeedForward(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """[R, D] -> [R, D]."""
+        return F.dropout(self.down(self.inner(rows)), self.drop_after)
+
+    @property
+    def drop_after(self) -> float:
+        """The share of numbers that is dropped after the second map."""
+        return 0.0 if self.gated or not self.training else self.dropout.p
+
+    def inner(self, rows: Tensor) -> Tensor:
+        """What stands before the second map: [R, D] -> [R, F]."""
         if self.gated:
             inner, gate = self.up(rows).chunk(2, dim=-1)  # [R, F] each
-            return cast(Tensor, self.down(self.dropout(self.activate(inner) * gate)))
-        return cast(Tensor, self.dropout(self.down(self.activate(self.up(rows)))))
+            return cast(Tensor, self.dropout(self.activate(inner) * gate))
+        if self.activate is F.gelu:
+            return linear_gelu(rows, self.up)
+        return self.activate(self.up(rows))
 
 
 class TransformerLayer(nn.Module):
@@ -93,10 +105,11 @@ class PostNormLayer(TransformerLayer):
     ) -> Tensor:
         """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
         rows = hidden if readout is None else readout
-        mixed = self.attention(hidden, text, virtual, readout)
-        # Norms compute in float32; between layers rows have the precision of the products.
-        rows = self.attention_norm(rows + self.dropout(mixed)).to(mixed.dtype)
-        return cast(Tensor, self.ffn_norm(rows + self.ffn(rows)).to(mixed.dtype))
+        mixed = self.attention.mix(hidden, text, virtual, readout)
+        drop = self.dropout.p if self.training else 0.0
+        rows = add_norm(mixed, self.attention.out, rows, self.attention_norm, drop)
+        inner = self.ffn.inner(rows)
+        return add_norm(inner, self.ffn.down, rows, self.ffn_norm, self.ffn.drop_after)
 
     def attention_map(
         self,

@@ -8,6 +8,7 @@ Shapes: T tokens of E texts, V virtual tokens per text, H heads of width Dh. `bl
 two from 16 to `LONGEST` that no text exceeds.
 """
 
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -36,6 +37,12 @@ def block_of(max_length: int) -> int:
     return max(16, 1 << (max_length - 1).bit_length())
 
 
+@cache
+def has_kernels(device: torch.device) -> bool:
+    """Whether kernels of our own run on this GPU."""
+    return find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def short_hindrance(
     device: torch.device, dtype: torch.dtype, head_width: int, max_length: int, num_virtual: int
 ) -> str:
@@ -46,7 +53,7 @@ def short_hindrance(
         return f"needs heads of width {', '.join(map(str, _HEAD_WIDTHS))} (got {head_width})"
     if max_length > LONGEST or num_virtual > MOST_VIRTUAL:
         return f"needs texts of at most {LONGEST} tokens (got {max_length})"
-    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
+    if not has_kernels(device):
         return "needs Triton and a GPU of compute capability 8.0 or later"
     return ""
 

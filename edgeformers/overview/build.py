@@ -6,11 +6,12 @@ from html import unescape
 from os import PathLike
 from pathlib import Path
 
+from edgeformers.data.wording import counted
 from edgeformers.errors import InputError
 from edgeformers.overview.compare import compare_runs
 from edgeformers.overview.find import find_runs
 from edgeformers.overview.networks import KnownNetwork, find_networks
-from edgeformers.overview.read import RunRecord, read_run
+from edgeformers.overview.read import RunRecord, Trial, read_run
 from edgeformers.report.files import write_text_whole
 from edgeformers.report.runs_data import Drawing, RunsGroup, RunsPage, Unfinished
 from edgeformers.report.runs_page import runs_html
@@ -28,8 +29,9 @@ def build_report(folders: Iterable[str | PathLike[str]]) -> RunsPage:
     read = [read_run(path) for path in found.runs]
     runs = [run for run in read if isinstance(run, RunRecord)]
     unfinished = [run for run in read if isinstance(run, Unfinished)]
+    trials = sum(isinstance(run, Trial) for run in read)
     if not runs:
-        raise InputError(_nothing(given, unfinished))
+        raise InputError(_nothing(given, unfinished, trials))
     networks = find_networks(runs, found.experiments)
     groups = _groups(runs, networks)
     notes = [f"{folder} has no finished run." for folder in _without(given, runs)]
@@ -39,7 +41,7 @@ def build_report(folders: Iterable[str | PathLike[str]]) -> RunsPage:
         drawings=_drawings(found.experiments),
         cards=dict(sorted((one.name, one.card) for one in networks.values() if one.card)),
         unfinished=unfinished,
-        notes=notes + [one.note for one in networks.values() if one.note],
+        notes=notes + _trial_notes(trials) + [n.note for n in networks.values() if n.note],
     )
 
 
@@ -61,8 +63,17 @@ def _without(folders: Iterable[Path], runs: Iterable[RunRecord]) -> list[Path]:
     ]
 
 
-def _nothing(folders: Sequence[Path], unfinished: Sequence[Unfinished]) -> str:
-    where = ", ".join(map(str, folders))
+def _trial_notes(count: int) -> list[str]:
+    was = "is not shown: it was" if count == 1 else "are not shown: they were"
+    return [f"{_trials(count)} {was} judged on validation alone."] if count else []
+
+
+def _trials(count: int) -> str:
+    return counted(count, "trial of settings", "trials of settings")
+
+
+def _nothing(folders: Sequence[Path], unfinished: Sequence[Unfinished], trials: int) -> str:
+    where = ", ".join(map(str, folders)) + (f", only {_trials(trials)}" if trials else "")
     told = f"; {unfinished[0].folder}: {unfinished[0].sentence}" if unfinished else ""
     return f"no finished run in {where}{told}. Make one with: edgeformers train"
 

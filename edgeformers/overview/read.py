@@ -9,6 +9,7 @@ from typing import Any
 from edgeformers.config import read_toml
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import DEFAULT_MODELS
+from edgeformers.experiments.tune import is_trial
 from edgeformers.experiments.work import OUTCOME
 from edgeformers.report.runs_data import Unfinished
 from edgeformers.runs import CONFIG, RECORD, RESULTS, read_results
@@ -40,13 +41,20 @@ class RunRecord:
         return str(self.settings.get("data.split", self.settings.get("split", "")))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A finished trial of settings: no model of its own, and never scored on the test part."""
+
+    path: Path
+
+
 def is_number(value: Any) -> bool:
     """Whether a value of results.json is a score: intervals and groups are none."""
     return isinstance(value, int | float)
 
 
-def read_run(path: Path) -> RunRecord | Unfinished:
-    """A run that can be compared, or a sentence that says why it cannot."""
+def read_run(path: Path) -> RunRecord | Trial | Unfinished:
+    """A run that can be compared, a trial of settings, or why it is neither in a sentence."""
     try:
         return _read(path)
     except (EdgeformersError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -55,7 +63,7 @@ def read_run(path: Path) -> RunRecord | Unfinished:
         return Unfinished(folder=str(path), sentence=why)
 
 
-def _read(path: Path) -> RunRecord | Unfinished:
+def _read(path: Path) -> RunRecord | Trial | Unfinished:
     config = read_toml(path / CONFIG) if (path / CONFIG).is_file() else {}
     noted = _json(path / RECORD)
     events = read_log(path / LOG) if (path / LOG).is_file() else []
@@ -63,6 +71,8 @@ def _read(path: Path) -> RunRecord | Unfinished:
     if not (path / RESULTS).is_file():
         return Unfinished(folder=str(path), sentence=_standing(path, settings, events))
     results = read_results(path)
+    if is_trial(results):
+        return Trial(path=path)
     if not any(map(is_number, results.get("test", {}).values())):
         why = "it has no score on the test part"
         return Unfinished(folder=str(path), sentence=why)

@@ -8,7 +8,7 @@ from edgeformers.models.registry import MODELS
 from edgeformers.report.results_data import Sees
 
 #: Models that read texts alone, and models that know nodes and links alone; all others see both.
-TEXT = frozenset({"bert", "bert-n", "frozen", "text-similarity", "tfidf"})
+TEXT = frozenset({"bert", "bert-n", "frozen", "graphformers-n", "text-similarity", "tfidf"})
 NODES = frozenset({"als", "bpr", "ease", "lightgcn", "mf", "node-ids", "popularity"})
 KNOWN = {*MODELS, *EDGE_BASELINES, *LINK_BASELINES}
 

@@ -63,6 +63,7 @@ svg text.name { fill: var(--ink); font-weight: 600; }
 .part.train { fill: var(--accent); }
 .part.val { fill: var(--accent); opacity: .6; }
 .part.test { fill: var(--accent); opacity: .35; }
+.part.profile { fill: var(--accent); opacity: .15; }
 .part.none { fill: var(--line); }
 .cold { fill: var(--ink); }
 .key { display: inline-block; width: .7rem; height: .7rem; margin: 0 .35rem 0 0; }

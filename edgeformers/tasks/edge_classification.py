@@ -96,8 +96,8 @@ class EdgeTask(nn.Module):
       in its own units.
 
     Unknown labels take no part in the loss, nor edges with one in the metrics. What depends on
-    the training labels (balanced weights [C], shares of ordered classes to start from, mean and
-    deviation of numbers) comes from `EdgeTask.for_labels` and is saved with the weights.
+    the training labels (shares of ordered classes to start from, mean and deviation of numbers)
+    comes from `EdgeTask.for_labels` and is saved with the weights, as `class_weights` [C] are.
     """
 
     class_weights: Tensor
@@ -112,7 +112,7 @@ class EdgeTask(nn.Module):
         *,
         kind: Kind = "class",
         loss: Loss | None = None,
-        class_weights: Tensor | Literal["balanced"] | None = None,
+        class_weights: Tensor | None = None,
         class_shares: Tensor | None = None,
         label_smoothing: float = 0.0,
         consistency: float = 0.0,
@@ -127,7 +127,7 @@ class EdgeTask(nn.Module):
         self.label_smoothing, self.consistency = label_smoothing, consistency
         self.dropout = nn.Dropout(dropout)
         self.head = self._make_head(width, class_shares)
-        weights = class_weights if isinstance(class_weights, Tensor) else torch.ones(num_classes)
+        weights = torch.ones(num_classes) if class_weights is None else class_weights
         self.register_buffer("class_weights", weights.float())
         self.register_buffer("class_shift", torch.zeros(num_classes))
         self.register_buffer("target_mean", torch.tensor(float(target_mean)))
@@ -141,7 +141,6 @@ class EdgeTask(nn.Module):
         num_classes: int | None = None,
         *,
         kind: Kind = "class",
-        class_weights: Tensor | Literal["balanced"] | None = None,
         **settings: Any,
     ) -> Self:
         """A head made for training labels: classes counted, numbers measured."""
@@ -152,14 +151,12 @@ class EdgeTask(nn.Module):
         if kind == "number":
             settings["target_mean"] = float(known.mean())
             settings["target_deviation"] = float(known.std(correction=0)) or 1.0
-            return cls(width, kind=kind, class_weights=class_weights, **settings)
+            return cls(width, kind=kind, **settings)
         found = known.size(1) if kind == "multi" else int(known.max()) + 1
         classes = found if num_classes is None else num_classes
-        if class_weights == "balanced":
-            class_weights = balanced_weights(known, classes)
         if kind == "ordered":
             settings["class_shares"] = torch.bincount(known, minlength=classes) / len(known)
-        return cls(width, classes, kind=kind, class_weights=class_weights, **settings)
+        return cls(width, classes, kind=kind, **settings)
 
     @property
     def primary_metric(self) -> str:
@@ -377,7 +374,7 @@ def _check_settings(
     kind: str,
     num_classes: int,
     loss: str | None,
-    class_weights: Tensor | str | None,
+    class_weights: Tensor | None,
     label_smoothing: float,
 ) -> None:
     """Refuse settings that have no meaning, or none for this kind of label."""
@@ -402,13 +399,8 @@ def _check_settings(
         )
     if class_weights is not None and (kind == "number" or loss == "released"):
         raise ConfigError(f"class_weights have no place in loss '{loss or losses[0]}'")
-    if isinstance(class_weights, Tensor) and class_weights.shape != (num_classes,):
+    if class_weights is not None and class_weights.shape != (num_classes,):
         raise ConfigError(
             f"class_weights must be one per class, [{num_classes}] "
             f"(got {list(class_weights.shape)})"
-        )
-    if isinstance(class_weights, str):
-        raise ConfigError(
-            f"class_weights '{class_weights}' must be made from training labels; "
-            "use EdgeTask.for_labels(labels, ..., class_weights='balanced')"
         )

@@ -1,7 +1,6 @@
 """Link prediction: queries find their keys among the batch, and later among all nodes."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,15 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, nearest
-from edgeformers.evaluation import (
-    PROTOCOLS,
-    RANK_METRICS,
-    Factors,
-    LinkReport,
-    rank_in_batch,
-)
+from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, Factors
+from edgeformers.tasks.beside import Beside, Side
 
-Side = Literal["query", "key"]
 Collaborative = Literal["table", "given"]
 
 _LARGEST_SCALE = 100.0  # a learned temperature stops at 0.01, or training breaks down
@@ -48,47 +41,6 @@ class KnownPairs:
         return (self.keys[at] == wanted) & (query_nodes >= 0)[:, None] & (key_nodes >= 0)
 
 
-class Beside(nn.Module):
-    """Fixed vectors whose products are added to the trained score, which counts `own` times.
-
-    Such are the factors of collaborative models. A source that is new is described by the
-    `left` vectors of what it is linked to, as far as those are known.
-
-    Shapes: N nodes, R width.
-    """
-
-    query: Tensor
-    key: Tensor
-    left: Tensor
-    own: Tensor
-
-    def __init__(self, query: Tensor, key: Tensor, left: Tensor, *, own: float = 1.0) -> None:
-        super().__init__()
-        if query.shape != key.shape or query.shape != left.shape:
-            raise InputError(
-                "vectors beside a model are [N, R] of every node as query, key and left "
-                f"(got {list(query.shape)}, {list(key.shape)} and {list(left.shape)})"
-            )
-        for name, value in (("query", query), ("key", key), ("left", left)):
-            self.register_buffer(name, value.float())
-        self.register_buffer("own", torch.tensor(float(own)))
-
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor], prefix: str = "beside.") -> "Beside | None":
-        """Room for what a saved head has beside it; None where it has nothing."""
-        names = [f"{prefix}{name}" for name in ("query", "key", "left")]
-        return cls(*(state[name] for name in names)) if names[0] in state else None
-
-    def forward(self, side: Side, nodes: Tensor) -> Tensor:
-        """Nodes [n] -> [n, R]; zeros of a new node."""
-        table = self.query if side == "query" else self.key
-        return table[nodes.clamp(min=0)] * (nodes >= 0)[:, None]
-
-    def new_query(self, linked: Tensor) -> Tensor:
-        """What speaks for a new source that is linked to these nodes [m], each once -> [R]."""
-        return self.left[linked[linked >= 0].unique()].sum(0)
-
-
 class LinkTask(nn.Module):
     """The score of a link, and the softmax over keys in which the linked one must win.
 
@@ -99,7 +51,7 @@ class LinkTask(nn.Module):
     - `logq` (0 to 1) takes that share of log q(u), how often u comes up as a key, from the
       logits: in-batch negatives follow popularity and would push popular nodes down.
     - `mask_false_negatives` leaves out keys known to be linked to the query.
-    - `uniform_negatives` asks for that many keys drawn evenly (`draw_negatives`).
+    - `uniform_negatives` asks for that many keys drawn evenly, given with each call (`extra`).
     - `collaborative` adds a product c_v . c_u that needs no text: of a "table" learned here, or
       of vectors "given" with each call (`z`), either with a learned weight.
     - `popularity_bias` adds a learned b_u.
@@ -146,7 +98,7 @@ class LinkTask(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_nodes)) if popularity_bias else None
         self.beside: Beside | None = None
 
-    def set_beside(self, beside: "Beside") -> None:
+    def set_beside(self, beside: Beside) -> None:
         """From now on count the trained score as `beside` says, and what it adds."""
         self.beside = beside
 
@@ -172,7 +124,7 @@ class LinkTask(nn.Module):
         """[n, D], nodes [n] and given vectors [n, K] -> [n, D'], whose products are the scores.
 
         Of a query [scale h ; weight c ; 1], of a key [h ; c ; b]. A new node (-1) has neither
-        c nor b: its text alone speaks for it.
+        c of a table nor b: its text speaks for it, and the z that is given for the unknown node.
         """
         is_query = side == "query"
         content = node_repr.float()
@@ -233,22 +185,6 @@ class LinkTask(nn.Module):
             return F.cross_entropy(logits, right, reduction="sum") / max(len(queries), 1)
 
     @torch.no_grad()
-    def in_batch_metrics(
-        self,
-        query_repr: Tensor,
-        key_repr: Tensor,
-        *,
-        query_nodes: Tensor,
-        key_nodes: Tensor,
-        query_z: Tensor | None = None,
-        key_z: Tensor | None = None,
-    ) -> dict[str, float]:
-        """Metrics of pairs in file order under the protocol `paper`, each with its name."""
-        queries = self.factors("query", query_repr, query_nodes, query_z)
-        keys = self.factors("key", key_repr, key_nodes, key_z)
-        return LinkReport(ranks={"paper": rank_in_batch(queries, keys)}).flat()
-
-    @torch.no_grad()
     def scorer(
         self,
         query_repr: Tensor,
@@ -265,23 +201,16 @@ class LinkTask(nn.Module):
             self.factors("key", candidate_repr, candidate_nodes, candidate_z),
         )
 
-    def draw_negatives(self, candidates: Tensor, generator: torch.Generator) -> Tensor:
-        """`uniform_negatives` nodes drawn evenly, with replacement, from the candidate nodes."""
-        places = torch.randint(
-            len(candidates), (self.uniform_negatives,), generator=generator, device=generator.device
-        )
-        return candidates[places.to(candidates.device)]
-
     def _vectors(self, nodes: Tensor, z: Tensor | None) -> Tensor:
-        known = (nodes >= 0).float()[:, None]
         if self.table is not None:
+            known = (nodes >= 0).float()[:, None]
             return F.embedding(nodes.clamp(min=0), self.table) * known
         if z is None:
             raise InputError(
                 "collaborative='given' needs the vectors of queries and keys: query_z, key_z, "
                 "and extra_z where there are extra keys"
             )
-        return z.float() * known
+        return z.float()
 
 
 def false_negatives(

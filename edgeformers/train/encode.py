@@ -1,8 +1,9 @@
 """Representations of many edges or nodes: sorted by length, shared among processes, in order."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from tqdm.auto import tqdm
 from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Ids, Prefetch
 from edgeformers.data.splits import Side
 from edgeformers.errors import EdgeformersError
+from edgeformers.nn.cpu import quick_layers
+from edgeformers.nn.encoder import TextEncoder
 from edgeformers.train import distributed
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -52,10 +55,12 @@ def encode_edges(
     At once are read as many tokens as `batch` edges of full length have.
     """
     lengths = loader.lengths(edge_ids).astype(np.int64)
-    order = np.argsort(lengths, kind="stable")[::-1]
-    chunks = _cut(order, lengths, batch * loader.max_tokens, batch, device)
-    if loader.source_sampler is not None:  # there is more to read around an edge than in it
-        chunks = _cut(order, np.ones_like(order), batch, batch, device)
+    order, budget = np.argsort(lengths, kind="stable")[::-1], batch * loader.max_tokens
+    if loader.source_sampler is not None and loader.target_sampler is not None:
+        around = sum(loader.source_sampler.sizes) + sum(loader.target_sampler.sizes)
+        lengths = np.full_like(lengths, (1 + around) * loader.max_tokens)
+        budget *= 1 + around
+    chunks = _cut(order, lengths, _bounded(budget, model, device), batch)
     return _encode(model, loader.batch, edge_ids, chunks, device, autocast, batch, show, "edges")
 
 
@@ -88,18 +93,22 @@ def encode_nodes(
 
     most = max(sum(loader.source_sampler.sizes), sum(loader.target_sampler.sizes))
     tokens = (work + 1) * loader.max_tokens
-    chunks = [
-        chunk
-        for one in orders
-        for chunk in _cut(one, tokens, batch * (most + 1) * loader.max_tokens, batch, device)
-    ]
+    budget = _bounded(batch * (most + 1) * loader.max_tokens, model, device)
+    chunks = [chunk for one in orders for chunk in _cut(one, tokens, budget, batch)]
     return _encode(model, make, nodes, chunks, device, autocast, batch, show, "nodes")
 
 
-def _cut(order: Ids, tokens: Ids, budget: int, batch: int, device: torch.device) -> list[Ids]:
+def _bounded(budget: int, model: nn.Module, device: torch.device) -> int:
+    """The tokens read at once: of a language model on a CPU, no more than its caches like."""
+    return min(budget, CACHED_TOKENS) if _reads_on_cpu(model, device) else budget
+
+
+def _reads_on_cpu(model: nn.Module, device: torch.device) -> bool:
+    return device.type == "cpu" and isinstance(getattr(model, "encoder", None), TextEncoder)
+
+
+def _cut(order: Ids, tokens: Ids, budget: int, batch: int) -> list[Ids]:
     """The order in chunks of at most `budget` tokens, and of few times `batch` however short."""
-    if device.type == "cpu":
-        budget = min(budget, CACHED_TOKENS)
     ends = np.cumsum(tokens[order])
     chunks, start = [], 0
     while start < len(order):
@@ -130,11 +139,11 @@ def _encode(
     was_training = model.training
     model.eval()
     bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not show)
-    with bar, torch.inference_mode(), _naming_memory(batch, what):
-        for one in _on_device(make, [ids[chunk] for chunk in distributed.shard(chunks)], device):
-            with autocast():
-                parts.append(model(one).float().cpu().numpy())
-            bar.update(len(one) * distributed.world_size())
+    mine = [ids[chunk] for chunk in distributed.shard(chunks)]
+    with bar, _naming_memory(batch, what), _quick(model, chunks, device):
+        for vectors in _read(model, make, mine, device, autocast):
+            parts.append(vectors)
+            bar.update(len(vectors) * distributed.world_size())
     model.train(was_training)
     out = np.empty((len(ids), int(getattr(model, "width", 0))), np.float32)
     for chunk, vectors in zip(chunks, distributed.gather_sharded(parts, out), strict=True):
@@ -142,12 +151,44 @@ def _encode(
     return out
 
 
-def _on_device(
-    make: Callable[[Ids], Any], chunks: list[Ids], device: torch.device
-) -> Iterator[Any]:
-    pin = device.type == "cuda"
-    for one in Prefetch(lambda chunk: make(chunk).pin_memory() if pin else make(chunk), chunks):
-        yield one.to(device)
+def _quick(
+    model: nn.Module, chunks: list[Ids], device: torch.device
+) -> AbstractContextManager[None]:
+    """On a CPU a language model's layers take the quick way, if there is more than one batch."""
+    if len(chunks) < 2 or not _reads_on_cpu(model, device):
+        return nullcontext()
+    return quick_layers(cast(TextEncoder, model.encoder).layers)
+
+
+def _read(
+    model: nn.Module,
+    make: Callable[[Ids], Any],
+    chunks: list[Ids],
+    device: torch.device,
+    autocast: Autocast,
+) -> Iterator[Vectors]:
+    """The vectors of each chunk in turn; on a CPU every thread reads chunks of its own.
+
+    Threads that share each product instead wait for each other hundreds of times per chunk, and
+    for whatever else the machine has to do.
+    """
+
+    def read(batch: Any) -> Vectors:
+        with torch.inference_mode(), autocast():
+            return cast(Vectors, model(batch.to(device)).float().cpu().numpy())
+
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    if threads == 1 or len(chunks) < 2 * threads:
+        pin = device.type == "cuda"
+        yield from map(
+            read, Prefetch(lambda ids: make(ids).pin_memory() if pin else make(ids), chunks)
+        )
+        return
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield from pool.map(lambda ids: read(make(ids)), chunks)
+        finally:
+            torch.set_num_threads(threads)  # what threads that start later will have
 
 
 @contextmanager

@@ -1,17 +1,20 @@
 """Training to predict links: pairs of ego-graphs, the softmax over keys, ranking."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, cast
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgeformers.data.batch import EgoBatch, PairBatch
+from edgeformers.data.csr import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
-from edgeformers.data.random import hash_keys
+from edgeformers.data.random import hash_keys, uniform
 from edgeformers.data.splits import TEST, TRAIN, VAL
 from edgeformers.errors import ConfigError, InputError, nearest
 from edgeformers.evaluation import (
@@ -20,15 +23,18 @@ from edgeformers.evaluation import (
     KnownLinks,
     LinkProtocol,
     LinkReport,
+    Scorer,
+    Validation,
     columns_of,
     evaluate_links,
+    spaced_batches,
 )
+from edgeformers.tasks.beside import Side as Role
 from edgeformers.tasks.link_prediction import KnownPairs, LinkTask, sampling_log_q
-from edgeformers.tasks.link_prediction import Side as Role
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, encode_nodes
 
-PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper")
+PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper", "paper-shifted")
 
 
 class LinkObjective:
@@ -53,26 +59,35 @@ class LinkObjective:
         eval_batch: int = 256,
         eval_pairs: int | None = None,
         select: str | None = None,
+        new_nodes: float = 0.0,
     ) -> None:
         self.model, self.task, self.loader, self.parts = model, task, loader, parts
         self.modules: nn.Module = nn.ModuleDict({"model": model, "head": task})
         self.read: Callable[[Any], Tensor] = model  # or a faster way to call it
         self.device, self.autocast = device, autocast
         self.batch_size, self.eval_batch, self.eval_pairs = batch_size, eval_batch, eval_pairs
-        self.seed = seed
+        self.seed, self.new_nodes = seed, new_nodes
         self.select = _checked_metric(select or task.primary_metric)
         graph, train = loader.graph, parts["train"]
         src, dst = _long(graph.src[train]), _long(graph.dst[train])
         self._known = KnownPairs.from_pairs(src, dst, graph.num_nodes).to(device)
-        counts = torch.bincount(dst, minlength=graph.num_nodes)[candidate_nodes(graph)]
+        self._drawable = drawable_nodes(graph, loader.source_sampler.adjacency)
+        counts = torch.bincount(dst, minlength=graph.num_nodes)[self._drawable]
         self._log_q = torch.zeros(graph.num_nodes)
-        self._log_q[candidate_nodes(graph)] = sampling_log_q(
+        self._log_q[self._drawable] = sampling_log_q(
             counts, batch_size=batch_size, uniform_negatives=task.uniform_negatives
         )
         self._log_q = self._log_q.to(device)
+        self._hidden = torch.zeros(0, dtype=torch.bool)
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The training links of every batch of an epoch; one alone would have no negatives."""
+        """The training links of every batch of an epoch; one alone would have no negatives.
+
+        Some nodes are hidden for the epoch: read as new ones, from their edges alone.
+        """
+        if self.new_nodes:
+            drawn = uniform(hash_keys(self.seed, 0x4E0, epoch, np.arange(len(self._log_q))))
+            self._hidden = torch.from_numpy(drawn < self.new_nodes).to(self.device)
         train = self.parts["train"]
         places = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
         least = 1 if self.task.uniform_negatives else 2
@@ -123,26 +138,20 @@ class LinkObjective:
         if self.eval_pairs is not None and len(pairs) > self.eval_pairs:
             keep = np.argsort(hash_keys(self.seed, 0xE7A1, pairs), kind="stable")[: self.eval_pairs]
             pairs = pairs[np.sort(keep)]  # file order is part of the protocol `paper`
-        protocols = tuple(p for p in PROTOCOLS if p != "sampled" or self.select.startswith(p))
-        return self.report(pairs, protocols=protocols).flat()
+        wanted = ("full", "paper", self.select.partition("/")[0])
+        return self.report(pairs, protocols=tuple(p for p in PROTOCOLS if p in wanted)).flat()
 
     def report(
         self, pairs: Ids, *, protocols: tuple[LinkProtocol, ...] = PROTOCOLS, show: bool = False
     ) -> LinkReport:
         """Ranks of links, given as edges of the network, under each protocol."""
-        graph = self.loader.graph
-        queries, rows = np.unique(graph.src[pairs].astype(np.int64), return_inverse=True)
-        candidates = candidate_nodes(graph)
-        scorer = self.scorer(queries, candidates, show=show)
-        degrees = self.loader.source_sampler.adjacency.degrees()
-        return evaluate_links(
-            scorer,
-            columns_of(graph.dst[pairs], candidates),
-            queries=rows,
-            known=known_links(graph, queries, candidates),
+        return rank_links(
+            self.loader.graph,
+            self.parts,
+            pairs,
+            partial(self.scorer, show=show),
+            adjacency=self.loader.source_sampler.adjacency,
             protocols=protocols,
-            query_degree=degrees[graph.src[pairs]],
-            key_degree=degrees[graph.dst[pairs]],
             seed=self.seed,
         )
 
@@ -196,8 +205,10 @@ class LinkObjective:
         """Of each piece its queries and keys, or its drawn nodes; all are read at once."""
         parts = [[p.query, p.key] if isinstance(p, PairBatch) else [p] for p in pieces]
         flat = [part for two in parts for part in two]
+        whole = EgoBatch.cat(flat)
+        whole = replace(whole, center=self._shown(whole.center))
         with self.autocast():
-            rows = iter(self.read(EgoBatch.cat(flat)).split([len(part) for part in flat]))
+            rows = iter(self.read(whole).split([len(part) for part in flat]))
         return [[next(rows) for _ in two] for two in parts]
 
     def _loss(self, pieces: list[PairBatch | EgoBatch], found: list[list[Tensor]]) -> Tensor:
@@ -220,10 +231,14 @@ class LinkObjective:
             extra_nodes=more_nodes,
             extra_log_q=self._log_q[more_nodes],
             known_pairs=self._known,
-            query_z=self._node_vectors(query_nodes),
-            key_z=self._node_vectors(key_nodes),
-            extra_z=self._node_vectors(more_nodes),
+            query_z=self._node_vectors(self._shown(query_nodes)),
+            key_z=self._node_vectors(self._shown(key_nodes)),
+            extra_z=self._node_vectors(self._shown(more_nodes)),
         )
+
+    def _shown(self, nodes: Tensor) -> Tensor:
+        """Nodes as the model meets them in this epoch: -1 where they are hidden."""
+        return torch.where(self._hidden[nodes], -1, nodes) if self.new_nodes else nodes
 
     def _other_keys(
         self, key: Tensor, key_nodes: Tensor, drawn: Tensor, drawn_nodes: Tensor
@@ -240,7 +255,7 @@ class LinkObjective:
 
     def _draw_negatives(self, first: int, epoch: int) -> Ids:
         """Nodes drawn evenly for the batch that begins with link `first`."""
-        count, nodes = self.task.uniform_negatives, candidate_nodes(self.loader.graph)
+        count, nodes = self.task.uniform_negatives, self._drawable
         keys = hash_keys(self.seed, 0x4E6, epoch, first, np.arange(count))
         return nodes[(keys % np.uint64(len(nodes))).astype(np.int64)]
 
@@ -286,6 +301,69 @@ def candidate_nodes(graph: EdgeTextGraph) -> Ids:
     """The nodes that can be recommended: all targets, or all nodes where there is one kind."""
     first = graph.num_sources if graph.is_bipartite else 0
     return np.arange(first, graph.num_nodes, dtype=np.int64)
+
+
+def drawable_nodes(graph: EdgeTextGraph, adjacency: Adjacency) -> Ids:
+    """The candidates that training may meet as negatives: all but those held out."""
+    nodes = candidate_nodes(graph)
+    return nodes if adjacency.held_out is None else nodes[~adjacency.held_out[nodes]]
+
+
+class PairDegrees(TypedDict):
+    """How much is known of the ends of links, as `evaluate_links` takes it."""
+
+    query_degree: Ids
+    key_degree: Ids
+    profile: Ids
+
+
+def pair_degrees(adjacency: Adjacency, graph: EdgeTextGraph, pairs: Ids) -> PairDegrees:
+    """Training edges of both ends of links, and edges in the profile of the one held out."""
+    degrees, profiles = adjacency.training_degrees(), adjacency.profile_sizes()
+    src, dst = graph.src[pairs], graph.dst[pairs]
+    return PairDegrees(
+        query_degree=degrees[src],
+        key_degree=degrees[dst],
+        profile=np.maximum(profiles[src], profiles[dst]),
+    )
+
+
+def rank_links(
+    graph: EdgeTextGraph,
+    parts: Mapping[str, Ids],
+    pairs: Ids,
+    scorer: Callable[[Ids, Ids], Scorer],
+    *,
+    adjacency: Adjacency,
+    protocols: tuple[LinkProtocol, ...] = PROTOCOLS,
+    seed: int = 0,
+) -> LinkReport:
+    """Ranks of links, edges of the network, by what `scorer` makes of queries and candidates.
+
+    What `paper-shifted` takes off is chosen on links of validation alone.
+    """
+    is_tuned, count = "paper-shifted" in protocols, len(pairs)
+    tuned = parts["val"][spaced_batches(len(parts["val"]))] if is_tuned else pairs[:0]
+    src, dst = (ends[np.concatenate([pairs, tuned])] for ends in (graph.src, graph.dst))
+    asked = np.unique(src[:count])  # first: what `sampled` draws depends on their places
+    queries = np.concatenate([asked, np.setdiff1d(src, asked)]).astype(np.int64)
+    candidates = candidate_nodes(graph)
+    rows, columns = columns_of(src, queries), columns_of(dst, candidates)
+    linked = columns_of(graph.dst[parts["train"]], candidates)
+    return evaluate_links(
+        scorer(queries, candidates),
+        columns[:count],
+        queries=rows[:count],
+        known=known_links(graph, queries, candidates),
+        protocols=protocols,
+        validation=Validation(
+            queries=rows[count:],
+            positives=columns[count:],
+            popularity=np.bincount(linked, minlength=len(candidates)),
+        ),
+        seed=seed,
+        **pair_degrees(adjacency, graph, pairs),
+    )
 
 
 def known_links(graph: EdgeTextGraph, queries: Ids, candidates: Ids) -> KnownLinks:

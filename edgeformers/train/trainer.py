@@ -24,6 +24,8 @@ from edgeformers.train.runlog import RunLog, progress, tell
 from edgeformers.train.speed import count_tokens, faster_training
 
 SMALLER_IS_BETTER = ("mae", "rmse")
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless they are counted in updates
+LOOK_EVERY = 50  # updates between two looks at the clock
 
 
 class TrainingError(EdgeformersError):
@@ -104,6 +106,7 @@ class Trainer:
         self.average = WeightAverage(objective.modules, decay) if decay else None
         self.progress = Progress(micro=settings.micro_batch)
         self.best_state: dict[str, Tensor] = {}
+        self._saved_at = time.perf_counter()
         self.per_epoch = math.ceil(len(objective.batches(0)) / settings.accumulate)
 
     def fit(self) -> Progress:
@@ -139,7 +142,7 @@ class Trainer:
         return progress(total, self.progress.step, show=self.show, desc="training")
 
     def _train_epoch(self, log: RunLog, factor: Callable[[int], float], bar: Any) -> None:
-        at, every = self.progress, self.settings.checkpoint_every
+        at = self.progress
         self.objective.modules.train()
         started, seen = time.perf_counter(), 0
         with closing(self._updates(at.epoch, at.update)) as updates:
@@ -153,7 +156,7 @@ class Trainer:
                 seen += sum(map(len, group))
                 bar.update(1)
                 self._read_losses(log, bar)
-                if at.step % every == 0 and at.update < self.per_epoch:  # else the epoch's end does
+                if at.update < self.per_epoch and self._is_due():  # else the epoch's end looks
                     self._read_losses(log, bar, everything=True)
                     self._save()
         self._read_losses(log, bar, everything=True)
@@ -257,7 +260,8 @@ class Trainer:
         patience = self.settings.patience
         tired = patience is not None and at.worse >= patience
         at.finished = tired or at.epoch >= self.settings.epochs
-        self._save()
+        if at.finished or self.settings.checkpoint_every is not None or self._is_late():
+            self._save()
 
     def _validate(self, log: RunLog) -> None:
         at = self.progress
@@ -278,7 +282,20 @@ class Trainer:
         else:
             at.worse += 1
 
+    def _is_due(self) -> bool:
+        """Whether a checkpoint is to be written amid an epoch."""
+        every = self.settings.checkpoint_every
+        if every is not None:
+            return self.progress.step % every == 0
+        return self.progress.step % LOOK_EVERY == 0 and self._is_late()
+
+    def _is_late(self) -> bool:
+        """Whether the last checkpoint is old, by the clock of the first process."""
+        age = time.perf_counter() - self._saved_at
+        return bool(distributed.from_main(age >= CHECKPOINT_SECONDS))
+
     def _save(self) -> None:
+        self._saved_at = time.perf_counter()
         if self.folder is None:
             return
         folder, keep = self.folder / "checkpoints", self.settings.keep_checkpoints

@@ -19,7 +19,13 @@ def test_links_are_shown_by_protocol(home):
     answer = call("evaluate", "run-links", "--quiet")
     noted = json.loads((home / "run-links" / "results.json").read_text())["test"]
     lines = answer.out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["protocol", "full", "sampled", "paper"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "protocol",
+        "full",
+        "sampled",
+        "paper",
+        "paper-shifted",
+    ]
     assert lines[2].split()[1] == f"{noted['full/mrr']:.4f}"
 
 

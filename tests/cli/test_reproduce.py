@@ -155,6 +155,10 @@ def test_settings_are_tried_on_validation_first(home, tmp_path):
     best = record["trials"][scores.index(max(scores))]["tried"]
     (entry,) = record["entries"]
     assert {name: entry["settings"][name] for name in best} == best
+    told = call("report", tmp_path / "out", "-o", tmp_path / "page.html").out
+    assert "1 finished run of 1 model on network" in told
+    assert f"{len(scores)} trials of settings are not shown: they were judged on val" in told
+    assert "it has no score on the test part" not in told
 
 
 def test_an_ablation_and_its_figures_share_runs(home, tmp_path):

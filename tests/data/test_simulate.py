@@ -12,6 +12,7 @@ import pytest
 
 from edgeformers.data.simulate import BestScores, Score, SimulationConfig, simulate
 from edgeformers.data.simulate.best import BestRules, confusion, macro_f1, maximize_macro_f1
+from edgeformers.data.simulate.links import taste_told
 from edgeformers.data.simulate.words import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
 from edgeformers.data.simulate.writer import format_ids
 from edgeformers.errors import ConfigError, InputError
@@ -459,6 +460,28 @@ def test_a_source_without_interest_in_a_topic_never_meets_it():
     topic = simulation.model.topic[draws.target]
     assert (simulation.model.favorites[draws.source] == topic[:, None]).any(axis=1).all()
     assert 0 < simulation.best_link_scores().best.mrr <= 1
+
+
+def test_what_edges_tell_of_a_taste_is_worked_out_by_hand():
+    """Of two topics a source likes one best: 62 % of its edges, .8 * .65 + .1, or 38 %."""
+    model = simulate(replace(TINY, topics=2)).model
+    once = 0.62 * 0.62 + 0.38 * 0.38
+    twice = (0.62**3 + 0.38**3) / (0.62**2 + 0.38**2)
+    told = taste_told(model, np.array([[0, 0], [1, 0], [0, 2], [5, 5]]))
+    expected = [[0.5, 0.5], [once, 1 - once], [1 - twice, twice], [0.5, 0.5]]
+    np.testing.assert_allclose(told, expected)
+
+
+@pytest.mark.parametrize("taste", [0.8, 1.0])
+def test_many_edges_tell_the_taste_itself(taste):
+    model = simulate(replace(TINY, taste=taste)).model
+    own = model.taste(np.arange(14))
+    np.testing.assert_allclose(taste_told(model, np.round(2_000 * own)), own, atol=1e-9)
+
+
+def test_with_one_topic_there_is_nothing_to_tell():
+    model = simulate(replace(TINY, topics=1)).model
+    np.testing.assert_allclose(taste_told(model, np.array([[0], [3]])), 1)
 
 
 def test_link_scores_print_as_a_small_table():

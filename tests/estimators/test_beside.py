@@ -1,6 +1,7 @@
 """Collaborative models beside a trained one: what they are, what they weigh, and what is kept."""
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +11,20 @@ from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.estimators.beside import (
     ALS_GRID,
+    LIGHTGCN_GRID,
     Part,
+    _lightgcn_part,
     collaborative_parts,
     fit_beside,
     weigh,
 )
-from edgeformers.models.baselines.base import ValidationRanking
+from edgeformers.evaluation import is_clear
+from edgeformers.models.baselines.base import ValidationRanking, positive_links
 from edgeformers.models.baselines.ease import EASE, LAMBDAS
-from edgeformers.tasks.link_prediction import Beside, LinkTask
+from edgeformers.models.baselines.lightgcn import LightGCN
+from edgeformers.models.baselines.pairwise import PairwiseConfig
+from edgeformers.tasks.beside import Averaged, Beside, Solved, Summed
+from edgeformers.tasks.link_prediction import LinkTask
 from edgeformers.train.link_objective import candidate_nodes
 
 SETTINGS = {
@@ -47,6 +54,13 @@ def random_part(rows, width=3, seed=0):
     return Part(drawn[0], drawn[1])
 
 
+def halved(graph, ranking, half):
+    """A score that knows every second validation link."""
+    right = np.zeros((graph.num_nodes, graph.num_nodes), np.float32)
+    right[ranking.rows[half::2], ranking.columns[half::2] + graph.num_sources] = 1.0
+    return Part(right, np.eye(graph.num_nodes, dtype=np.float32))
+
+
 def test_the_score_is_the_trained_one_counted_as_found_and_the_products_beside_it():
     task = LinkTask(temperature=0.5, popularity_bias=True, num_nodes=6)
     with torch.no_grad():
@@ -54,18 +68,38 @@ def test_the_score_is_the_trained_one_counted_as_found_and_the_products_beside_i
     nodes, h = torch.tensor([0, 4, -1]), torch.randn(3, 5)
     plain = task.factors("query", h, nodes) @ task.factors("key", h, nodes).T
     tables = [torch.randn(6, 2) for _ in range(3)]
-    task.set_beside(Beside(*tables, own=0.3))
+    task.set_beside(Beside(*tables[:2], [Summed(tables[2])], own=0.3))
     both = task.factors("query", h, nodes) @ task.factors("key", h, nodes).T
     added = torch.zeros(3, 3)
     added[:2, :2] = tables[0][nodes[:2]] @ tables[1][nodes[:2]].T  # a new node has no vector
     torch.testing.assert_close(both, 0.3 * plain + added)
-    assert torch.equal(task.beside.new_query(torch.tensor([1, -1, 2])), tables[2][[1, 2]].sum(0))
+    found = task.beside.new_query(torch.tensor([1, -1, 2]))
+    torch.testing.assert_close(found, tables[2][[1, 2]].sum(0))
 
 
-def test_what_a_new_source_is_linked_to_twice_counts_once():
-    tables = [torch.randn(6, 2) for _ in range(3)]
-    beside = Beside(*tables)
-    torch.testing.assert_close(beside.new_query(torch.tensor([1, 4, 1])), tables[2][[1, 4]].sum(0))
+def test_a_new_source_is_made_by_every_part_in_its_own_way():
+    left = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
+    gram = torch.tensor([[3.0]])
+    ways = [Averaged(left, 10.0), Solved(left, gram, alpha=0.5, scale=2.0), Summed(left)]
+    beside = Beside(torch.zeros(4, 3), torch.zeros(4, 3), ways)
+    found = beside.new_query(torch.tensor([1, 2, -1, 1]))  # node 1 twice, node 2 once, one unknown
+    solved = 2 * (2 * (1 + 0.5 * 2) + 4 * (1 + 0.5)) / (3 + 0.5 * 2 * 2**2 + 0.5 * 4**2)
+    torch.testing.assert_close(found, torch.tensor([30.0, solved, 6.0]))
+    assert not beside.new_query(torch.tensor([-1])).any()
+
+
+def test_what_is_saved_says_how_each_part_is_made():
+    left, gram = torch.randn(4, 2), torch.eye(2)
+    ways = [Summed(left), Solved(left, gram, alpha=0.5, scale=2.0), Averaged(left, 0.1)]
+    beside = Beside(torch.randn(4, 6), torch.randn(4, 6), ways, own=0.3)
+    state = {f"beside.{name}": value for name, value in beside.state_dict().items()}
+    made = Beside.like(dict(reversed(state.items())))  # a file keeps no order
+    made.load_state_dict(beside.state_dict())
+    linked = torch.tensor([3, 0, 3])
+    assert torch.equal(made.new_query(linked), beside.new_query(linked))
+    assert [type(one) for one in made.new.values()] == [Summed, Solved, Averaged]
+    assert float(made.own) == pytest.approx(0.3)
+    assert Beside.like({"bias": left}) is None
 
 
 def test_a_network_too_large_for_any_of_them_leaves_the_model_alone(simulated, monkeypatch):
@@ -86,24 +120,61 @@ def test_of_all_settings_only_the_best_and_the_last_are_held(simulated, fitted, 
 
     monkeypatch.setattr("edgeformers.estimators.beside._worth", worth)
     fit_beside(fitted.objective, simulated, "link", seed=0)
-    assert len(held) == len(LAMBDAS) + len(ALS_GRID)
+    assert len(held) == len(LAMBDAS) + len(ALS_GRID) + len(LIGHTGCN_GRID)
     assert max(held) <= 7  # the model's own twice, those chosen, the best, the last twice
 
 
 def test_tables_of_different_shapes_are_refused():
-    with pytest.raises(InputError, match=r"got \[6, 2\], \[6, 3\] and \[6, 2\]"):
-        Beside(torch.zeros(6, 2), torch.zeros(6, 3), torch.zeros(6, 2))
+    new = [Summed(torch.zeros(6, 2))]
+    with pytest.raises(InputError, match=r"got \[6, 2\], \[6, 3\] and \[2\]"):
+        Beside(torch.zeros(6, 2), torch.zeros(6, 3), new)
+    with pytest.raises(InputError, match=r"got \[6, 3\], \[6, 3\] and \[2\]"):
+        Beside(torch.zeros(6, 3), torch.zeros(6, 3), new)
 
 
 def test_ease_as_a_product_of_vectors_scores_as_ease_does(simulated):
-    part = next(next(collaborative_parts(simulated, "link", seed=0)))
+    *_, family = collaborative_parts(simulated, "link", seed=0)
+    part = next(family)
     ease = EASE(LAMBDAS[:1]).fit(simulated, "link")
     sources = np.unique(ease.links.rows)
     theirs = ease.scores(sources, candidate_nodes(simulated))
     ours = part.scores(sources, candidate_nodes(simulated))
     assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.98
-    linked = ease.links.columns[ease.links.rows == sources[0]] + ease.links.first_column
-    np.testing.assert_allclose(part.left[linked].sum(0), part.query[sources[0]], atol=1e-5)
+
+
+@pytest.mark.parametrize("at", range(3), ids=["lightgcn", "als", "ease"])
+def test_a_new_source_has_the_vector_of_one_that_the_baseline_folded_in(simulated, at):
+    split = "cold-source+drop-target"
+    links = positive_links(simulated, split)
+    families = collaborative_parts(simulated, split, seed=0)
+    part = next(list(families)[at]).scaled(0.7)
+    fold_in = part.fold_in()
+    assert len(links.cold_rows)
+    for row in links.cold_rows:
+        mine = links.known.rows == row
+        nodes = torch.from_numpy(links.known.columns[mine] + links.first_column)
+        made = fold_in(nodes, torch.from_numpy(links.known.counts[mine])).numpy()
+        np.testing.assert_allclose(made, part.query[row], rtol=1e-4, atol=1e-6)
+        assert np.abs(made).max() > 0
+
+
+def test_a_source_without_any_link_has_no_vector_of_lightgcn(simulated):
+    links = positive_links(simulated, "link")
+    model = LightGCN((PairwiseConfig(epochs=1),)).fit(simulated, "link")
+    kept = links.rows != links.rows[0]
+    columns, counts = links.columns[kept], links.counts[kept]
+    model.links = replace(links, rows=links.rows[kept], columns=columns, counts=counts)
+    part = _lightgcn_part(model, simulated.num_nodes)
+    assert not part.query[links.rows[0]].any()
+    assert part.query[model.links.rows].any(1).all()
+
+
+def test_lightgcn_is_for_networks_that_are_not_too_large(simulated, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    count = len(positive_links(simulated, "link").rows)
+    for most, families in ((count, 3), (count - 1, 2)):
+        monkeypatch.setattr("edgeformers.estimators.beside.LIGHTGCN_LINKS", most)
+        assert len(list(collaborative_parts(simulated, "link", seed=0))) == families
 
 
 def test_of_a_right_and_a_random_score_the_right_one_is_kept(simulated):
@@ -117,16 +188,38 @@ def test_of_a_right_and_a_random_score_the_right_one_is_kept(simulated):
     assert ranking.mrr(known.scaled(weights[1]).scores) > ranking.mrr(noise.scores)
 
 
-def test_it_never_ranks_validation_worse_than_its_parts_alone(simulated, fitted):
+def test_all_that_help_are_kept_and_what_clearly_harms_is_left_out(simulated):
+    ranking = ValidationRanking(simulated, "link")
+    halves = [halved(simulated, ranking, half) for half in (0, 1)]
+    noise = random_part(simulated.num_nodes).scaled(10.0)
+    assert weigh([halves[0], noise, halves[1]], ranking) == [1.0, 0.0, 1.0]
+
+
+def test_what_neither_helps_nor_harms_is_kept(simulated):
+    ranking = ValidationRanking(simulated, "link")
+    half = halved(simulated, ranking, 0)
+    nothing = Part(np.zeros_like(half.query), half.key)
+    assert weigh([half, half, nothing], ranking) == [1.0, 1.0, 1.0]
+
+
+def test_a_model_that_is_best_alone_has_nothing_beside_it(simulated, fitted, monkeypatch):
+    monkeypatch.setattr(
+        "edgeformers.estimators.beside.weigh", lambda parts, ranking: [1.0] + [0.0] * 3
+    )
+    assert fit_beside(fitted.objective, simulated, "link", seed=0) is None
+
+
+def test_it_does_not_rank_validation_clearly_worse_than_any_part_alone(simulated, fitted):
     ranking = ValidationRanking(simulated, "link")
     scorer = fitted.objective.scorer(np.arange(simulated.num_sources), candidate_nodes(simulated))
-    together = ranking.mrr(lambda q, c: scorer.scores(q, c - simulated.num_sources))
-    ease, als = collaborative_parts(simulated, "link", seed=0)
-    alone = [min(ranking.mrr(part.scores) for part in family) for family in (ease, als)]
+    together = ranking.reciprocals(lambda q, c: scorer.scores(q, c - simulated.num_sources))
     plain = make(**{"links.beside": False}).fit(simulated)
     bare = plain.objective.scorer(np.arange(simulated.num_sources), candidate_nodes(simulated))
-    alone.append(ranking.mrr(lambda q, c: bare.scores(q, c - simulated.num_sources)))
-    assert together >= max(alone) - 1e-6
+    alone = [ranking.reciprocals(lambda q, c: bare.scores(q, c - simulated.num_sources))]
+    for family in collaborative_parts(simulated, "link", seed=0):
+        alone.append(min((ranking.reciprocals(part.scores) for part in family), key=np.mean))
+    assert not any(is_clear(one - together) for one in alone)
+    assert together.mean() > np.mean(alone)
 
 
 def test_it_is_saved_loaded_and_used_for_sources_never_met(simulated, fitted, tmp_path):
@@ -135,7 +228,10 @@ def test_it_is_saved_loaded_and_used_for_sources_never_met(simulated, fitted, tm
     for name in names:
         same = zip(fitted.recommend(name, 3), loaded.recommend(name, 3), strict=True)
         assert all(a.node == b.node and a.score == pytest.approx(b.score) for a, b in same)
-    assert loaded.evaluate("val")["full/mrr"] == pytest.approx(fitted.evaluate("val")["full/mrr"])
+    ours, theirs = loaded.evaluate("val"), fitted.evaluate("val")
+    for metric in ("full/mrr", "paper-shifted/mrr"):
+        assert ours[metric] == pytest.approx(theirs[metric])
+    assert loaded.report("val").shift == fitted.report("val").shift
     target = fitted.names.of(candidate_nodes(simulated)[:1])[0]
     found = fitted.recommend(edges=[(target, "a fine tent")], k=3)
     assert len(found) == 3

@@ -1,9 +1,18 @@
+from dataclasses import replace
+
 import pytest
 
-from edgeformers.experiments.claims import CLAIMS, check_claims, claim_lines, claims_text
+from edgeformers.experiments.claim_list import CLAIMS
+from edgeformers.experiments.claims import (
+    check_claims,
+    claim_lines,
+    claims_block,
+    claims_text,
+    close_calls,
+)
 from edgeformers.experiments.published import published_table
 from edgeformers.experiments.record import Entry
-from tests.experiments.records import KNOWN, edge_runs, link_runs, make_record
+from tests.experiments.records import KNOWN, edge_runs, lead, link_runs, make_record
 
 
 def verdicts(record, table):
@@ -23,19 +32,91 @@ def published_record(table, what, dataset):
     return make_record(what, values, part="train" if what == "efficiency" else "test")
 
 
+def test_claims_are_asked_of_ranks_with_popularity_taken_off_where_they_were_measured():
+    def asked(runs):
+        rows = {"als": runs(0.1), "edgeformer-n": runs(0.2)}
+        return verdicts(make_record("link-prediction", rows), "link-prediction/test/paper-shifted")
+
+    assert asked(link_runs) == {}
+    found = asked(lambda mrr: [{**link_runs(mrr)[0], "paper-shifted/mrr": mrr}])
+    assert found["Edgeformer-N is above every baseline"].verdict == "holds"
+
+
 def test_a_claim_holds_by_its_smallest_margin():
     rows = {"tfidf": edge_runs(0.3), "bert": edge_runs(0.6), "edgeformer-e": edge_runs(0.62)}
-    rows["edgeformer-e"][0]["micro_f1"] = 0.51
+    rows["tfidf"][0]["micro_f1"], rows["edgeformer-e"][0]["micro_f1"] = 0.4, 0.51
     found = verdicts(make_record(values=rows), "edge-classification/test")
     best = found["Edgeformer-E is above every baseline"]
     assert (best.verdict, best.compared) == ("holds", 4)
     assert best.margin == pytest.approx(0.01)
-    assert best.weakest == "edgeformer-e over bert in micro_f1"
+    assert best.weakest == "Edgeformer-E over BERT in Micro-F1"
     assert best.missing == 6
     assert str(best) == (
-        "holds: Edgeformer-E is above every baseline (4.2 (a), A.3); smallest margin +0.0100, "
-        "edgeformer-e over bert in micro_f1, of 4 compared; 6 of its rows not measured"
+        "holds by the means, which were not tested: Edgeformer-E is above every baseline "
+        "(4.2 (a), A.3); Edgeformer-E over BERT in Micro-F1 by +1.00, the weakest of 4 compared; "
+        "6 of its rows not measured"
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.001, 0.02, "holds"),
+        (-0.002, 0.02, "not significant"),
+        (-0.03, -0.001, "not significant"),  # pair by pair it is otherwise than by the means
+    ],
+)
+def test_a_lead_that_was_tested_holds_only_where_its_interval_leaves_out_0(low, high, verdict):
+    rows = {"bert-n": link_runs(0.2), "edgeformer-n": link_runs(0.21)}
+    where = {"table": "link-prediction/test/full", "low": low, "high": high}
+    tests = [
+        lead("edgeformer-n", "bert-n", **where, metric="full/mrr"),
+        lead("edgeformer-n", "bert-n", **where | {"low": 0.005, "high": 0.1}, metric="full/ndcg"),
+    ]
+    record = make_record("link-prediction", rows, claim_tests=tests)
+    found = verdicts(record, "link-prediction/test/full")["Edgeformer-N is above every baseline"]
+    assert found.verdict == verdict
+    assert str(found) == (
+        f"{verdict}: Edgeformer-N is above every baseline (4.3 (a), (d)); Edgeformer-N over BERT "
+        f"in MRR by +0.0100 (95% interval {low:.4f} to {high:.4f}), the weakest of 2 compared; 12 "
+        "of its rows not measured"
+    )
+    untested = verdicts(record, "link-prediction/test/sampled")
+    assert untested["Edgeformer-N is above every baseline"].test is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-0.2, -0.01, "does not hold"), (-0.2, 0.01, "not significant")],
+)
+def test_a_loss_that_was_tested_counts_only_where_its_interval_leaves_out_0(low, high, verdict):
+    rows = {"tfidf": edge_runs(0.4), "tfidf-nodes": edge_runs(0.3, micro=0.6)}
+    test = lead("tfidf-nodes", "tfidf", low=low, high=high)
+    found = verdicts(make_record(values=rows, claim_tests=[test]), "edge-classification/test")
+    claim = found["nodes help a bag of words: TF-IDF+nodes is above TF-IDF"]
+    assert (claim.verdict, claim.test) == (verdict, test)
+
+
+def test_the_closest_pair_by_each_metric_is_to_be_tested_once():
+    rows = {name: link_runs(mrr) for name, mrr in (("gin", 0.3), ("nenn", 0.1), ("bert-gin", 0.2))}
+    rows["edgeformer-n"] = link_runs(0.25)
+    rows["edgeformer-n"][0]["full/ndcg"] = 0.35
+    calls = close_calls(make_record("link-prediction", rows))
+    mine = [one for spec, one in calls if spec.name == "link-prediction/test/full"]
+    keys = [(one.above, one.below, one.metric) for one in mine]
+    assert keys == [
+        ("edgeformer-n", "gin", "full/mrr"),
+        ("edgeformer-n", "gin", "full/ndcg"),
+        ("bert-gin", "gin", "full/mrr"),  # of two claims
+        ("bert-gin", "gin", "full/ndcg"),
+        ("nenn", "gin", "full/mrr"),
+        ("nenn", "gin", "full/ndcg"),
+    ]
+    assert mine[0].value == pytest.approx(-0.05)
+    timed = make_record(
+        "efficiency", {"bert-gin": [{"2": 1.0}], "edgeformer-n": [{"2": 2.0}]}, part="train"
+    )
+    assert close_calls(timed) == []
 
 
 def test_a_claim_fails_by_a_single_comparison_and_a_tie_is_no_lead():
@@ -64,7 +145,7 @@ def test_the_best_of_a_group_speaks_for_it():
     rows = {"gin": link_runs(0.3), "censnet": link_runs(0.1), "nenn": link_runs(0.35)}
     found = verdicts(make_record("link-prediction", rows), "link-prediction/test/full")
     claim = found["the best edge-aware GNN is above the best node-centric one"]
-    assert (claim.verdict, claim.weakest) == ("holds", "nenn over gin in full/mrr")
+    assert (claim.verdict, claim.weakest) == ("holds", "NENN over GIN in MRR")
 
 
 def test_less_time_is_better_and_time_rises():
@@ -75,7 +156,9 @@ def test_less_time_is_better_and_time_rises():
     ]
     record = make_record("efficiency", {"bert-gin": [], "edgeformer-n": []})
     found = verdicts(type(record)(**{**vars(record), "entries": entries}), "efficiency/train")
-    nested, rising = list(found.values())
+    close, nested, rising = list(found.values())
+    assert (close.verdict, close.margin) == ("does not hold", 1.25 * 1 - 2)
+    assert close.weakest == "Edgeformer-N over BERT+GIN with 2 neighbors"
     assert (nested.verdict, nested.margin) == ("does not hold", -0.5)
     assert (rising.verdict, rising.margin, rising.weakest) == ("does not hold", -0.5, "3 to 4")
 
@@ -85,11 +168,18 @@ def test_a_setting_that_is_raised_is_compared_step_by_step():
     rows = [(f"edgeformer-n-width-{n}", value) for n, value in ((4, 0.1), (8, 0.3), (64, 0.2))]
     entries = [Entry(row=name, seed=0, metrics={"test": link_runs(v)[0]}) for name, v in rows]
     info = make_record("link-prediction", {"edgeformer-n": []}).rows[0]
-    infos = [type(info)(**{**vars(info), "name": name}) for name, _ in rows]
+    infos = [replace(info, name=name, title=name.rpartition("-")[2]) for name, _ in rows]
     record = type(record)(**{**vars(record), "rows": infos, "entries": entries})
     (claim,) = verdicts(record, "node-dimension/test/full").values()
     assert claim.verdict == "does not hold"
-    assert claim.weakest == "edgeformer-n-width-64 over edgeformer-n-width-8 in full/mrr"
+    assert claim.weakest == "64 over 8 in MRR"
+
+
+def test_what_was_left_out_is_named():
+    rows = {"edgeformer-n": link_runs(0.3), "edgeformer-n-without-local": link_runs(0.2)}
+    found = verdicts(make_record("ablation", rows), "ablation/links/test/full")
+    claim = found["the neighbor text token helps: Edgeformer-N is above itself without it"]
+    assert claim.weakest == "Edgeformer-N over that without the neighbor text token in MRR"
 
 
 @pytest.mark.parametrize(
@@ -102,8 +192,18 @@ def test_a_setting_that_is_raised_is_compared_step_by_step():
         ("ablation", "amazon-movie", []),
         ("ablation", "amazon-apps", ["the neighbor text token helps"]),
         ("link-prediction", "amazon-movie", ["BERT+CensNet is above CensNet"]),
-        ("link-prediction", "stackoverflow", ["BERT+CensNet is above CensNet"]),
-        ("node-classification", "amazon-apps", []),
+        ("link-prediction", "goodreads-children", ["BERT+CensNet is above CensNet"]),
+        (
+            "link-prediction",
+            "stackoverflow",
+            ["BERT+CensNet is above CensNet", "the best edge-aware GNN over BERT"],
+        ),
+        ("node-classification", "amazon-movie", []),
+        (
+            "node-classification",
+            "amazon-apps",  # by Macro-F1
+            ["the best edge-aware GNN is above MF", "the best edge-aware GNN over BERT"],
+        ),
         ("efficiency", "amazon-apps", []),
     ],
 )
@@ -125,7 +225,11 @@ def test_lines_count_what_was_not_measured_and_markdown_has_all():
     checked = check_claims(make_record(values=rows))
     lines = claim_lines(checked)
     assert len(lines) == 2
-    assert lines[0].startswith("edge-classification/test: holds: nodes help a bag of words")
-    assert lines[1] == "4 claims of the paper were not measured"
-    assert claims_text(checked).count("\n- `edge-classification/test`: ") == 5
-    assert claims_text([]) == ""
+    assert lines[0].startswith("edge-classification/test: holds by the means, which were not")
+    assert lines[1] == "5 claims of the paper were not measured"
+    assert claims_text(checked).startswith(
+        "### What the paper claims\n\n`edge-classification/test`:\n\n- **not measured**: Edge"
+    )
+    assert claims_text(checked).count("\n- **holds** by the means, which were not tested: ") == 1
+    assert claims_text(checked).count("\n- **not measured**: ") == 5
+    assert claims_text([]) == claims_block([]) == ""

@@ -84,3 +84,11 @@ def test_what_cannot_be_compared_is_not(metric):
     other = [predictions(guesses(0.7, 1), edges=np.arange(N) + 1)]
     assert compare_rows(one, other, "test", "macro_f1") is None
     assert compare_rows(one, [], "test", "macro_f1") is None
+
+
+def test_a_protocol_that_one_of_the_runs_lacks_is_not_compared():
+    queries, values = np.arange(4), np.array([1.0, 2.0, 1.0, 4.0])
+    older = ranks(values, queries)
+    newer = older.append_column("paper-shifted", pa.array(values))
+    assert compare_rows([newer], [older], "test", "paper-shifted/mrr") is None
+    assert compare_rows([newer], [newer], "test", "paper-shifted/mrr").value == 0.0

@@ -41,6 +41,36 @@ def test_the_records_own_name_stands_for_all_its_tables(root):
     assert "### Edge classification, test part\n\n| " in made
 
 
+CLAIMS = "<!-- claims: {} from results/apps.json -->\n{}<!-- end -->"
+CLAIMED = """\
+- **not measured**: Edgeformer-E is above every baseline (4.2 (a), A.3)
+- **not measured**: Edgeformer-E is above EHGNN, BERT+EHGNN, BERT+MaxSAGE and GraphFormers (A.3)
+- **holds** by the means, which were not tested: methods with a language model are above bags of \
+words (4.2 (b)); BERT over TF-IDF in Micro-F1 by +10.00, the weakest of 2 compared; 3 of its rows \
+not measured
+- **not measured**: nodes help a bag of words: TF-IDF+nodes is above TF-IDF (4.2 (c))
+- **not measured**: nodes help a language model: BERT+nodes is above BERT (4.2 (c))
+- **not measured**: virtual tokens in every layer are above node tokens in the input: \
+Edgeformer-E is above BERT+nodes (4.2 (d))
+"""
+
+
+def test_what_the_paper_claims_of_a_table_is_a_block_too(root):
+    rows = {"tfidf": edge_runs(0.3, micro=0.4), "bert": edge_runs(0.6)}
+    make_record(values=rows).write(root / "results" / "apps.json")
+    made = render_document(CLAIMS.format("edge-classification/test", "old\n"), root)
+    assert made == CLAIMS.format("edge-classification/test", CLAIMED)
+    assert render_document(made, root) == made
+    everything = render_document(CLAIMS.format("apps", ""), root)
+    heading = "### What the paper claims\n\n`edge-classification/test`:\n\n"
+    assert everything == CLAIMS.format("apps", heading + CLAIMED)
+
+
+def test_a_table_that_nothing_is_claimed_of_is_named(root):
+    with pytest.raises(InputError, match="nothing is claimed of 'edge-classification/val'; did"):
+        render_document(CLAIMS.format("edge-classification/val", ""), root)
+
+
 def test_a_document_is_written_only_where_it_changes(root):
     path = root / "results.md"
     path.write_text(BLOCK.format("edge-classification/test", ""))

@@ -1,5 +1,7 @@
 import json
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -129,6 +131,36 @@ def test_side_by_side_runs_are_processes_with_their_own_logs(tiny_plan, monkeypa
     assert "a width that 16 divides" in failure.sentence
     assert "error: an untrained backbone" in plan.runs[1].log.read_text()
     assert plan.runs[0].is_finished
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The rows and seeds whose processes were started, in their order; none does anything."""
+    found = []
+
+    def start(plan_file, place, run, jobs):
+        found.append((run.row, run.seed))
+        run.log.parent.mkdir(parents=True, exist_ok=True)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr("edgeformers.experiments.execute._start", start)
+    return found
+
+
+def test_side_by_side_the_longest_runs_start_first(tiny_plan, started):
+    plan = tiny_plan("tfidf", "bert", "edgeformer-e", "ehgnn", seeds=2)
+    seconds = {"bert": 10.0, "edgeformer-e": 30.0, "ehgnn": 20.0}
+    execute(plan, jobs=2, show=False, seconds=seconds)
+    rows = ["edgeformer-e", "edgeformer-e", "ehgnn", "ehgnn", "bert", "bert", "tfidf"]
+    assert [row for row, _ in started] == rows
+    assert [seed for _, seed in started] == [0, 1, 0, 1, 0, 1, 0]
+
+
+def test_without_an_estimate_language_models_start_before_bags_of_words_and_simple_ones(
+    tiny_plan, started
+):
+    execute(tiny_plan("tfidf", "ehgnn", "bert", "node-ids", "edgeformer-e"), jobs=2, show=False)
+    assert [row for row, _ in started] == ["bert", "edgeformer-e", "ehgnn", "tfidf", "node-ids"]
 
 
 def test_a_process_that_dies_is_a_failure(tiny_plan, monkeypatch, tmp_path):

@@ -76,7 +76,7 @@ def test_the_paper_samples_as_many_neighbors_as_published(simulated):
     assert (config.data.source_neighbors, config.data.target_neighbors) == ([3, 3], [5, 5])
     assert config.data.strata == "positive"
     config = row_config(ROWS["edgeformer-n"], simulated, Choices(recipe="default"))
-    assert config.data.source_neighbors == [8]
+    assert config.data.source_neighbors == [4]
 
 
 def test_a_task_that_the_network_has_nothing_for_is_left_out_and_said(make_network, tmp_path):

@@ -4,9 +4,10 @@ import io
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.experiments.render import escape_latex, render
+from edgeformers.experiments.render import escape_latex, markdown_table, render
+from edgeformers.experiments.rows import LINK_ROWS
 from edgeformers.experiments.tables import make_tables
-from tests.experiments.records import edge_runs, lead, make_record
+from tests.experiments.records import edge_runs, lead, link_runs, make_record
 
 RECORD = make_record(
     values={
@@ -70,6 +71,37 @@ Edgeformer-E & \textbf{64.00 $\pm$ 1.41} & \textbf{64.18} & \textbf{75.00 $\pm$ 
 )
 def test_a_table_is_rendered_to_the_letter(how, expected):
     assert render(TABLES, how) == expected
+
+
+def all_links():
+    """Every row of link prediction under all protocols, three seeds each, values made up."""
+    values = {row.name: link_runs(0.1, 0.2, 0.3) for row in LINK_ROWS}
+    return make_tables(make_record("link-prediction", values, dataset="amazon-apps"))
+
+
+def test_each_protocol_has_a_table_of_its_own_narrow_enough_to_read():
+    tables = [table for table in all_links() if table.name.count("/") == 2]
+    assert [table.name.rpartition("/")[2] for table in tables] == ["paper", "sampled", "full"]
+    for table in tables:
+        lines = [line for line in markdown_table(table).splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in lines}) == 1
+        assert lines[0].count("|") <= 7
+        assert max(map(len, lines)) <= 120
+
+
+def test_a_long_table_names_the_groups_of_its_rows():
+    table = all_links()[0]
+    first = [line.split("|")[1].strip() for line in markdown_table(table).splitlines()[2:27]]
+    assert [name for name in first if name.startswith("_")] == [
+        "_simple baselines_",
+        "_without a language model_",
+        "_with a language model_",
+        "_ours_",
+    ]
+    assert first[0] == "_simple baselines_"
+    assert first[first.index("_with a language model_") + 1] == "BERT"
+    assert [name for name in first if not name.startswith("_")] == [row.title for row in LINK_ROWS]
+    assert "_ours_" not in render(TABLES, "markdown")
 
 
 def test_csv_has_a_line_per_number():

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_only_the_protocol_of_the_paper_has_published_numbers():
     assert not tables["link-prediction/test/full"].has_published("full/mrr")
 
 
+def test_ranks_with_popularity_taken_off_have_a_table_where_they_were_measured():
+    runs = [{**run, "paper-shifted/mrr": 0.3} for run in link_runs(0.1, 0.2)]
+    record = make_record("link-prediction", {"als": runs}, dataset="amazon-apps")
+    table = {table.name: table for table in make_tables(record)}[
+        "link-prediction/test/paper-shifted"
+    ]
+    assert table.rows[0].cells["paper-shifted/mrr"].value == pytest.approx(0.3)
+    assert not table.has_published("paper-shifted/mrr")
+    assert "popularity taken off the scores, how much chosen on validation" in table.title
+
+
 def test_validation_has_its_own_published_table():
     runs = {"als": link_runs(0.1)}
     record = make_record("link-prediction", runs, dataset="amazon-apps", part="val")
@@ -103,6 +115,39 @@ def test_facts_tell_data_settings_cost_and_what_failed():
         "2 runs on cpu: 3 min in all, each run's own time added up.",
         "Failed: bert-nodes, seed 0: no memory",
     ]
+
+
+def test_time_on_a_gpu_is_told_apart_from_that_on_a_cpu():
+    record = make_record(values={"tfidf": edge_runs(0.3), "bert": edge_runs(0.6, 0.61)})
+    tfidf, *bert = record.entries
+    on_gpu = [replace(one, device="NVIDIA H200", seconds=3600.0) for one in bert]
+    table = only_table(replace(record, entries=[tfidf, *on_gpu]))
+    assert table.facts[1:] == [
+        "1 run on cpu: 2 min in all, each run's own time added up.",
+        "2 runs on NVIDIA H200: 120 GPU minutes in all, each run's own time added up.",
+    ]
+
+
+def probed(seeds, probes):
+    """A record of node classification, one entry per regression."""
+    record = make_record("node-classification", {"als": [{"macro_f1": 0.5}] * seeds})
+    entries = [
+        replace(entry, seconds=0.0 if number else 90.0)
+        for entry in record.entries
+        for number in range(probes)
+    ]
+    return replace(record, entries=entries)
+
+
+def test_regressions_are_no_runs_but_are_told():
+    table = only_table(probed(2, 3), "node-classification")
+    assert table.rows[0].runs == 2
+    assert table.facts[0].endswith(
+        "; mean ± deviation over up to 2 seeds and 3 regressions on each run."
+    )
+    assert table.facts[1] == "2 runs on cpu: 3 min in all, each run's own time added up."
+    one = only_table(probed(1, 3), "node-classification")
+    assert one.facts[0].endswith("; one seed, mean ± deviation over 3 regressions on each run.")
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):

@@ -42,6 +42,20 @@ def test_a_folder_without_a_finished_run_gets_a_sentence(tmp_path):
     assert [one.folder for one in page.unfinished] == [str(half)]
 
 
+def test_trials_of_settings_are_counted_and_no_runs_that_lack_something(tmp_path):
+    trained(tmp_path / "runs/bert-tuned/0", EDGES, edge_results(0.5))
+    for number in range(3):
+        folder = trained(tmp_path / f"trials/bert/{number}", EDGES, val=(0.1,))
+        write(folder / "results.json", {"val": {"select": "macro_f1", "score": 0.1}})
+    half = trained(tmp_path / "trials/bert/3", EDGES, val=(0.1,))
+    page = build_report([tmp_path])
+    assert (page.num_runs, [one.folder for one in page.unfinished]) == (1, [str(half)])
+    told = "3 trials of settings are not shown: they were judged on validation alone."
+    assert told in page.notes
+    with pytest.raises(InputError, match=r"no finished run in .*/0, only 1 trial of settings"):
+        build_report([tmp_path / "trials/bert/0"])
+
+
 def test_where_nothing_is_finished_no_page_is_written(tmp_path):
     half = trained(tmp_path / "half", EDGES, val=(0.1,))
     with pytest.raises(

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from edgeformers.overview.read import RunRecord, read_run
+from edgeformers.overview.read import RunRecord, Trial, read_run
 from edgeformers.report.runs_data import Unfinished
 from tests.overview.folders import edge_results, link_results, simple, trained
 
@@ -51,8 +51,16 @@ def test_a_run_that_failed_says_why(tmp_path):
     assert read_run(folder).sentence == "it failed: the loss became nan at step 3"
 
 
-@pytest.mark.parametrize("results", ['{"val": {"score": 0.4}}', '{"test": {"macro_f1": null}}'])
-def test_a_trial_of_settings_is_not_compared(tmp_path, results):
+def test_a_trial_of_settings_is_a_trial(tmp_path):
+    folder = trained(tmp_path / "a", EDGES)
+    (folder / "results.json").write_text('{"val": {"select": "macro_f1", "score": 0.4}}')
+    assert read_run(folder) == Trial(path=folder)
+
+
+@pytest.mark.parametrize(
+    "results", ['{"val": {"macro_f1": 0.4}}', '{"test": {"macro_f1": null}}', '{"val": {}}', "{}"]
+)
+def test_a_run_that_was_not_scored_on_test_is_not_compared(tmp_path, results):
     folder = trained(tmp_path / "a", EDGES)
     (folder / "results.json").write_text(results)
     assert read_run(folder).sentence == "it has no score on the test part"

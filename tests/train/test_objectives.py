@@ -160,6 +160,16 @@ def test_links_are_selected_by_a_metric_that_is_there(make_links):
     assert "sampled/hit@5" in make_links(**{"train.select": "sampled/hit@5"}).evaluate("val")
 
 
+def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by(make_links):
+    def protocols(**settings):
+        found = make_links(**settings).evaluate("val")
+        return {name.partition("/")[0] for name in found}
+
+    assert protocols() == {"full", "paper"}
+    select = {"train.select": "paper-shifted/mrr"}
+    assert protocols(**select) == {"full", "paper", "paper-shifted"}
+
+
 def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
     rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
     plain = make_network(rows)

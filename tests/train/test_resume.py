@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgeformers.train import trainer
 from edgeformers.train.checkpoint import latest_checkpoint
 from edgeformers.train.runlog import read_log
 
@@ -61,3 +62,17 @@ def test_the_results_are_the_same(runs):
     left, right = (json.loads((run / "results.json").read_text()) for run in runs)
     assert left == right
     assert left["test"]
+
+
+@pytest.mark.parametrize("seconds", [1e9, 0.0], ids=["early", "late"])
+def test_checkpoints_are_written_by_the_clock_unless_counted(
+    make_edges, make_trainer, tmp_path, monkeypatch, seconds
+):
+    steps = []
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr(trainer, "LOOK_EVERY", 2)
+    monkeypatch.setattr(trainer, "save_checkpoint", lambda at, step, *_, **__: steps.append(step))
+    made = make_trainer(make_edges(), tmp_path, checkpoint_every=None)
+    made.fit()
+    last = 2 * made.per_epoch
+    assert steps == ([last] if seconds else sorted({*range(2, last, 2), made.per_epoch, last}))

@@ -59,8 +59,8 @@ def test_layers_computed_again_give_the_same_gradients(task, make_edges, make_li
     found, calls = [], []
     for again in (False, True):
         objective = make(**{"train.gradient_checkpointing": again, "model.node_dropout": 0.2})
-        attention = objective.model.encoder.layers[0].attention
-        attention.register_forward_hook(lambda *_, mode=again: calls.append(mode))
+        up = objective.model.encoder.layers[0].ffn.up
+        up.register_forward_hook(lambda *_, mode=again: calls.append(mode))
         torch.manual_seed(3)
         loss = objective.backward([objective.make(objective.batches(0)[0], 0, None)])
         grads = {n: p.grad.to_dense() for n, p in objective.modules.named_parameters()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgeformers.data.simulate.best import source_mass
-from edgeformers.data.simulate.model import LEVELS, EdgeDraws, Floats, Ints, Model
+from edgeformers.data.simulate.model import LEVELS, EdgeDraws, Floats, Ints, Model, taste_table
 from edgeformers.errors import InputError
 
 TIE = 1e-9  # chances closer than this, relatively, are one and the same
@@ -63,6 +63,22 @@ def label_chance(model: Model, labels: Collection[str] | None) -> Floats:
         raise InputError(f"no label '{unknown[0]}' here; the labels are {', '.join(known)}")
     wanted = np.isin(known, list(labels))  # [C]
     return model.stars_table @ wanted
+
+
+def taste_told(model: Model, counts: Ints) -> Floats:
+    """P(topic of a further edge | topics of some edges of its source), [n, topics].
+
+    `counts` [n, topics] says how many of the edges that are known of each source have each topic.
+    Every text tells its topic, and nothing else in it tells of taste: so this ranks targets as
+    well as any reader of these texts can, where `Model.taste` needs to know the source itself.
+    """
+    topics = model.config.topics
+    pairs = np.stack(np.divmod(np.arange(topics**2), topics), axis=1)
+    tastes = taste_table(model.config, pairs[(pairs[:, 0] != pairs[:, 1]) | (topics == 1)])
+    logs = counts @ np.log(np.maximum(tastes, np.finfo(float).tiny)).T  # [n, pairs of favorites]
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    told: Floats = likely @ tastes / likely.sum(axis=1, keepdims=True)
+    return told
 
 
 def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:

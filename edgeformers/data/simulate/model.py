@@ -128,12 +128,7 @@ class Model:
 
     def taste(self, sources: Ints) -> Floats:
         """P(topic | source): [sources, topics]."""
-        config = self.config
-        rows = np.arange(len(sources))
-        taste = np.full((len(sources), config.topics), (1 - config.taste) / config.topics)
-        for column, share in enumerate((FIRST_FAVORITE, 1 - FIRST_FAVORITE)):
-            taste[rows, self.favorites[sources, column]] += config.taste * share
-        return taste
+        return taste_table(self.config, self.favorites[sources])
 
     def _draw_targets(self, source: Ints, edges: Ints) -> Ints:
         config = self.config
@@ -177,6 +172,15 @@ def rung_table(config: SimulationConfig) -> Floats:
         table[style, stars, max(rung - 1, low)] += config.slip / 2
         table[style, stars, min(rung + 1, high)] += config.slip / 2
     return _rounded(table)
+
+
+def taste_table(config: SimulationConfig, favorites: NDArray[np.integer]) -> Floats:
+    """P(topic | the two favorite topics [n, 2]), [n, topics]."""
+    rows = np.arange(len(favorites))
+    taste = np.full((len(favorites), config.topics), (1 - config.taste) / config.topics)
+    for column, share in enumerate((FIRST_FAVORITE, 1 - FIRST_FAVORITE)):
+        taste[rows, favorites[:, column]] += config.taste * share
+    return taste
 
 
 def rank_chance(count: int, skew: int) -> Floats:

@@ -1,7 +1,8 @@
 """Simple baselines, what a practitioner would try first; each in its file, none importing another.
 
 They are the least that a model of text and network must beat. Every factory takes `seed`; those
-of `BACKBONE_BASELINES`, which read texts as a frozen encoder does, also take `backbone`.
+of `BACKBONE_BASELINES`, which read texts as a frozen encoder does, also take `backbone` and
+`max_tokens`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from edgeformers.models.baselines.pairwise import PairwiseConfig
 from edgeformers.models.baselines.popularity import Popularity
 from edgeformers.models.baselines.similarity import TextSimilarity
 from edgeformers.models.baselines.tfidf import Tfidf, TfidfNodes
-from edgeformers.models.baselines.vectors import BACKBONE, text_vectors
+from edgeformers.models.baselines.vectors import BACKBONE, MAX_TOKENS, text_vectors
 
 
 def make_popularity(*, seed: int = 0) -> Popularity:
@@ -32,14 +33,18 @@ def make_ease(*, seed: int = 0) -> EASE:
     return EASE()
 
 
-def make_text_similarity(*, seed: int = 0, backbone: str = BACKBONE) -> TextSimilarity:
+def make_text_similarity(
+    *, seed: int = 0, backbone: str = BACKBONE, max_tokens: int = MAX_TOKENS
+) -> TextSimilarity:
     """Text similarity, the same whatever the seed."""
-    return TextSimilarity(backbone)
+    return TextSimilarity(backbone, max_tokens=max_tokens)
 
 
-def make_ease_text(*, seed: int = 0, backbone: str = BACKBONE) -> Blend:
+def make_ease_text(
+    *, seed: int = 0, backbone: str = BACKBONE, max_tokens: int = MAX_TOKENS
+) -> Blend:
     """EASE blended with text similarity, the same whatever the seed."""
-    return Blend(EASE(), TextSimilarity(backbone))
+    return Blend(EASE(), TextSimilarity(backbone, max_tokens=max_tokens))
 
 
 EDGE_BASELINES: Mapping[str, Callable[..., EdgeBaseline]] = {

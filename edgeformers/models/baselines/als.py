@@ -48,9 +48,18 @@ GRID = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ridge:
+    """What solves for the factors of a new row: Y^T Y + penalty I [F, F], and alpha."""
+
+    gram: Floats
+    alpha: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Factors:
     rows: Floats  # [rows, F]
     columns: Floats  # [columns, F]
+    ridge: Ridge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +76,9 @@ class ALS:
     """Scores x_q . y_c, with x and y least-squares factors of the table of links.
 
     Every cell of the table counts: a link as 1 with confidence 1 + alpha n, an absent one as 0
-    with confidence 1. With one side held fixed the other has a closed form, row by row. A query
-    without a training link has no factors and gets the candidates in the order of popularity.
+    with confidence 1. With one side held fixed the other has a closed form, row by row; so nodes
+    that are held out get theirs from their profiles. A query without any link has no factors
+    and gets the candidates in the order of popularity.
     """
 
     def __init__(self, grid: Sequence[ALSConfig] = GRID, *, seed: int = 0) -> None:
@@ -104,6 +114,10 @@ class ALS:
         """Vectors [rows, F] and [columns, F] whose products are the scores."""
         return self._factors.rows, self._factors.columns
 
+    def ridge(self) -> Ridge:
+        """What solves for the factors of a new row, given what it is linked to."""
+        return self._factors.ridge
+
     def _scores(self, factors: _Factors, queries: Ints, candidates: Ints) -> Scores:
         rows = self.links.row_numbers(queries)
         columns = self.links.column_numbers(candidates)
@@ -122,7 +136,27 @@ def _factorize(links: Links, config: ALSConfig, seed: int) -> _Factors:
     for _ in range(config.iterations):
         rows = _solve(forward, columns, config)
         columns = _solve(backward, rows, config)
-    return _Factors(rows=rows, columns=columns)
+    ridge = Ridge(gram=_gram(columns, config), alpha=config.alpha)
+    rows, columns = _fold_in(links, rows, columns, config)
+    return _Factors(rows=rows, columns=columns, ridge=ridge)
+
+
+def _fold_in(
+    links: Links, rows: Floats, columns: Floats, config: ALSConfig
+) -> tuple[Floats, Floats]:
+    """The factors with those of nodes that were held out, the other side as it was learned."""
+    known, (found_rows, found_columns) = links.known, (rows.copy(), columns.copy())
+    if len(links.cold_rows):
+        side = _side(known.rows, known.columns, known.counts, known.num_rows)
+        found_rows[links.cold_rows] = _solve(side, columns, config)[links.cold_rows]
+    if len(links.cold_columns):
+        side = _side(*known.transposed(), known.num_columns)
+        found_columns[links.cold_columns] = _solve(side, rows, config)[links.cold_columns]
+    return found_rows, found_columns
+
+
+def _gram(fixed: Floats, config: ALSConfig) -> Floats:
+    return np.asarray(fixed.T @ fixed + config.regularization * np.eye(config.factors))
 
 
 def _side(own: Ints, other: Ints, counts: Floats, num: int) -> _Side:
@@ -136,7 +170,7 @@ def _solve(side: _Side, fixed: Floats, config: ALSConfig) -> Floats:
 
     Nodes of about the same number of links are solved together, as many as memory allows.
     """
-    shared = fixed.T @ fixed + config.regularization * np.eye(config.factors)
+    shared = _gram(fixed, config)
     solved = np.zeros((len(side.sizes), config.factors))
     padded = 2 ** np.ceil(np.log2(np.maximum(side.sizes, 1))).astype(np.int64)
     for length in np.unique(padded[side.sizes > 0]).tolist():

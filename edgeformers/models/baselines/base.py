@@ -6,7 +6,7 @@ validation part: they are to be beaten at their best.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import TRAIN, VAL
+from edgeformers.data.splits import PROFILE, TRAIN, VAL
 from edgeformers.errors import InputError
 
 Ints = NDArray[np.int64]
@@ -101,6 +101,9 @@ class Links:
 
     In a bipartite network rows are sources and columns targets; otherwise both are all nodes,
     and an undirected edge stands both ways. Sorted by row, then column.
+
+    Nodes that training has not met may have a profile. Nothing is learned from it; a fitted
+    baseline folds it in: it describes `cold_rows` and `cold_columns` by their links in `known`.
     """
 
     rows: Ints
@@ -109,6 +112,22 @@ class Links:
     num_rows: int
     num_columns: int
     first_column: int  # the node that column 0 is
+    with_profiles: "Links | None" = None  # these and the links of profiles, where there are any
+
+    @property
+    def known(self) -> "Links":
+        """All that a query may be answered from: these links, and those of profiles."""
+        return self.with_profiles or self
+
+    @cached_property
+    def cold_rows(self) -> Ints:
+        """Rows that have a profile and no link here."""
+        return np.setdiff1d(self.known.rows, self.rows)
+
+    @cached_property
+    def cold_columns(self) -> Ints:
+        """Columns that have a profile and no link here."""
+        return np.setdiff1d(self.known.columns, self.columns)
 
     @cached_property
     def indptr(self) -> Ints:
@@ -117,8 +136,11 @@ class Links:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """How many edges lead to each column."""
-        return np.bincount(self.columns, self.counts, self.num_columns).astype(np.float64)
+        """How many edges lead to each column; to a cold one, how many of its profile."""
+        edges = np.bincount(self.columns, self.counts, self.num_columns).astype(np.float64)
+        if len(self.cold_columns):
+            edges[self.cold_columns] = self.known.popularity[self.cold_columns]
+        return edges
 
     def row_numbers(self, queries: ArrayLike) -> Ints:
         return _within(queries, 0, self.num_rows, "queries")
@@ -136,7 +158,7 @@ class Links:
 
     def give_popular(self, table: Scores, rows: Ints, columns: Ints) -> Scores:
         """Scores [q, c] in which rows without any link get the popularity of the columns."""
-        is_cold = self.indptr[rows] == self.indptr[rows + 1]
+        is_cold = self.known.indptr[rows] == self.known.indptr[rows + 1]
         table[is_cold] = self.popularity[columns]
         return table
 
@@ -147,7 +169,10 @@ class Links:
 
 
 def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRAIN,)) -> Links:
-    """The positive edges of some parts of a split as links; training must have some."""
+    """The positive edges of some parts of a split as links; training must have some.
+
+    Those of training alone come with what is known of nodes that training has not met.
+    """
     chosen = np.isin(graph.split(split), parts) & graph.is_positive
     if TRAIN in parts and not chosen.any():
         raise InputError(
@@ -159,7 +184,7 @@ def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRA
         rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
     first = graph.num_sources if graph.is_bipartite else 0
     pairs, counts = np.unique(rows * graph.num_nodes + columns, return_counts=True)
-    return Links(
+    links = Links(
         rows=pairs // graph.num_nodes,
         columns=pairs % graph.num_nodes - first,
         counts=counts.astype(np.float64),
@@ -167,13 +192,16 @@ def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRA
         num_columns=graph.num_targets,
         first_column=first,
     )
+    if tuple(parts) == (TRAIN,) and (graph.split(split) == PROFILE).any():
+        return replace(links, with_profiles=positive_links(graph, split, (TRAIN, PROFILE)))
+    return links
 
 
 class ValidationRanking:
     """Full-ranking MRR on validation: each link among all candidates, known ones left out.
 
-    Known are the query's other links in training and validation and, among nodes of one kind,
-    the query itself. Of equal scores the middle place counts.
+    Known are the query's other links in training, validation and profiles and, among nodes of
+    one kind, the query itself. Of equal scores the middle place counts.
     """
 
     def __init__(self, graph: EdgeTextGraph, split: str) -> None:
@@ -181,7 +209,7 @@ class ValidationRanking:
         few = np.unique(np.linspace(0, len(links.rows) - 1, VALIDATION_LINKS).round())
         chosen = few.astype(np.int64) if len(links.rows) else np.empty(0, np.int64)
         self.rows, self.columns = links.rows[chosen], links.columns[chosen]
-        self.known = positive_links(graph, split, (TRAIN, VAL))
+        self.known = positive_links(graph, split, (TRAIN, VAL, PROFILE))
         self.candidates = np.arange(links.num_columns) + links.first_column
         self.is_bipartite = graph.is_bipartite
 

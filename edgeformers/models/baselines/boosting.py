@@ -87,7 +87,8 @@ class FrozenBoosting(ClassifiedEdges):
             lambda config: self._boost(features, parts.train_labels, config),
             lambda model: validation_f1(model, held, parts.val_labels),
         )
-        self.setting = {"backbone": self.backbone, **asdict(best_setting(self.trials))}
+        read = {"backbone": self.backbone, "max_tokens": self.max_tokens}
+        self.setting = {**read, **asdict(best_setting(self.trials))}
         return self
 
     def _features(self, edges: Ints) -> Floats:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError, require
@@ -19,6 +19,8 @@ from edgeformers.models.baselines.base import (
     positive_links,
 )
 
+Floats = NDArray[np.float64]
+
 LARGEST = 20_000  # items; the inverse of so many takes minutes and some 10 GB
 LAMBDAS = (200.0, 20.0, 50.0, 100.0, 500.0, 1000.0, 2000.0)
 
@@ -27,8 +29,10 @@ class EASE:
     """Scores X B: B predicts each item of a row from its other items, with ridge penalty lambda.
 
     B = I - P diag(P)^-1 with P = (X^T X + lambda I)^-1, where X [rows, items] tells which links
-    there are. A query without a training link has nothing to predict from and gets the items in
-    the order of their popularity.
+    there are. A row that is held out is answered from its profile as from any other links. An
+    item that is held out is predicted by the regression on those who link to it in its profile.
+    A query without any link has nothing to predict from and gets the items in the order of
+    their popularity.
     """
 
     def __init__(self, lambdas: Sequence[float] = LAMBDAS) -> None:
@@ -49,12 +53,14 @@ class EASE:
                 f"than the {LARGEST:,} it can take; use ALS"
             )
         self.links = positive_links(graph, split)
-        self._table = _table(self.links)
-        together = (self._table.T @ self._table).toarray().astype(np.float64)
+        table, self._table = _table(self.links), _table(self.links.known)
+        together = (table.T @ table).toarray().astype(np.float64)
+        cold = self.links.cold_columns
+        new = (table.T @ self._table[:, cold]).toarray().astype(np.float64)  # [items, cold]
         ranking = ValidationRanking(graph, split)
         self.weights, self.trials = choose(
             self.lambdas,
-            lambda value: _solve(together, value),
+            lambda value: _solve(together, value, cold, new),
             lambda weights: ranking.mrr(lambda q, c: self._scores(weights, q, c)),
         )
         self.setting = {"lambda": best_setting(self.trials)}
@@ -79,9 +85,13 @@ def _table(links: Links) -> Any:
     return sparse.csr_array((ones, links.columns, links.indptr), shape=shape)
 
 
-def _solve(together: np.ndarray[Any, np.dtype[np.float64]], penalty: float) -> Scores:
-    """B from X^T X; an item never predicts itself."""
+def _solve(together: Floats, penalty: float, cold: Ints, new: Floats) -> Scores:
+    """B from X^T X; an item never predicts itself.
+
+    Cold items x are columns (X^T X + penalty I)^-1 X^T x, with X^T x in `new` [items, cold].
+    """
     inverse = np.linalg.inv(together + penalty * np.eye(len(together)))
     weights = (inverse / -np.diag(inverse)).astype(np.float32)
     np.fill_diagonal(weights, 0.0)
+    weights[:, cold] = inverse @ new
     return weights

@@ -38,7 +38,7 @@ class Frozen(LogisticEdges):
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Learn from the training edges that have a label."""
         super().fit(graph, split)
-        self.setting["backbone"] = self.backbone
+        self.setting |= {"backbone": self.backbone, "max_tokens": self.max_tokens}
         return self
 
     def _learn(self, split: str, train: Ints) -> Any:

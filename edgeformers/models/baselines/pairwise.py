@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -69,6 +69,8 @@ class PairFactors:
 class PairwiseLinks(ABC):
     """Vectors of rows and columns, learned so that links score above what is not linked.
 
+    A node that is held out is the mean of the vectors of what its profile links it to.
+
     Mini-batches with Adam, on the GPU where there is one, stopped by full-ranking MRR on
     validation; without validation links, all epochs of the first setting.
     """
@@ -109,6 +111,10 @@ class PairwiseLinks(ABC):
         table: Scores = np.vstack([self._factors.rows, self._factors.columns])
         return np.take(table, np.asarray(nodes), axis=0)
 
+    def factors(self) -> tuple[Scores, Scores]:
+        """Vectors [rows, K] and [columns, K] whose products are the scores."""
+        return self._factors.rows, self._factors.columns
+
     def _learn(self, config: PairwiseConfig, score: Callable[[PairFactors], float]) -> PairFactors:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         generator = torch.Generator().manual_seed(self.seed)
@@ -117,12 +123,13 @@ class PairwiseLinks(ABC):
         rows, columns = ((SPREAD * one).to(device).requires_grad_() for one in drawn)
         represent = self._representation(device)
         best, reached, idle = _factors(represent, rows, columns, 0), float("-inf"), 0
+        best = fold_in(self.links, best)
         with tqdm(total=config.epochs, desc=type(self).__name__, disable=not self.show) as bar:
             for epoch in _train(self.links, rows, columns, represent, config, self.seed):
                 bar.update()
                 if epoch % EVERY and epoch < config.epochs:
                     continue
-                factors = _factors(represent, rows, columns, epoch)
+                factors = fold_in(self.links, _factors(represent, rows, columns, epoch))
                 value = score(factors)
                 idle = 0 if np.isnan(value) or value > reached else idle + 1
                 best, reached = (factors, value) if idle == 0 else (best, reached)
@@ -154,6 +161,20 @@ def _train(
             (loss + config.l2 * penalty / 2 / len(row)).backward()
             optimizer.step()
         yield epoch
+
+
+def fold_in(links: Links, factors: PairFactors) -> PairFactors:
+    """Vectors of nodes that were held out, the other side as it was learned."""
+    known, (rows, columns) = links.known, (factors.rows.copy(), factors.columns.copy())
+    for own, cold, mine, others, theirs in (
+        (rows, links.cold_rows, known.rows, known.columns, factors.columns),
+        (columns, links.cold_columns, known.columns, known.rows, factors.rows),
+    ):
+        chosen = np.isin(mine, cold)
+        own[cold] = 0.0
+        np.add.at(own, mine[chosen], theirs[others[chosen]])
+        own[cold] /= np.bincount(mine[chosen], minlength=len(own))[cold, None]
+    return replace(factors, rows=rows, columns=columns)
 
 
 def pairwise_loss(own: Tensor, linked: Tensor, other: Tensor) -> Tensor:

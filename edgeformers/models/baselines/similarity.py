@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import TRAIN
+from edgeformers.data.splits import PROFILE, TRAIN, seen_in_training
 from edgeformers.errors import require
 from edgeformers.models.baselines.base import (
     Links,
@@ -24,9 +24,9 @@ from edgeformers.models.baselines.vectors import BACKBONE, MAX_TOKENS, Vectors, 
 class TextSimilarity:
     """The cosine between two nodes, each the mean text vector of its positive training edges.
 
-    Whether the mean of all texts is taken off first is chosen on validation. A query without a
-    training link gets the candidates in the order of popularity. Seconds, once every text is
-    read (see `text_vectors`).
+    A node that is held out is the mean of the texts of its profile. Whether the mean of all texts
+    is taken off first is chosen on validation. A query without any link gets the candidates in
+    the order of popularity. Seconds, once every text is read (see `text_vectors`).
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class TextSimilarity:
             lambda centered: node_profiles(graph, split, vectors, centered),
             lambda profiles: ranking.mrr(lambda q, c: self._scores(profiles, q, c)),
         )
-        self.setting = {"backbone": self.backbone, "centered": best_setting(self.trials)}
+        read = {"backbone": self.backbone, "max_tokens": self.max_tokens}
+        self.setting = {**read, "centered": best_setting(self.trials)}
         return self
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
@@ -71,13 +72,17 @@ class TextSimilarity:
 
 def node_profiles(graph: EdgeTextGraph, split: str, vectors: Vectors, centered: bool) -> Scores:
     """The mean text vector of each node, of length one [N, D]; zeros for a node without a text."""
-    chosen = np.flatnonzero((graph.split(split) == TRAIN) & graph.is_positive)
+    codes = graph.split(split)
+    chosen = np.flatnonzero(np.isin(codes, (TRAIN, PROFILE)) & graph.is_positive)
+    trained = codes[chosen] == TRAIN
     texts = vectors[chosen].astype(np.float32)
     if centered:
-        texts -= texts.mean(axis=0)
+        texts -= texts[trained].mean(axis=0)
     sparse = require("scipy.sparse", "baselines")
-    ends = np.concatenate([graph.src[chosen], graph.dst[chosen]])
-    cells = (np.ones(len(ends), np.float32), (ends, np.tile(np.arange(len(chosen)), 2)))
+    unseen = ~seen_in_training(codes, graph.facts)
+    ends = np.stack([graph.src[chosen], graph.dst[chosen]])  # [2, texts]
+    side, text = np.nonzero(trained | unseen[ends])  # a profile is read around who was held out
+    cells = (np.ones(len(text), np.float32), (ends[side, text], text))
     sums = sparse.csr_array(cells, shape=(graph.num_nodes, len(chosen))) @ texts
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.asarray(sums / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

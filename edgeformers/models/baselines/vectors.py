@@ -29,7 +29,7 @@ from edgeformers.nn.packed import PackedText
 
 BACKBONE = "minilm"
 MAX_TOKENS = 64  # tokens read of a text, as in the paper
-BATCH = 256  # texts encoded at once, of about one length
+BATCH_TOKENS = 16_384  # tokens encoded at once, of texts of about one length
 
 Vectors = NDArray[np.float16]
 
@@ -100,12 +100,16 @@ def _read(folder: Path, num_edges: int) -> Vectors:
 def _encode(encoder: TextEncoder, tokens: TokenStore, max_tokens: int, show: bool) -> Vectors:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder.to(device).eval()
-    order = np.argsort(np.minimum(tokens.lengths, max_tokens), kind="stable")[::-1]
+    lengths = np.minimum(tokens.lengths, max_tokens)
+    order = np.argsort(lengths, kind="stable")[::-1]
     out = np.empty((len(tokens), encoder.width), np.float16)
     with tqdm(total=len(order), desc="reading texts", unit=" texts", disable=not show) as bar:
-        for at in range(0, len(order), BATCH):
-            rows = order[at : at + BATCH]
+        at = 0
+        while at < len(order):
+            longest = max(1, int(lengths[order[at]]))
+            rows = order[at : at + max(1, BATCH_TOKENS // longest)]
             text = pack_texts(tokens, rows, max_tokens).to(device)
             out[rows] = mean_pool(encoder(text).float(), text).cpu().numpy()
             bar.update(len(rows))
+            at += len(rows)
     return out

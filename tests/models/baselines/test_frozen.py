@@ -13,7 +13,7 @@ def test_vectors_of_texts_tell_the_class(opinions, tmp_path):
     labels = np.asarray(opinions.labels)
     test = np.flatnonzero((opinions.split("given") == TEST) & (labels >= 0))[:-1]
     assert micro_f1(labels[test], model.predict(test)) == 1.0
-    assert model.setting["backbone"] == backbone
+    assert (model.setting["backbone"], model.setting["max_tokens"]) == (backbone, 64)
 
 
 def test_edges_of_one_text_are_one_to_it_whoever_wrote_them(opinions, tmp_path):

@@ -54,7 +54,7 @@ def test_who_writes_alike_is_recommended(places, backbone):
     alike = np.array([[(int(q[1:]) - int(c[1:])) % 2 == 0 for c in names[1]] for q in names[0]])
     scores = model.scores(queries, candidates)
     assert scores[alike].min() > scores[~alike].max()
-    assert model.setting == {"backbone": backbone, "centered": True}
+    assert model.setting == {"backbone": backbone, "max_tokens": 64, "centered": True}
 
 
 def test_a_blend_weighs_two_scores_on_one_scale(places, backbone):

@@ -60,6 +60,18 @@ def test_other_weights_and_other_lengths_have_tables_of_their_own(graph, backbon
     assert len(list((graph.path / "vectors").iterdir())) == 3
 
 
+def test_how_many_texts_are_encoded_at_once_changes_nothing(graph, backbone, monkeypatch):
+    made = np.array(text_vectors(graph, backbone, max_tokens=6))
+    monkeypatch.setattr(module, "BATCH_TOKENS", 7)
+    sizes, pack = [], module.pack_texts
+    monkeypatch.setattr(
+        module, "pack_texts", lambda *args: (sizes.append(len(args[1])), pack(*args))[1]
+    )
+    (next(graph.path.glob("vectors/*")) / "vectors.npy").unlink()
+    np.testing.assert_allclose(text_vectors(graph, backbone, max_tokens=6), made, atol=1e-3)
+    assert sizes == [1, 1, 1, 2]  # of 6, 6, 5, 3 and 2 tokens
+
+
 @pytest.mark.parametrize("rows", [2, None], ids=["fewer rows", "cut off"])
 def test_a_damaged_table_is_made_again(graph, backbone, rows):
     made = np.array(text_vectors(graph, backbone))

@@ -1,0 +1,239 @@
+"""What the paper claims of its tables, one by one, and what is to be shown beyond it."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from edgeformers.evaluation import PROFILES
+from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, Row
+
+OURS = "ours"  # the section of a claim that is not the paper's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """An ordering: each of `better` above each of `worse`, or only the best above the best.
+
+    Without `worse`, the rows of `better` rise in their order; with one row, its columns do.
+    """
+
+    what: str  # the experiment
+    text: str
+    section: str  # of the paper
+    better: tuple[str, ...]
+    worse: tuple[str, ...] = ()
+    compare: Literal["each", "best", "rising"] = "each"
+    is_lower: bool = False  # whether "above" means fewer, as of milliseconds
+    slack: float = 0.0  # the share of a worse one by which a better one may yet fall behind it
+    groups: tuple[str, ...] = ()  # of links that it is about; of all links where none is named
+
+
+def _baselines(rows: tuple[Row, ...]) -> tuple[str, ...]:
+    return tuple(row.name for row in rows if row.in_paper and row.group != "ours")
+
+
+NODE_CENTRIC = ("mean-sage", "max-sage", "gin")
+EDGE_AWARE = ("censnet", "nenn")
+WITH_BERT = {
+    "mean-sage": "bert-mean-sage",
+    "max-sage": "bert-max-sage-n",
+    "gin": "bert-gin",
+    "censnet": "bert-censnet",
+    "nenn": "bert-nenn",
+}
+NEAR = 0.25  # what "quite close" is taken to be: the paper's own are within a fifth
+_TITLES = {row.name: row.title for row in LINK_ROWS}
+_LOST = {
+    "center": "the center node token",
+    "neighbor": "the neighbor node token",
+    "local": "the neighbor text token",
+}
+
+_BASELINES = tuple(row.name for row in LINK_ROWS if row.group != "ours")
+_TEXT_ALONE = ("text-similarity", "bert-n")
+
+
+def _cold(text: str, better: str, worse: tuple[str, ...]) -> tuple[Claim, Claim]:
+    """A claim about nodes held out, of all of them and by how much is known of them."""
+    every = Claim(
+        what="cold-start",
+        text=text,
+        section=OURS,
+        better=(f"{better}-cold",),
+        worse=tuple(f"{name}-cold" for name in worse),
+    )
+    return every, replace(every, groups=tuple(PROFILES))
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        what="edge-classification",
+        text="Edgeformer-E is above every baseline",
+        section="4.2 (a), A.3",
+        better=("edgeformer-e",),
+        worse=_baselines(EDGE_ROWS),
+    ),
+    Claim(
+        what="edge-classification",
+        text="Edgeformer-E is above EHGNN, BERT+EHGNN, BERT+MaxSAGE and GraphFormers",
+        section="A.3",
+        better=("edgeformer-e",),
+        worse=("ehgnn", "bert-ehgnn", "bert-max-sage", "graphformers"),
+    ),
+    Claim(
+        what="edge-classification",
+        text="methods with a language model are above bags of words",
+        section="4.2 (b)",
+        better=("bert", "bert-nodes", "edgeformer-e"),
+        worse=("tfidf", "tfidf-nodes"),
+    ),
+    Claim(
+        what="edge-classification",
+        text="nodes help a bag of words: TF-IDF+nodes is above TF-IDF",
+        section="4.2 (c)",
+        better=("tfidf-nodes",),
+        worse=("tfidf",),
+    ),
+    Claim(
+        what="edge-classification",
+        text="nodes help a language model: BERT+nodes is above BERT",
+        section="4.2 (c)",
+        better=("bert-nodes",),
+        worse=("bert",),
+    ),
+    Claim(
+        what="edge-classification",
+        text="virtual tokens in every layer are above node tokens in the input: Edgeformer-E is "
+        "above BERT+nodes",
+        section="4.2 (d)",
+        better=("edgeformer-e",),
+        worse=("bert-nodes",),
+    ),
+    Claim(
+        what="link-prediction",
+        text="Edgeformer-N is above every baseline",
+        section="4.3 (a), (d)",
+        better=("edgeformer-n",),
+        worse=_baselines(LINK_ROWS),
+    ),
+    Claim(
+        what="link-prediction",
+        text="the best method over BERT is above the best GNN over bags of words",
+        section="4.3 (b)",
+        better=tuple(row.name for row in LINK_ROWS if row.group == "plm"),
+        worse=(*NODE_CENTRIC, *EDGE_AWARE),
+        compare="best",
+    ),
+    *(
+        Claim(
+            what="link-prediction",
+            text=f"{_TITLES[with_bert]} is above {_TITLES[plain]}",
+            section="4.3 (b)",
+            better=(with_bert,),
+            worse=(plain,),
+        )
+        for plain, with_bert in WITH_BERT.items()
+    ),
+    Claim(
+        what="link-prediction",
+        text="the best edge-aware GNN is above the best node-centric one",
+        section="4.3 (c)",
+        better=EDGE_AWARE,
+        worse=NODE_CENTRIC,
+        compare="best",
+    ),
+    Claim(
+        what="link-prediction",
+        text="the best edge-aware GNN over BERT is above the best node-centric one over BERT",
+        section="4.3 (c)",
+        better=tuple(WITH_BERT[name] for name in EDGE_AWARE),
+        worse=tuple(WITH_BERT[name] for name in NODE_CENTRIC),
+        compare="best",
+    ),
+    *(
+        Claim(
+            what="ablation",
+            text=f"{name} helps: Edgeformer-N is above itself without it",
+            section="4.3, Table 3",
+            better=("edgeformer-n",),
+            worse=(f"edgeformer-n-without-{token}",),
+        )
+        for token, name in _LOST.items()
+    ),
+    Claim(
+        what="link-prediction",
+        text="Edgeformer-N beside LightGCN, MF, EASE is above every baseline where little is known",
+        section=OURS,
+        better=("edgeformer-n-beside",),
+        worse=_BASELINES,
+        groups=("degree 1-3",),
+    ),
+    *_cold("Edgeformer-N is above popularity", "edgeformer-n", ("popularity",)),
+    *_cold("Edgeformer-N is above the text alone", "edgeformer-n", _TEXT_ALONE),
+    *_cold("Edgeformer-N is above every baseline", "edgeformer-n", _BASELINES),
+    *_cold(
+        "Edgeformer-N beside LightGCN, MF, EASE is above every baseline",
+        "edgeformer-n-beside",
+        _BASELINES,
+    ),
+    Claim(
+        what="node-classification",
+        text="Edgeformer-N is above every baseline",
+        section="4.3, Table 4 (a)",
+        better=("edgeformer-n",),
+        worse=tuple(name for name in NODE_ROWS if name != "edgeformer-n"),
+    ),
+    Claim(
+        what="node-classification",
+        text="the best edge-aware GNN is above MF, which sees no text",
+        section="4.3, Table 4 (b)",
+        better=EDGE_AWARE,
+        worse=("als",),
+        compare="best",
+    ),
+    Claim(
+        what="node-classification",
+        text="the best edge-aware GNN over BERT is above BERT alone",
+        section="4.3, Table 4 (b)",
+        better=tuple(WITH_BERT[name] for name in EDGE_AWARE),
+        worse=("bert-n",),
+        compare="best",
+    ),
+    Claim(
+        what="efficiency",
+        text=f"Edgeformer-N takes about as long as each of the others, at most {NEAR:.0%} longer",
+        section="4.5 (a)",
+        better=("edgeformer-n",),
+        worse=("bert-gin", "bert-nenn", "graphformers-n"),
+        is_lower=True,
+        slack=NEAR,
+    ),
+    Claim(
+        what="efficiency",
+        text="models that nest the graph in the language model take longer than those after it",
+        section="4.5 (b)",
+        better=("bert-gin", "bert-nenn"),
+        worse=("graphformers-n", "edgeformer-n"),
+        is_lower=True,
+    ),
+    Claim(
+        what="efficiency",
+        text="the time of Edgeformer-N rises with every neighbor",
+        section="4.5 (c)",
+        better=("edgeformer-n",),
+        compare="rising",
+    ),
+    Claim(
+        what="node-dimension",
+        text="wider node vectors are better",
+        section="A.6",
+        better=tuple(f"edgeformer-n-width-{n}" for n in (4, 8, 16, 32, 64)),
+        compare="rising",
+    ),
+    Claim(
+        what="neighbor-size",
+        text="more neighbors are better",
+        section="A.6",
+        better=tuple(f"edgeformer-n-neighbors-{n}" for n in range(2, 21)),
+        compare="rising",
+    ),
+)
