@@ -24,6 +24,7 @@ def test_models_that_are_said_to_see_one_thing_exist():
         ("bert-n", {"links.collaborative": False}, "text"),
         ("bert-n", {"links.collaborative": True}, "both"),
         ("bert-n", {"links.beside": True}, "both"),
+        ("graphformers-n", {}, "text"),  # it reads what `bert-n` reads
         ("made-elsewhere", {}, ""),
     ],
 )
