@@ -25,10 +25,9 @@ from benchmarks.machine import machine, print_table
 from benchmarks.network import simulated_network
 from benchmarks.step import fresh
 from edgeformers.config import TrainSettings, parse_setting
-from edgeformers.data.batch import EdgeBatch, PairBatch
+from edgeformers.data.batch import EdgeBatch, LinkBatch, PairBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.train.replay import Replayed
-from edgeformers.train.speed import count_tokens
 from edgeformers.train.trainer import Trainer
 
 TASKS = {"links": edgeformers.LinkPredictor, "edges": edgeformers.EdgeClassifier}
@@ -172,7 +171,8 @@ class StepsAlone(Trainer):
         """What `train.compile` comes to with these batches."""
         with self._faster():
             read, layers = self.objective.read, self.objective.model.encoder.layers
-            tokens = count_tokens(self.objective.make(self.objective.batches(0)[0], 0, None))
+            made = self.objective.make(self.objective.batches(0)[0], 0, self.progress.micro)
+            tokens = sizes(made)["tokens"]
             compiles = any("forward" in vars(layer) for layer in layers)
             records = isinstance(read, Replayed) and tokens <= read.most_tokens
         names = ["compiled"] * compiles + ["recorded"] * records
@@ -240,19 +240,28 @@ class StepsAlone(Trainer):
 
 def renewed(piece: Any) -> Any:
     """A batch as if it had just been made: what is derived from it is derived anew."""
-    if isinstance(piece, PairBatch):
+    if isinstance(piece, LinkBatch):
+        return replace(piece, egos=fresh(piece.egos))
+    if isinstance(piece, PairBatch):  # of a batch that memory did not hold at once
         return replace(piece, query=fresh(piece.query), key=fresh(piece.key))
     return fresh(piece)
 
 
 def sizes(group: list[Any]) -> dict[str, int]:
     """Tokens, edges and centers that a step reads."""
-    parts = [side for p in group for side in ((p.query, p.key) if hasattr(p, "query") else (p,))]
+    parts = [part for piece in group for part in _parts(piece)]
     return {
         "tokens": sum(part.text.num_tokens for part in parts),
         "edges": sum(part.text.num_texts for part in parts),
         "centers": sum(len(part) for part in parts if hasattr(part, "center")),
     }
+
+
+def _parts(piece: Any) -> list[Any]:
+    """Batches of edges or ego-graphs that a piece is made of."""
+    if isinstance(piece, PairBatch):
+        return [piece.query, piece.key]
+    return [piece.egos if isinstance(piece, LinkBatch) else piece]
 
 
 def busy_ms(timeline: Path) -> float:

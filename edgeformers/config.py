@@ -13,6 +13,9 @@ from edgeformers.errors import ConfigError, nearest
 Task = Literal["edge-classification", "link-prediction"]
 Recipe = Literal["default", "paper", "fast"]
 
+#: Settings there were once, of no weight for what is learned: passed over where they are saved.
+REMOVED = frozenset({"train.loss_lag"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
@@ -124,8 +127,9 @@ class TrainSettings:
     patience: int | None = None  # epochs without a better validation score before stopping
     select: str | None = None  # the validation metric to select by; None: the task's own
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    compile: Literal["auto", "on", "off"] = "off"  # on a GPU; auto: where steps repay it
-    loss_lag: int = 0  # steps after which a loss is read: above 0 the host waits for no step
+    compile: Literal["auto", "on", "off"] = (
+        "auto"  # on a GPU: small steps are recorded; "on": layers are compiled too, for memory
+    )
     seed: int = 0
     checkpoint_every: int | None = None  # updates, and every epoch; None: about every half minute
     keep_checkpoints: int = 2
@@ -137,7 +141,7 @@ class TrainSettings:
         _check_least("train", self, 1, "patience", "checkpoint_every", "keep_checkpoints")
         _check_least("train", self, 1, "eval_batch", "eval_pairs")
         _check_least("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
-        _check_least("train", self, 0, "loss_lag", "frozen_layers", "lora_rank", "seed")
+        _check_least("train", self, 0, "frozen_layers", "lora_rank", "seed")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
         if self.clip is not None and not self.clip > 0:
@@ -257,7 +261,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
         "link-prediction": {
             "train.batch_size": 128,
             "model.node_dropout": 0.05,
-            "links.temperature": 0.05,
+            "links.temperature": 0.1,
             "links.normalize": True,
             "links.mask_false_negatives": True,
             "links.collaborative": True,
@@ -283,7 +287,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "train.batch_size": 128,
             "data.source_neighbors": [4],
             "data.target_neighbors": [4],
-            "links.temperature": 0.05,
+            "links.temperature": 0.1,
             "links.normalize": True,
             "links.mask_false_negatives": True,
             "links.collaborative": True,
@@ -306,7 +310,7 @@ def make_config(
 
     Without a recipe, the one the file names, or `default`.
     """
-    written = {} if file is None else _flatten(read_toml(file))
+    written = {} if file is None else _without_removed(_flatten(read_toml(file)))
     if written.get("task", task) != task:
         raise ConfigError(f"{file} is for {written['task']}, not for {task}")
     recipe = recipe or str(written.get("recipe", "default"))
@@ -325,6 +329,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML ({error})") from error
+
+
+def says_the_same(file: Path, config: RunConfig) -> bool:
+    """Whether a written config is this one, but for settings that there are no longer."""
+    try:
+        return RunConfig.from_dict(read_toml(file)) == config
+    except ConfigError:
+        return False
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -348,6 +360,10 @@ def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _without_removed(flat: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in flat.items() if name not in REMOVED}
+
+
 def _check_least(section: str, settings: Any, least: int, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
@@ -363,10 +379,12 @@ def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     hints = get_type_hints(kind)
     given: dict[str, Any] = {}
     for name, value in values.items():
+        full = f"{where}.{name}" if where else name
+        if full in REMOVED:
+            continue
         if name not in known:
             place = where or "the config"
             raise ConfigError(f"{place} has no setting '{name}'; {nearest(name, known)}")
-        full = f"{where}.{name}" if where else name
         if is_dataclass(hints[name]):
             given[name] = _build(hints[name], value, full)
         else:

@@ -14,6 +14,7 @@ from edgeformers.config import (
     make_config,
     parse_setting,
     read_toml,
+    says_the_same,
 )
 from edgeformers.errors import ConfigError
 
@@ -145,3 +146,24 @@ def test_unknown_recipes_tasks_and_damaged_configs_are_answered(tmp_path):
 def test_settings_are_frozen():
     with pytest.raises(AttributeError):
         TrainSettings().lr = 1.0
+
+
+def test_a_setting_there_is_no_longer_is_passed_over_where_it_was_saved(tmp_path):
+    config = make_config(EDGES)
+    saved = config.to_dict()
+    saved["train"]["loss_lag"] = 3
+    assert RunConfig.from_dict(saved) == config
+    file = tmp_path / "config.toml"
+    file.write_text(config.to_toml() + "loss_lag = 0\n", encoding="utf-8")  # of [train], the last
+    assert make_config(EDGES, file=file) == config
+    assert says_the_same(file, config)
+    assert not says_the_same(file, make_config(EDGES, settings={"train.lr": 1.0}))
+    with pytest.raises(ConfigError, match="train has no setting 'loss_lag'"):
+        make_config(EDGES, settings={"train.loss_lag": 3})
+
+
+def test_a_file_that_is_no_config_says_something_else(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('task = "edge-classification"\n[train]\nlearning = 1\n', encoding="utf-8")
+    assert not says_the_same(file, make_config(EDGES))
+    assert not says_the_same(tmp_path / "none.toml", make_config(EDGES))

@@ -1,14 +1,15 @@
 """Batches: packed texts and named tensors, the only form in which data reaches a model."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from edgeformers.data.flat import flatten, unflatten
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
 
@@ -23,11 +24,25 @@ UNKNOWN = -1  # the node number of a node the model has never met
 class _Movable:
     """A dataclass of tensors, packed texts and other batches that moves as one."""
 
+    _flat: Tensor | None = None  # of one in page-locked memory: its tensors side by side
+
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Self:
-        return self._map(lambda part: part.to(device, non_blocking=non_blocking))
+        """The same on another device; in page-locked memory, all tensors at one copy."""
+        if self._flat is None:
+            return self._map(lambda part: part.to(device, non_blocking=non_blocking))
+        moved = self._flat.to(device, non_blocking=non_blocking)
+        return cast(Self, with_tensors(self, iter(unflatten(moved, tensors_of(self)))))
 
     def pin_memory(self) -> Self:
-        return self._map(lambda part: part.pin_memory())
+        """The same in page-locked memory, from which copies to a GPU need not wait."""
+        return self._side_by_side(pin=True)
+
+    def _side_by_side(self, *, pin: bool) -> Self:
+        tensors = tensors_of(self)
+        flat = flatten(tensors, pin=pin)
+        made = cast(Self, with_tensors(self, iter(unflatten(flat, tensors))))
+        object.__setattr__(made, "_flat", flat)
+        return made
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -95,22 +110,24 @@ class EgoBatch(_Movable):
         **more: Tensor | None,
     ) -> "EgoBatch":
         """Edges laid side by side, `counts[b]` of them for center b; made on the host."""
-        if int(counts.sum()) != text.num_texts or counts.numel() != center.numel():
+        found = counts.numpy()
+        total = int(found.sum())
+        if total != text.num_texts or counts.numel() != center.numel():
             raise InputError(
                 f"there must be one text per edge and one count per center (got {text.num_texts} "
-                f"texts for {int(counts.sum())} edges, {counts.numel()} counts for "
-                f"{center.numel()} centers)"
+                f"texts for {total} edges, {counts.numel()} counts for {center.numel()} centers)"
             )
-        occupied = counts.nonzero().squeeze(1)
-        offsets = torch.cat([counts.new_zeros(1), counts[occupied].cumsum(0)])
-        edges = torch.arange(text.num_texts)
+        occupied = found.nonzero()[0]
+        offsets = np.zeros(len(occupied) + 1, np.int64)
+        np.cumsum(found[occupied], out=offsets[1:])
+        owner = np.arange(len(found)).repeat(found)
         return cls(
             text=text,
             center=center,
             neighbor=neighbor,
-            owner=torch.repeat_interleave(torch.arange(len(counts)), counts),
-            egos=PackedText.from_offsets(edges, offsets),
-            occupied=occupied,
+            owner=torch.from_numpy(owner),
+            egos=PackedText.from_offsets(torch.arange(total), torch.from_numpy(offsets)),
+            occupied=torch.from_numpy(occupied),
             **more,
         )
 
@@ -143,6 +160,26 @@ class PairBatch(_Movable):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkBatch(_Movable):
+    """B pairs of nodes to be linked, and others drawn beside their keys, to be read at once.
+
+    The centers of `egos` are B queries, their B keys, and the nodes drawn.
+    """
+
+    egos: EgoBatch
+    num_pairs: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many queries, keys and drawn nodes there are."""
+        return [self.num_pairs, self.num_pairs, len(self.egos) - 2 * self.num_pairs]
+
+    def __len__(self) -> int:
+        """What pieces of it would be counted in: pairs, or drawn nodes where they are more."""
+        return max(self.sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EdgeContextBatch(_Movable):
     """B edges, and the other edges around their two ends.
 
@@ -169,6 +206,25 @@ class EdgeContextBatch(_Movable):
         return len(self.edge)
 
 
+def tensors_of(batch: Any) -> list[Tensor]:
+    """All tensors of a batch, in the order of its fields."""
+    found: list[Tensor] = []
+    for field in fields(batch):
+        value = getattr(batch, field.name)
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif is_dataclass(value):
+            found += tensors_of(value)
+    return found
+
+
+def with_tensors(batch: Any, tensors: Iterator[Tensor]) -> Any:
+    """A batch with other tensors, in the order in which `tensors_of` gives its own."""
+    if isinstance(batch, Tensor):
+        return next(tensors)
+    return batch._map(lambda part: with_tensors(part, tensors))
+
+
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
     """The texts of a token store, special tokens around each, cut to `max_tokens`."""
     ids, offsets = tokens.take(text_ids, max_tokens)
@@ -193,17 +249,20 @@ def edge_batch(
 
 
 def ego_batch(
-    graph: "EdgeTextGraph", tokens: "TokenStore", found: "Neighborhoods", max_tokens: int
+    graph: "EdgeTextGraph", tokens: "TokenStore", *found: "Neighborhoods", max_tokens: int
 ) -> EgoBatch:
-    """Sampled neighborhoods as a batch; empty slots are left out, not padded."""
-    edges = found.edge_ids[found.mask].astype(np.int64)  # row by row: side by side per center
-    owner = np.nonzero(found.mask)[0]
+    """Sampled neighborhoods as one batch, in their order; empty slots are left out, not padded."""
+    # Row by row: the edges of a center lie side by side.
+    edges = np.concatenate([one.edge_ids[one.mask] for one in found]).astype(np.int64)
+    center = np.concatenate([one.center for one in found]).astype(np.int64)
+    counts = np.concatenate([one.sizes for one in found])
+    is_out = np.asarray(graph.src)[edges] == center.repeat(counts)
     return EgoBatch.from_counts(
         text=pack_texts(tokens, edges, max_tokens),
-        center=_long(found.center),
-        counts=_long(found.sizes),
-        neighbor=_long(found.neighbors[found.mask]),
-        is_out=torch.from_numpy(np.asarray(graph.src[edges] == found.center[owner])),
+        center=torch.from_numpy(center),
+        counts=torch.from_numpy(counts),
+        neighbor=_long(np.concatenate([one.neighbors[one.mask] for one in found])),
+        is_out=torch.from_numpy(is_out),
         edge_type=None if graph.edge_types is None else _long(graph.edge_types[edges]),
     )
 

@@ -38,6 +38,21 @@ def fill_edges(src, dst, at_src, at_dst, strata, num_strata, cursor, links):
 
 
 @njit(cache=True, nogil=True)
+def lay_texts(ids, starts, offsets, prefix, suffix, out):
+    """Token ids of texts, each from its start on, at their offsets, special tokens around each."""
+    for i in range(len(starts)):
+        first, end = offsets[i], offsets[i + 1]
+        for j in range(len(prefix)):
+            out[first + j] = prefix[j]
+        first += len(prefix)
+        end -= len(suffix)
+        for j in range(end - first):
+            out[first + j] = ids[starts[i] + j]
+        for j in range(len(suffix)):
+            out[end + j] = suffix[j]
+
+
+@njit(cache=True, nogil=True)
 def peel_nodes(indptr, links, min_degree):
     """Which nodes are left when those with too few edges go, and those that have too few then.
 

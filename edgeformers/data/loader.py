@@ -13,6 +13,7 @@ from edgeformers.data.batch import (
     EdgeBatch,
     EdgeContextBatch,
     EgoBatch,
+    LinkBatch,
     PairBatch,
     edge_batch,
     ego_batch,
@@ -87,7 +88,7 @@ class EdgeLoader:
             neighbors=found.neighbors,
             mask=found.mask & known[:, None],
         )
-        return ego_batch(self.graph, self.tokens, found, self.max_tokens)
+        return ego_batch(self.graph, self.tokens, found, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,30 +106,38 @@ class EgoLoader:
 
     def pairs(self, edge_ids: Ids, *, epoch: int) -> PairBatch:
         """Query and key ego-graphs of edges to be predicted, no edge between the two in either."""
-        src = self.graph.src[edge_ids].astype(np.int64)
-        dst = self.graph.dst[edge_ids].astype(np.int64)
-        return PairBatch(
-            query=self._egos(self.source_sampler, src, dst, epoch),
-            key=self._egos(self.target_sampler, dst, src, epoch),
-        )
+        query, key = self._around_pairs(edge_ids, epoch)
+        return PairBatch(query=self._pack(query), key=self._pack(key))
+
+    def links(self, edge_ids: Ids, drawn: Ids, *, epoch: int) -> LinkBatch:
+        """The ego-graphs of `pairs`, then of targets drawn beside the keys, packed at once."""
+        found = [*self._around_pairs(edge_ids, epoch)]
+        if len(drawn):
+            found.append(self.target_sampler.sample(drawn, epoch=epoch))
+        return LinkBatch(egos=self._pack(*found), num_pairs=len(edge_ids))
 
     def nodes(self, nodes: Ids, *, epoch: int = INFERENCE, side: Side = "source") -> EgoBatch:
         """Ego-graphs of nodes, all of one side: their own where there are two, else `side`."""
         if self.graph.is_bipartite and len(nodes):
             side = "target" if nodes[0] >= self.graph.num_sources else "source"
         sampler = self.source_sampler if side == "source" else self.target_sampler
-        return self._egos(sampler, nodes, None, epoch)
+        return self._pack(sampler.sample(nodes, epoch=epoch))
 
     def work(self, nodes: Ids) -> NDArray[np.int64]:
         """About how much there is to read for each node: the edges it will be given."""
         degrees = self.source_sampler.adjacency.degrees()
         return np.minimum(degrees[nodes], sum(self.source_sampler.sizes))
 
-    def _egos(
-        self, sampler: EgoSampler, centers: Ids, partners: Ids | None, epoch: int
-    ) -> EgoBatch:
-        found = sampler.sample(centers, partners=partners, epoch=epoch)
-        return ego_batch(self.graph, self.tokens, found, self.max_tokens)
+    def _around_pairs(self, edge_ids: Ids, epoch: int) -> tuple[Neighborhoods, Neighborhoods]:
+        src = self.graph.src[edge_ids].astype(np.int64)
+        dst = self.graph.dst[edge_ids].astype(np.int64)
+        return (
+            self.source_sampler.sample(src, partners=dst, epoch=epoch),
+            self.target_sampler.sample(dst, partners=src, epoch=epoch),
+        )
+
+    def _pack(self, *found: Neighborhoods) -> EgoBatch:
+        return ego_batch(self.graph, self.tokens, *found, max_tokens=self.max_tokens)
 
 
 def _cut(order: Ids, size: int) -> list[Ids]:

@@ -26,6 +26,7 @@ from edgeformers.data.arrays import (
     open_array,
     write_record,
 )
+from edgeformers.data.kernels import lay_texts
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.errors import FormatError, InputError
 
@@ -86,6 +87,11 @@ class TokenStore:
         """Tokens of each text with its special tokens, cut at the store's limit only."""
         return np.diff(self.offsets).astype(np.int32) + np.int32(self._num_special)
 
+    @cached_property
+    def _special(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Special tokens before and after a text."""
+        return np.array(self.meta.prefix, np.int64), np.array(self.meta.suffix, np.int64)
+
     @property
     def _num_special(self) -> int:
         return len(self.meta.prefix) + len(self.meta.suffix)
@@ -100,21 +106,14 @@ class TokenStore:
 
     def take(self, text_ids: ArrayLike, max_tokens: int) -> Encoded:
         """(token ids, offsets) of chosen texts with special tokens, cut to `max_tokens`."""
-        prefix, suffix = self.meta.prefix, self.meta.suffix
         chosen, room = self._checked(text_ids), self._room(max_tokens)
-        starts = self.offsets[chosen]
-        kept = np.minimum(self.offsets[chosen + 1] - starts, room)
+        stored = np.asarray(self.offsets)  # a plain array is asked faster than a mapped one
+        starts = stored[chosen]
+        kept = np.minimum(stored[chosen + 1] - starts, room)
         offsets = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(kept + len(prefix) + len(suffix), out=offsets[1:])
+        np.cumsum(kept + self._num_special, out=offsets[1:])
         out = np.empty(offsets[-1], self.ids.dtype)
-        for place, token in enumerate(prefix):
-            out[offsets[:-1] + place] = token
-        for place, token in enumerate(suffix):
-            out[offsets[1:] - len(suffix) + place] = token
-        within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
-        out[np.repeat(offsets[:-1] + len(prefix), kept) + within] = self.ids[
-            np.repeat(starts, kept) + within
-        ]
+        lay_texts(np.asarray(self.ids), starts, offsets, *self._special, out)
         return out, offsets
 
     def _room(self, max_tokens: int) -> int:

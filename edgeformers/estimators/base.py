@@ -18,7 +18,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from edgeformers.config import RunConfig, Task
+from edgeformers.config import RunConfig, Task, says_the_same
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig, write_network
@@ -306,16 +306,16 @@ class Estimator(ABC):
 
 def _write_config(folder: Path, config: RunConfig) -> None:
     """config.toml of a run folder; one that is there must be the same."""
-    path, text = folder / "config.toml", config.to_toml()
+    path = folder / "config.toml"
     if path.exists():
-        if path.read_text(encoding="utf-8") != text:
+        if not says_the_same(path, config):
             raise InputError(
                 f"{path} belongs to a run with other settings; choose another run folder, or "
                 "remove it"
             )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    _write(path, text)
+    _write(path, config.to_toml())
 
 
 def _write(path: Path, text: str) -> None:

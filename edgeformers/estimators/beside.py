@@ -135,12 +135,18 @@ def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:
 
 
 def _choose_members(parts: list[Part], ranking: ValidationRanking) -> Weights:
-    """The largest choice of scores, all alike, that is not clearly worse than the best choice."""
+    """The largest choice of scores, all alike, that is not clearly worse than the best choice.
+
+    Nor may it rank worse than the best collaborative model alone, clearly or not: then there were
+    no reason to have more than that.
+    """
     every = [one for one in product((0.0, 1.0), repeat=len(parts)) if any(one)]
     found = {one: _reciprocals(parts, one, ranking) for one in every}
-    best = max(every, key=lambda one: found[one].mean())
-    close = [one for one in every if not is_clear(found[best] - found[one])]
-    return max(close, key=lambda one: (sum(one), found[one].mean()))
+    mean = {one: float(found[one].mean()) for one in every}
+    best = max(every, key=lambda one: mean[one])
+    least = max((mean[one] for one in every if sum(one) == 1 and not one[0]), default=0.0)
+    close = [o for o in every if mean[o] >= least and not is_clear(found[best] - found[o])]
+    return max(close, key=lambda one: (sum(one), mean[one]))
 
 
 def _reciprocals(

@@ -30,6 +30,7 @@ from edgeformers.train.link_objective import (
     candidate_nodes,
     link_parts,
 )
+from edgeformers.train.runlog import tell
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
 
@@ -84,6 +85,7 @@ class LinkPredictor(Estimator):
         tokens = self._build(graph)
         self.head = self._make_head(graph.num_nodes)
         self._attach(graph, tokens)
+        self.objective.start_bias()
         return self
 
     def evaluate(
@@ -218,8 +220,15 @@ class LinkPredictor(Estimator):
         objective, seed = self._objective(), self.config.train.seed
         graph = objective.loader.graph
         found = fit_beside(objective, graph, self._split(graph), seed=seed)
-        if found is not None:
-            self.head.set_beside(found.to(self.device))
+        if found is None:
+            return
+        self.head.set_beside(found.to(self.device))
+        if not found.own:
+            tell(
+                "the texts add nothing to who is linked to whom here: by validation, models of the "
+                "links alone rank better, so they alone rank from now on",
+                show=self.show,
+            )
 
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         data, train, split = self.config.data, self.config.train, self._split(graph)

@@ -28,7 +28,8 @@ def run_config(
     Each stands over those before it; the result says all that a run needs.
     """
     asked = make_config(task, recipe, file=file, settings=settings)
-    wants = find_model(asked).settings
+    entry = find_model(asked)
+    wants = {**entry.settings, **({} if asked.recipe == "paper" else entry.tuned)}
     return make_config(task, recipe, file=file, settings=settings, model_settings=wants)
 
 

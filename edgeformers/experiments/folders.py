@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from edgeformers.config import says_the_same
 from edgeformers.errors import InputError
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.models.baselines import BACKBONE_BASELINES
@@ -51,4 +52,4 @@ def _is_own(run: Run, fingerprint: str) -> bool:
         return noted in (None, simple_claim(run, fingerprint))
     if noted is not None and noted.get("network_fingerprint") != fingerprint:
         return False
-    return not config.is_file() or config.read_text("utf-8") == run.to_config().to_toml()
+    return not config.is_file() or says_the_same(config, run.to_config())

@@ -61,6 +61,7 @@ class ModelEntry:
     text: Literal["language-model", "bag-of-words"] = "language-model"
     context: bool = False  # whether it reads the edges around both ends of an edge too
     settings: Mapping[str, Any] = field(default_factory=dict)  # of a run, over those of a recipe
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # and these, but not over `paper`
     grid: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict(BACKBONE_RATES))
     tiny: Mapping[str, Any] = field(default_factory=lambda: {"num_nodes": 7, "node_width": 6})
 
@@ -69,6 +70,13 @@ class ModelEntry:
 #: alone is not helped by node vectors in the score of links either.
 ALONE: Mapping[str, Any] = {"links.beside": False}
 TEXT_ALONE: Mapping[str, Any] = {**ALONE, "links.collaborative": False}
+#: What ranks links best on validation with a network baseline (docs/recipes.md): it has to lean on
+#: the nodes' own vectors less than Edgeformer-N.
+NETWORK: Mapping[str, Any] = {
+    "links.temperature": 0.2,
+    "model.node_dropout": 0.5,
+    "train.node_lr": 1e-3,
+}
 
 
 def _bag_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
@@ -79,13 +87,16 @@ def _bag_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
         encodes="nodes",
         text="bag-of-words",
         settings={**ALONE, "model.node_table": "factorized"},
+        tuned=NETWORK,
         grid=BAG_RATES,
     )
 
 
 def _language_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
     """The same over a language model."""
-    return ModelEntry(model=model, config=ModelConfig, encodes="nodes", settings=ALONE)
+    return ModelEntry(
+        model=model, config=ModelConfig, encodes="nodes", settings=ALONE, tuned=NETWORK
+    )
 
 
 def _language_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:

@@ -145,21 +145,27 @@ class AsymmetricAttention(nn.Module):
         self, hidden: Tensor, spans: Spans, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
         """As `forward` before the output map; text rows are mapped to q, k and v in one product."""
-        heads, maps = self.heads, (self.query, self.key_value)
+        maps = (self.query, self.key_value)
+        bias = None if self.query.bias is None else torch.cat([one.bias for one in maps])  # [3D]
         if readout is None:
             weight = torch.cat([one.weight for one in maps])
-            bias = None if self.query.bias is None else torch.cat([one.bias for one in maps])
-            rows = F.linear(hidden, weight, bias).unflatten(-1, (3, heads, -1))  # [T, 3, H, D/H]
+            rows = self._product(hidden, weight, bias)  # [T, 3, H, D/H]
         else:
-            rows = self.key_value(hidden).unflatten(-1, (2, heads, -1))  # [T, 2, H, D/H]
+            rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
         if virtual is None:
             beside = rows.new_empty(spans.num_texts, 0, 2, *rows.shape[2:])
-        else:
-            beside = self.key_value(virtual).unflatten(-1, (2, heads, -1))  # [B, V, 2, H, D/H]
+        else:  # [B, V, 2, H, D/H]
+            beside = self._product(virtual, self.key_value.weight, self.key_value.bias)
         if readout is None:
-            return cast(Tensor, attend_text(rows, beside, *spans)).flatten(1)
-        q = self.query(readout).unflatten(-1, (heads, -1))
-        return cast(Tensor, attend_rows(q, rows, beside, *spans)).flatten(1)
+            return cast(Tensor, attend_text(rows, bias, beside, *spans)).flatten(1)
+        q = self._product(readout, self.query.weight, self.query.bias)[:, 0]  # [B, H, D/H]
+        return cast(Tensor, attend_rows(q, rows, bias, beside, *spans)).flatten(1)
+
+    def _product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[..., D] -> [..., 1 to 3, H, D/H]; the operators give the bias its gradient, not this."""
+        made = F.linear(rows, weight, None if bias is None else bias.detach())
+        heads = (-1, self.heads, rows.size(-1) // self.heads)
+        return cast(Tensor, made.unflatten(-1, heads))
 
     def _project(
         self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
@@ -226,7 +232,7 @@ def attend_within(qkv: Tensor, text: PackedText) -> Tensor:
         q, k, v = qkv.unbind(1)
         return attend(q, k, v, text)
     beside = qkv.new_empty(text.num_texts, 0, 2, *qkv.shape[2:])
-    return cast(Tensor, attend_text(qkv, beside, text.offsets, block_of(text.max_length)))
+    return cast(Tensor, attend_text(qkv, None, beside, text.offsets, block_of(text.max_length)))
 
 
 def _attend_varlen(

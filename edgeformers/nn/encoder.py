@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
+from edgeformers.nn.fused_embedding import Tables, embed_norm
 from edgeformers.nn.layer import (
     ACTIVATIONS,
     FeedForward,
@@ -82,6 +83,7 @@ class TextEmbeddings(nn.Module):
         super().__init__()
         width = config.embedding_width or config.width
         self.offset = config.position_offset
+        self.wide = config.norm_place == "pre"  # layers then sum rows up, and in float32
         self.tokens = nn.Embedding(config.vocab_size, width)
         self.positions: nn.Embedding | None = None
         if config.position_kind == "absolute":
@@ -93,12 +95,11 @@ class TextEmbeddings(nn.Module):
 
     def forward(self, text: PackedText) -> Tensor:
         """T tokens -> [T, D]."""
-        rows = self.tokens(text.token_ids)
-        if self.positions is not None:
-            rows = rows + self.positions(text.positions + self.offset)
-        if self.types is not None:
-            rows = rows + self.types.weight[0]
-        return cast(Tensor, self.project(self.dropout(self.norm(rows))))
+        tables = Tables(self.tokens, self.positions, self.types)
+        dropout = self.dropout.p if self.training else 0.0
+        places = text.positions + self.offset
+        rows = embed_norm(text.token_ids, places, tables, self.norm, dropout, wide=self.wide)
+        return cast(Tensor, self.project(rows))
 
 
 class TextEncoder(nn.Module):

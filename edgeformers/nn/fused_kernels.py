@@ -2,7 +2,8 @@
 
 A sum, its dropout and its norm are one pass over memory each way; the gradients of biases and of
 norms are summed up on the way instead of in passes of their own. What is dropped follows from a
-seed and the place in the matrix, so nothing is kept to drop the same on the way back.
+seed and the place in the matrix, so nothing is kept to drop the same on the way back; nor is an
+activation, which is computed again beside its gradient.
 """
 
 from typing import Any
@@ -134,10 +135,13 @@ def _gelu(
 
 @triton.jit
 def _gelu_backward(
-    grad_at, inner_at, bias_at, dinner_at, sums_at, count, width, programs,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    grad_at, inner_at, bias_at, act_at, sums_at, count, width, programs,
+    AGAIN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of inner in some columns, and this program's share of that of the bias."""
+    """In some columns, inner's gradient in the place of grad, and this program's share of bias's.
+
+    With `AGAIN` the activation is computed again on the way.
+    """
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     bias = tl.load(bias_at + column, mask=column < width, other=0.0).to(tl.float32)
     dbias = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -149,7 +153,9 @@ def _gelu_backward(
         grad = tl.load(grad_at + at, mask=real, other=0.0).to(tl.float32)
         below, bell = _normal(x)
         dinner = grad * (below + x * bell * 0.3989422804014327)
-        tl.store(dinner_at + at, dinner.to(dinner_at.dtype.element_ty), mask=real)
+        tl.store(grad_at + at, dinner.to(grad_at.dtype.element_ty), mask=real)
+        if AGAIN:
+            tl.store(act_at + at, (x * below).to(act_at.dtype.element_ty), mask=real)
         dbias += dinner
     at = tl.program_id(0).to(tl.int64) * width + column
     tl.store(sums_at + at, tl.sum(dbias, 0), mask=column < width)
@@ -210,24 +216,31 @@ def launch_add_norm_backward(
 def launch_gelu(inner: Tensor, bias: Tensor) -> Tensor:
     """gelu(inner + bias), [R, F]."""
     count, width = inner.shape
-    out, shape = torch.empty_like(inner), _tile_shape()
+    out, shape = torch.empty_like(inner), _tile_shape(8)
     grid = (triton.cdiv(count, shape["ROWS"]), triton.cdiv(width, shape["COLUMNS"]))
     _gelu[grid](inner, bias, out, count, width, **shape)
     return out
 
 
-def launch_gelu_backward(grad: Tensor, inner: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of inner [R, F] and of the bias [F]."""
+def launch_gelu_backward(
+    grad: Tensor, inner: Tensor, bias: Tensor, *, again: bool
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Gradient of inner [R, F], with `again` gelu(inner + bias) [R, F], and bias's gradient [F].
+
+    The first is written over `grad`, which is of no use any more.
+    """
     count, width = inner.shape
-    dinner, shape = torch.empty_like(inner), _tile_shape()
+    act = torch.empty_like(inner) if again else None
+    shape = _tile_shape(4)  # so few that all programs have their registers at once
     columns = triton.cdiv(width, shape["COLUMNS"])
     rows = triton.cdiv(count, shape["ROWS"])
     programs = max(1, _programs(grad, rows * columns) // columns)
     sums = torch.empty(programs, width, device=grad.device)
     _gelu_backward[(programs, columns)](
-        grad, inner, bias, dinner, sums, count, width, programs, **shape
-    )
-    return dinner, sums.sum(0)
+        grad, inner, bias, inner if act is None else act, sums, count, width, programs,
+        AGAIN=again, **shape,
+    )  # fmt: skip
+    return grad, act, sums.sum(0)
 
 
 def _rows_shape(width: int, numbers: int) -> dict[str, int]:
@@ -236,8 +249,8 @@ def _rows_shape(width: int, numbers: int) -> dict[str, int]:
     return {"ROWS": max(1, numbers // columns), "COLUMNS": columns, "num_warps": 4}
 
 
-def _tile_shape() -> dict[str, int]:
-    return {"ROWS": 8, "COLUMNS": 256, "num_warps": 4}
+def _tile_shape(rows: int) -> dict[str, int]:
+    return {"ROWS": rows, "COLUMNS": 256, "num_warps": 4}
 
 
 def _programs(grad: Tensor, tiles: int) -> int:

@@ -23,6 +23,13 @@ def _store(base, rows, row_stride, head, dims, count, values, DIM: tl.constexpr)
 
 
 @triton.jit
+def _store_sum(base, row_stride, head, dims, values, ROWS: tl.constexpr, DIM: tl.constexpr):
+    """The sum of rows [ROWS, DIM], as a product with ones for tensor cores to make."""
+    total = tl.dot(tl.full((16, ROWS), 1.0, values.dtype), values)
+    _store(base, tl.arange(0, 16), row_stride, head, dims, 1, total, DIM)
+
+
+@triton.jit
 def _weights(q, k, vk, slots, vslots, length, scale, VIRTUAL: tl.constexpr):
     """softmax(q k^T) over text and virtual keys: P [Q, S] and PV [Q, 16], float32."""
     scores = tl.dot(q, tl.trans(k)) * scale
@@ -74,10 +81,10 @@ def _forward(
 @triton.jit
 def _backward(
     grad_at, q_at, k_at, v_at, vk_at, vv_at,
-    dq_at, dk_at, dv_at, dvk_at, dvv_at, offsets,
+    dq_at, dk_at, dv_at, dvk_at, dvv_at, sums_at, offsets,
     q_row, kv_row, v_row, scale, plain_scale,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
-    VIRTUAL: tl.constexpr, READOUT: tl.constexpr,
+    VIRTUAL: tl.constexpr, READOUT: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
     text, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
     start = tl.load(offsets + text)
@@ -89,6 +96,7 @@ def _backward(
     )  # fmt: skip
     at, vat = start.to(tl.int64) * kv_row, text.to(tl.int64) * VIRTUAL * v_row
     out_row = HEADS * DIM
+    sums_at += text.to(tl.int64) * 2 * out_row
     q = _load(q_at + first * q_row, rows, q_row, head, dims, asked, DIM)
     k = _load(k_at + at, slots, kv_row, head, dims, length, DIM)
     v = _load(v_at + at, slots, kv_row, head, dims, length, DIM)
@@ -98,6 +106,8 @@ def _backward(
 
     dv = tl.dot(tl.trans(weights.to(grad.dtype)), grad)
     _store(dv_at + at, slots, kv_row, head, dims, length, dv, DIM)
+    if SUMS:
+        _store_sum(sums_at + out_row, out_row, head, dims, grad, ROWS, DIM)
     dweights = tl.dot(grad, tl.trans(v))
     delta = tl.sum(weights * dweights, 1)
     if VIRTUAL > 0:
@@ -116,6 +126,8 @@ def _backward(
         dvk = tl.dot(tl.trans(dvscores), q)
         _store(dvk_at + vat, vslots, v_row, head, dims, VIRTUAL, dvk, DIM)
     _store(dq_at + first * q_row, rows, q_row, head, dims, asked, dq, DIM)
+    if SUMS:
+        _store_sum(sums_at, out_row, head, dims, dq.to(q.dtype), ROWS, DIM)
 
 
 LOG2_E = 1.4426950408889634
@@ -147,17 +159,21 @@ def launch_backward(
     offsets: Tensor,
     block: int,
     readout: bool,
+    sums: Tensor | None = None,
 ) -> None:
-    """Gradients of q, k, v and virtual, laid out as these are, from that of the output."""
+    """Gradients of q, k, v and virtual, laid out as these are, from that of the output.
+
+    `sums` [E, 2, H, Dh] takes the gradients of q and of the output, summed within each text.
+    """
     q, k, v, virtual = inputs
     dq, dk, dv, dvirtual = grads
     shape = _shape(q, virtual, offsets, block, readout)
     plain = q.size(-1) ** -0.5
     parts = (grad, q, k, v, virtual[:, :, 0], virtual[:, :, 1])
-    outs = (dq, dk, dv, dvirtual[:, :, 0], dvirtual[:, :, 1])
+    outs = (dq, dk, dv, dvirtual[:, :, 0], dvirtual[:, :, 1], grad if sums is None else sums)
     strides = (q.stride(0), k.stride(0), virtual.stride(1))
     _backward[(shape.pop("programs"),)](
-        *parts, *outs, offsets, *strides, plain * LOG2_E, plain, **shape
+        *parts, *outs, offsets, *strides, plain * LOG2_E, plain, SUMS=sums is not None, **shape
     )
 
 

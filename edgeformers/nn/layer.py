@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fused import add_norm, linear_gelu
+from edgeformers.nn.fused import add_norm, feed_forward_norm
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.short import Spans
 
@@ -61,8 +61,6 @@ class FeedForward(nn.Module):
         if self.gated:
             inner, gate = self.up(rows).chunk(2, dim=-1)  # [R, F] each
             return cast(Tensor, self.dropout(self.activate(inner) * gate))
-        if self.activate is F.gelu:
-            return linear_gelu(rows, self.up)
         return self.activate(self.up(rows))
 
 
@@ -108,8 +106,10 @@ class PostNormLayer(TransformerLayer):
         mixed = self.attention.mix(hidden, text, virtual, readout)
         drop = self.dropout.p if self.training else 0.0
         rows = add_norm(mixed, self.attention.out, rows, self.attention_norm, drop)
-        inner = self.ffn.inner(rows)
-        return add_norm(inner, self.ffn.down, rows, self.ffn_norm, self.ffn.drop_after)
+        ffn, norm, drop = self.ffn, self.ffn_norm, self.ffn.drop_after
+        if ffn.activate is F.gelu and not ffn.gated:
+            return feed_forward_norm(rows, ffn.up, ffn.down, norm, drop)
+        return add_norm(ffn.inner(rows), ffn.down, rows, norm, drop)
 
     def attention_map(
         self,

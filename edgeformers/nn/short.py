@@ -4,8 +4,14 @@ A text and its virtual tokens stay where the linear maps left them: nothing is j
 taken apart. On a GPU both ways are one kernel each (`nn.kernels`); elsewhere the same is written
 in plain torch, so that whatever is built on these operators can be tested anywhere.
 
-Shapes: T tokens of E texts, V virtual tokens per text, H heads of width Dh. `block` is a power of
-two from 16 to `LONGEST` that no text exceeds.
+A bias of the linear maps, `bias` [3D], is in q, k, v and virtual already: their products add
+it detached, and it is given here for its gradient alone. That takes no pass over the gradients of
+q, k and v: a bias of keys moves all scores of a query alike, so its gradient is zero; a bias of
+values leaves as it came, since weights sum to one, so its gradient is that of the output; and the
+gradient of q is summed where it is made.
+
+Shapes: T tokens of E texts, V virtual tokens per text, H heads of width Dh, D = H Dh. `block` is a
+power of two from 16 to `LONGEST` that no text exceeds.
 """
 
 from functools import cache
@@ -67,7 +73,9 @@ def _parts(many: Tensor, virtual: Tensor, q: Tensor | None = None) -> _Parts:
 
 
 @torch.library.custom_op("edgeformers::attend_text", mutates_args=())
-def attend_text(qkv: Tensor, virtual: Tensor, offsets: Tensor, block: int) -> Tensor:
+def attend_text(
+    qkv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int
+) -> Tensor:
     """Every token asks: qkv [T, 3, H, Dh], virtual keys, values [E, V, 2, H, Dh] -> [T, H, Dh]."""
     out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
     _forward(_parts(qkv, virtual), out, offsets, block, readout=False)
@@ -75,7 +83,9 @@ def attend_text(qkv: Tensor, virtual: Tensor, offsets: Tensor, block: int) -> Te
 
 
 @torch.library.custom_op("edgeformers::attend_rows", mutates_args=())
-def attend_rows(q: Tensor, kv: Tensor, virtual: Tensor, offsets: Tensor, block: int) -> Tensor:
+def attend_rows(
+    q: Tensor, kv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int
+) -> Tensor:
     """One row per text asks: q [E, H, Dh], kv [T, 2, H, Dh], virtual as above -> [E, H, Dh]."""
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     _forward(_parts(kv, virtual, q), out, offsets, block, readout=True)
@@ -84,46 +94,78 @@ def attend_rows(q: Tensor, kv: Tensor, virtual: Tensor, offsets: Tensor, block: 
 
 @torch.library.custom_op("edgeformers::attend_text_backward", mutates_args=())
 def _attend_text_backward(
-    grad: Tensor, qkv: Tensor, virtual: Tensor, offsets: Tensor, block: int
-) -> tuple[Tensor, Tensor]:
+    grad: Tensor, qkv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int
+) -> tuple[Tensor, Tensor, Tensor]:
     dqkv, dvirtual = torch.empty_like(qkv), torch.empty_like(virtual)
     inputs, grads = _parts(qkv, virtual), _parts(dqkv, dvirtual)
-    _backward(grad.contiguous(), inputs, grads, offsets, block, readout=False)
-    return dqkv, dvirtual
+    sums = None
+    if bias is not None and grad.is_cuda:
+        sums = grad.new_empty(offsets.size(0) - 1, 2, *grad.shape[1:], dtype=torch.float32)
+    _backward(grad.contiguous(), inputs, grads, offsets, block, readout=False, sums=sums)
+    rows = (dqkv[:, 0], grad) if sums is None else sums.unbind(1)
+    return dqkv, _bias_gradient(bias, *rows), dvirtual
 
 
 @torch.library.custom_op("edgeformers::attend_rows_backward", mutates_args=())
 def _attend_rows_backward(
-    grad: Tensor, q: Tensor, kv: Tensor, virtual: Tensor, offsets: Tensor, block: int
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    bias: Tensor | None,
+    virtual: Tensor,
+    offsets: Tensor,
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dkv, dvirtual = (torch.empty_like(part) for part in (q, kv, virtual))
     inputs, grads = _parts(kv, virtual, q), _parts(dkv, dvirtual, dq)
     _backward(grad.contiguous(), inputs, grads, offsets, block, readout=True)
-    return dq, dkv, dvirtual
+    return dq, dkv, _bias_gradient(bias, dq, grad), dvirtual
+
+
+def _bias_gradient(bias: Tensor | None, dq: Tensor, dout: Tensor) -> Tensor:
+    """[3D], of q, k and v, from rows [R, H, Dh]; nothing where there is no bias."""
+    if bias is None:
+        return dq.new_empty(0)
+    wide = torch.promote_types(dq.dtype, torch.float32)
+    of_q, of_v = (rows.sum(0, dtype=wide).flatten() for rows in (dq, dout))
+    return torch.cat([of_q, torch.zeros_like(of_q), of_v]).to(bias.dtype)
 
 
 @attend_text.register_fake
-def _(qkv: Tensor, virtual: Tensor, offsets: Tensor, block: int) -> Tensor:
+def _(qkv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int) -> Tensor:
     return qkv.new_empty(qkv.size(0), qkv.size(2), qkv.size(3))
 
 
 @attend_rows.register_fake
-def _(q: Tensor, kv: Tensor, virtual: Tensor, offsets: Tensor, block: int) -> Tensor:
+def _(
+    q: Tensor, kv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int
+) -> Tensor:
     return q.new_empty(q.shape)
 
 
 @_attend_text_backward.register_fake
 def _(
-    grad: Tensor, qkv: Tensor, virtual: Tensor, offsets: Tensor, block: int
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(qkv), torch.empty_like(virtual)
+    grad: Tensor, qkv: Tensor, bias: Tensor | None, virtual: Tensor, offsets: Tensor, block: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(qkv), _empty_bias(bias, grad), torch.empty_like(virtual)
 
 
 @_attend_rows_backward.register_fake
 def _(
-    grad: Tensor, q: Tensor, kv: Tensor, virtual: Tensor, offsets: Tensor, block: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(q), torch.empty_like(kv), torch.empty_like(virtual)
+    grad: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    bias: Tensor | None,
+    virtual: Tensor,
+    offsets: Tensor,
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dkv, dvirtual = (torch.empty_like(part) for part in (q, kv, virtual))
+    return dq, dkv, _empty_bias(bias, grad), dvirtual
+
+
+def _empty_bias(bias: Tensor | None, grad: Tensor) -> Tensor:
+    return grad.new_empty(0) if bias is None else bias.new_empty(bias.shape)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -132,13 +174,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _text_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    dqkv, dvirtual = _attend_text_backward(grad, *ctx.saved_tensors, ctx.block)
-    return dqkv, dvirtual, None, None
+    dqkv, dbias, dvirtual = _attend_text_backward(grad, *ctx.saved_tensors, ctx.block)
+    return dqkv, dbias if ctx.needs_input_grad[1] else None, dvirtual, None, None
 
 
 def _row_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    dq, dkv, dvirtual = _attend_rows_backward(grad, *ctx.saved_tensors, ctx.block)
-    return dq, dkv, dvirtual, None, None
+    dq, dkv, dbias, dvirtual = _attend_rows_backward(grad, *ctx.saved_tensors, ctx.block)
+    return dq, dkv, dbias if ctx.needs_input_grad[2] else None, dvirtual, None, None
 
 
 attend_text.register_autograd(_text_gradients, setup_context=_keep)
@@ -156,12 +198,19 @@ def _forward(inputs: _Parts, out: Tensor, offsets: Tensor, block: int, *, readou
 
 
 def _backward(
-    grad: Tensor, inputs: _Parts, grads: _Parts, offsets: Tensor, block: int, *, readout: bool
+    grad: Tensor,
+    inputs: _Parts,
+    grads: _Parts,
+    offsets: Tensor,
+    block: int,
+    *,
+    readout: bool,
+    sums: Tensor | None = None,
 ) -> None:
     if grad.is_cuda:
         from edgeformers.nn.kernels import launch_backward
 
-        launch_backward(grad, inputs, grads, offsets, block, readout)
+        launch_backward(grad, inputs, grads, offsets, block, readout, sums)
     else:
         _Padded(inputs, offsets, block, readout).backward(grad, grads)
 

@@ -54,7 +54,7 @@ class LinkTask(nn.Module):
     - `uniform_negatives` asks for that many keys drawn evenly, given with each call (`extra`).
     - `collaborative` adds a product c_v . c_u that needs no text: of a "table" learned here, or
       of vectors "given" with each call (`z`), either with a learned weight.
-    - `popularity_bias` adds a learned b_u.
+    - `popularity_bias` adds a learned b_u, which may start from popularity (`start_bias`).
 
     Score: scale h_v . h_u + weight c_v . c_u + b_u, which is one product of longer vectors
     (`factors`), so that ranking all nodes uses exactly the score that was trained. After training
@@ -101,6 +101,17 @@ class LinkTask(nn.Module):
     def set_beside(self, beside: Beside) -> None:
         """From now on count the trained score as `beside` says, and what it adds."""
         self.beside = beside
+
+    @torch.no_grad()
+    def start_bias(self, key_counts: Tensor) -> None:
+        """Let b_u start from how often each node [N] is a key: log(1 + count), 0 in the mean.
+
+        A node that never is one starts from the mean, as a new one has it.
+        """
+        seen = key_counts > 0
+        if self.bias is not None and seen.any():
+            popularity = key_counts.to(self.bias).log1p()
+            self.bias.copy_(torch.where(seen, popularity - popularity[seen].mean(), 0.0))
 
     @torch.no_grad()
     def set_table(self, vectors: Tensor) -> None:

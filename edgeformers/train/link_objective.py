@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgeformers.data.batch import EgoBatch, PairBatch
+from edgeformers.data.batch import EgoBatch, LinkBatch, PairBatch
 from edgeformers.data.csr import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
@@ -33,6 +33,8 @@ from edgeformers.tasks.beside import Side as Role
 from edgeformers.tasks.link_prediction import KnownPairs, LinkTask, sampling_log_q
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, encode_nodes
+
+Piece = LinkBatch | PairBatch | EgoBatch  # all of a batch, or some of its pairs or drawn nodes
 
 PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper", "paper-shifted")
 
@@ -80,6 +82,12 @@ class LinkObjective:
         self._log_q = self._log_q.to(device)
         self._hidden = torch.zeros(0, dtype=torch.bool)
 
+    def start_bias(self) -> None:
+        """Let the popularity in the score start from the training links of each node."""
+        graph = self.loader.graph
+        dst = _long(graph.dst[self.parts["train"]])
+        self.task.start_bias(torch.bincount(dst, minlength=graph.num_nodes).to(self.device))
+
     def batches(self, epoch: int) -> list[Ids]:
         """The training links of every batch of an epoch; one alone would have no negatives.
 
@@ -93,25 +101,25 @@ class LinkObjective:
         least = 1 if self.task.uniform_negatives else 2
         return [train[place] for place in places if len(place) >= least]
 
-    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[PairBatch | EgoBatch]:
-        """The pairs this process has, and its share of the negatives drawn, in pieces."""
+    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Piece]:
+        """The pairs this process has and its share of the negatives, at once or in pieces."""
         mine = distributed.shard(ids)
-        size = micro or max(1, len(mine))
-        pieces: list[PairBatch | EgoBatch] = [
-            self.loader.pairs(mine[at : at + size], epoch=epoch)
-            for at in range(0, max(1, len(mine)), size)
-        ]
         drawn = distributed.shard(self._draw_negatives(int(ids[0]), epoch))
-        size = micro or max(1, len(drawn))
+        if micro is None or micro >= max(len(mine), len(drawn)):
+            return [self.loader.links(mine, drawn, epoch=epoch)]
+        pieces: list[Piece] = [
+            self.loader.pairs(mine[at : at + micro], epoch=epoch)
+            for at in range(0, max(1, len(mine)), micro)
+        ]
         pieces += [
-            self.loader.nodes(drawn[at : at + size], epoch=epoch, side="target")
-            for at in range(0, len(drawn), size)
+            self.loader.nodes(drawn[at : at + micro], epoch=epoch, side="target")
+            for at in range(0, len(drawn), micro)
         ]
         return pieces
 
-    def backward(self, batches: list[list[PairBatch | EgoBatch]]) -> Tensor:
+    def backward(self, batches: list[list[Piece]]) -> Tensor:
         """Gradients of the mean loss over all links, each among the keys of its own batch."""
-        counts = [sum(len(p) for p in pieces if isinstance(p, PairBatch)) for pieces in batches]
+        counts = [sum(map(_num_pairs, pieces)) for pieces in batches]
         everyone = distributed.total(sum(counts))
         whole = torch.zeros((), device=self.device)
         for pieces, count in zip(batches, counts, strict=True):
@@ -182,44 +190,35 @@ class LinkObjective:
         """Factors of nodes whose representations [n, D] are there already; -1: a new node."""
         return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
 
-    def _backward_batch(self, pieces: list[PairBatch | EgoBatch], share: float) -> Tensor:
-        if len({type(piece) for piece in pieces}) == len(pieces):  # not cut
-            loss = self._loss(pieces, self._encode(pieces)) * share
+    def _backward_batch(self, pieces: list[Piece], share: float) -> Tensor:
+        if len(pieces) == 1:  # not cut
+            loss = self._loss(pieces, [self._encode(pieces[0])]) * share
             loss.backward()
             return loss.detach()
         found, states = [], []
         for piece in pieces:  # as the second time, so that the same is dropped
             states.append(_RandomState(self.device))
-            found.append([part.detach().requires_grad_() for part in self._encode([piece])[0]])
+            found.append([part.detach().requires_grad_() for part in self._encode(piece)])
         loss = self._loss(pieces, found) * share
         loss.backward()
         after = _RandomState(self.device)
         for piece, one, state in zip(pieces, found, states, strict=True):
             state.restore()  # so that what was dropped the first time is dropped again
             grads = [cast(Tensor, part.grad) for part in one]
-            torch.autograd.backward(self._encode([piece])[0], grads)
+            torch.autograd.backward(self._encode(piece), grads)
         after.restore()
         return loss.detach()
 
-    def _encode(self, pieces: list[PairBatch | EgoBatch]) -> list[list[Tensor]]:
-        """Of each piece its queries and keys, or its drawn nodes; all are read at once."""
-        parts = [[p.query, p.key] if isinstance(p, PairBatch) else [p] for p in pieces]
-        flat = [part for two in parts for part in two]
-        whole = EgoBatch.cat(flat)
-        whole = replace(whole, center=self._shown(whole.center))
+    def _encode(self, piece: Piece) -> list[Tensor]:
+        """The queries, keys and drawn nodes that a piece has; all are read at once."""
+        egos = _egos(piece)
         with self.autocast():
-            rows = iter(self.read(whole).split([len(part) for part in flat]))
-        return [[next(rows) for _ in two] for two in parts]
+            rows = self.read(replace(egos, center=self._shown(egos.center)))
+        return list(rows.split([len(nodes) for nodes in _centers(piece)]))
 
-    def _loss(self, pieces: list[PairBatch | EgoBatch], found: list[list[Tensor]]) -> Tensor:
-        pairs = [p for p in pieces if isinstance(p, PairBatch)]
-        extra = [p for p in pieces if isinstance(p, EgoBatch)]
-        query_nodes = torch.cat([p.query.center for p in pairs])
-        key_nodes = torch.cat([p.key.center for p in pairs])
-        query = torch.cat([one[0] for one in found[: len(pairs)]]).float()
-        key = torch.cat([one[1] for one in found[: len(pairs)]]).float()
-        drawn = torch.cat([key[:0], *[one[0].float() for one in found[len(pairs) :]]])
-        drawn_nodes = torch.cat([key_nodes[:0], *[p.center for p in extra]])
+    def _loss(self, pieces: list[Piece], found: list[list[Tensor]]) -> Tensor:
+        query_nodes, key_nodes, drawn_nodes = _by_role(pieces, list(map(_centers, pieces)))
+        query, key, drawn = (part.float() for part in _by_role(pieces, found))
         more, more_nodes = self._other_keys(key, key_nodes, drawn, drawn_nodes)
         return self.task.loss(
             query,
@@ -264,6 +263,38 @@ class LinkObjective:
         if self.task.collaborative != "given":
             return None
         return cast(Tensor, self.model.get_submodule("nodes")(nodes))
+
+
+def _num_pairs(piece: Piece) -> int:
+    if isinstance(piece, LinkBatch):
+        return piece.num_pairs
+    return len(piece) if isinstance(piece, PairBatch) else 0
+
+
+def _egos(piece: Piece) -> EgoBatch:
+    """All ego-graphs of a piece."""
+    if isinstance(piece, PairBatch):
+        return EgoBatch.cat([piece.query, piece.key])
+    return piece.egos if isinstance(piece, LinkBatch) else piece
+
+
+def _centers(piece: Piece) -> list[Tensor]:
+    """The queries, keys and drawn nodes that a piece has."""
+    if isinstance(piece, PairBatch):
+        return [piece.query.center, piece.key.center]
+    if isinstance(piece, LinkBatch):
+        return list(piece.egos.center.split(piece.sizes))
+    return [piece.center]
+
+
+def _by_role(pieces: list[Piece], rows: list[list[Tensor]]) -> list[Tensor]:
+    """Rows of queries, of keys and of drawn nodes, of all pieces."""
+    if isinstance(pieces[0], LinkBatch):
+        return rows[0]
+    pairs = [one for piece, one in zip(pieces, rows, strict=True) if isinstance(piece, PairBatch)]
+    query, key = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    drawn = [one[0] for piece, one in zip(pieces, rows, strict=True) if isinstance(piece, EgoBatch)]
+    return [query, key, torch.cat([key[:0], *drawn])]
 
 
 class _RandomState:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from edgeformers.data.loader import Ids
 
+LATE = 8  # steps that a GPU may be behind before its host waits for a loss
+
 
 @dataclass(frozen=True)
 class Update:

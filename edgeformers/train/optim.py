@@ -48,7 +48,7 @@ class Optimizers:
 
     def halt_unless_finite(self, loss: Tensor) -> None:
         """Once a loss is no number, change no parameter any more; nobody waits to find out."""
-        is_broken = (~loss.detach().isfinite()).float()
+        is_broken = (loss.detach() * 0).ne(0).float()  # 0 times nan or inf is nan
         self._halted = is_broken if self._halted is None else self._halted.maximum(is_broken)
         for part in self.parts:
             if isinstance(part, RowAdam):

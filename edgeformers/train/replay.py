@@ -9,15 +9,17 @@ batch, which are brought to it.
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
+from itertools import chain
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch
+from edgeformers.data.batch import EdgeBatch, EgoBatch, tensors_of
+from edgeformers.data.flat import move
 from edgeformers.nn.packed import PackedText
-from edgeformers.train.padding import Size, edge_size, ego_size, fill_edges, fill_egos
+from edgeformers.train.padding import Size, as_read, edge_size, ego_size, fill, rest
 
 MOST_SIZES = 32  # recorded at most; batches of further sizes run as they are
 
@@ -35,7 +37,11 @@ class Recorder(Protocol):
 
 
 class CudaRecorder:
-    """Records a function's kernels as a CUDA graph; all graphs share one pool of memory."""
+    """Records a function's kernels as a CUDA graph; all graphs share one pool of memory.
+
+    A function that would wait for the GPU is refused before it is recorded: a recording that
+    breaks off leaves the random numbers of the device unusable.
+    """
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
@@ -45,6 +51,8 @@ class CudaRecorder:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             run()
+            with _waiting_refused():
+                run()
         torch.cuda.current_stream().wait_stream(stream)
 
     def record(self, run: Callable[[], None]) -> Callable[[], None]:
@@ -130,7 +138,7 @@ class Replayed:
                 self._recorded[size] = self._record(batch, size)
             except Exception as error:  # whatever a model does that cannot be recorded
                 self.failure = f"{type(error).__name__}: {error}".strip()
-                return None
+                self._recorded.clear()  # their memory is of use to others
         return self._recorded.get(size)
 
     def _record(self, batch: EdgeBatch | EgoBatch, size: Size) -> "_Recorded":
@@ -156,8 +164,9 @@ class _Recorded:
 
     def __init__(self, owner: Replayed, batch: EdgeBatch | EgoBatch, size: Size) -> None:
         self.size, self.rows = size, _rows(batch)
-        self.batch, lengths = _with_places(_fill_batch(batch, size))
-        self.batch = _cloned(self.batch)
+        self.batch, lengths = _with_places(fill(batch, size))
+        self.tensors = tensors_of(self.batch)
+        self.groups = _groups(self.tensors, [getattr(self.batch, n) for n in _node_names(batch)])
         self.starts = [0, lengths[0]]
         width = int(owner.nodes(_node_numbers(batch)[:1]).size(-1))
         device = batch.text.device
@@ -170,8 +179,11 @@ class _Recorded:
 
     def load(self, batch: EdgeBatch | EgoBatch) -> None:
         """Bring a batch of this size to the recordings' memory."""
-        filled, _ = _with_places(_fill_batch(batch, self.size))
-        torch._foreach_copy_(_tensors(self.batch), _tensors(filled))
+        real, added = tensors_of(as_read(batch)), move(rest(batch, self.size), batch.text.device)
+        for group in self.groups:
+            places = [self.tensors[i].split([len(real[i]), len(added[i])]) for i in group]
+            parts = [(real[i], added[i]) for i in group]
+            torch._foreach_copy_([*chain(*places)], [*chain(*parts)])
         self.rows = _rows(batch)
 
     def bring(self, vectors: Tensor) -> None:
@@ -264,6 +276,16 @@ def _standing_in(model: nn.Module, nodes: nn.Module) -> Iterator[None]:
         model.nodes = own
 
 
+@contextmanager
+def _waiting_refused() -> Iterator[None]:
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
 def _random_state_kept(device: torch.device) -> AbstractContextManager[None]:
     devices = [device] if device.type == "cuda" else []
     return torch.random.fork_rng(devices)
@@ -282,36 +304,23 @@ def _rows(batch: EdgeBatch | EgoBatch) -> list[int]:
     return [len(batch), batch.text.num_texts]
 
 
-def _fill_batch(batch: Any, size: Size) -> Any:
-    return fill_edges(batch, size) if isinstance(batch, EdgeBatch) else fill_egos(batch, size)
+def _node_names(batch: Any) -> tuple[str, str]:
+    return ("src", "dst") if isinstance(batch, EdgeBatch) else ("center", "neighbor")
+
+
+def _groups(tensors: list[Tensor], without: list[Tensor]) -> list[list[int]]:
+    """Places of tensors that are copied at once: those of one type, but for some."""
+    kept = [i for i, tensor in enumerate(tensors) if not any(tensor is one for one in without)]
+    types = dict.fromkeys(tensors[i].dtype for i in kept)
+    return [[i for i in kept if tensors[i].dtype == dtype] for dtype in types]
 
 
 def _with_places(batch: Any) -> tuple[Any, list[int]]:
     """The batch with places in `_node_numbers` for node numbers, and how many each part has."""
-    names = ("src", "dst") if isinstance(batch, EdgeBatch) else ("center", "neighbor")
+    names = _node_names(batch)
     lengths = [len(getattr(batch, name)) for name in names]
     places = torch.arange(sum(lengths), device=batch.text.device).split(lengths)
     return replace(batch, **dict(zip(names, places, strict=True))), lengths
-
-
-def _tensors(batch: Any) -> list[Tensor]:
-    """All tensors of a batch, in the order of its fields."""
-    found: list[Tensor] = []
-    for field in fields(batch):
-        value = getattr(batch, field.name)
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif is_dataclass(value):
-            found += _tensors(value)
-    return found
-
-
-def _cloned(batch: Any) -> Any:
-    return batch._map(lambda part: part.clone() if isinstance(part, Tensor) else _clone_text(part))
-
-
-def _clone_text(text: PackedText) -> PackedText:
-    return text._map(Tensor.clone)
 
 
 def _forget(batch: Any) -> None:

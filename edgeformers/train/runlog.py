@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tqdm.auto import tqdm
 from edgeformers.errors import FormatError
 
 LOG = "metrics.jsonl"
+FLUSH_SECONDS = 1.0  # that an event of a step may wait to be written with others
 
 
 class RunLog:
@@ -20,6 +22,8 @@ class RunLog:
         self, folder: Path | None, *, resume_step: int = 0, tensorboard: bool = True
     ) -> None:
         self.path = None if folder is None else folder / LOG
+        self._lines: list[str] = []
+        self._flushed_at = time.monotonic()
         self._writer: Any = None
         if folder is None:
             return
@@ -29,18 +33,28 @@ class RunLog:
             self._writer = _tensorboard(folder, resume_step)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        """One event; a line is written whole."""
+        """One event; a line is written whole. Those of steps are written about once a second."""
         if self.path is None:
             return
         values = {name: _plain(value) for name, value in values.items()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        self._lines.append(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        if kind != "train" or time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
+            self.flush()
         if self._writer is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._writer.add_scalar(f"{kind}/{name}", value, step)
 
+    def flush(self) -> None:
+        """Write what waits to be written."""
+        self._flushed_at = time.monotonic()
+        if self._lines and self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(self._lines))
+            self._lines.clear()
+
     def close(self) -> None:
+        self.flush()
         if self._writer is not None:
             self._writer.close()
 

@@ -18,14 +18,15 @@ from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.train import distributed
 from edgeformers.train.average import WeightAverage
 from edgeformers.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from edgeformers.train.losses import LateLosses, Update
+from edgeformers.train.losses import LATE, LateLosses, Update
 from edgeformers.train.optim import Optimizers, schedule
 from edgeformers.train.runlog import RunLog, progress, tell
-from edgeformers.train.speed import count_tokens, faster_training
+from edgeformers.train.speed import faster_training
 
 SMALLER_IS_BETTER = ("mae", "rmse")
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless they are counted in updates
 LOOK_EVERY = 50  # updates between two looks at the clock
+SHOW_SECONDS = 0.1  # between two losses beside the bar, which is not drawn more often
 
 
 class TrainingError(EdgeformersError):
@@ -83,6 +84,9 @@ class Trainer:
 
     What is random depends on (seed, step) alone, so a run that is killed and resumed equals one
     that was not. Validation after each epoch selects the parameters that are kept.
+
+    One process with a GPU reads losses some steps late (`lag`), so that it never waits for the
+    GPU; the optimizers halt on the GPU itself where a loss is no number.
     """
 
     def __init__(
@@ -93,20 +97,24 @@ class Trainer:
         device: torch.device,
         folder: Path | None = None,
         show: bool = True,
+        lag: int | None = None,
     ) -> None:
         self.objective = objective
         self.settings = settings
         self.device = device
         self.folder = folder
         self.show = show and distributed.is_main()
+        usual = LATE if device.type == "cuda" else 0
         # Several processes agree on each loss, and so wait for it.
-        self.losses = LateLosses(settings.loss_lag if distributed.world_size() == 1 else 0)
+        alone = distributed.world_size() == 1
+        self.losses = LateLosses((usual if lag is None else lag) if alone else 0)
         self.optimizers = Optimizers(objective.modules, settings, can_halt=self.losses.lag > 0)
         decay = settings.average
         self.average = WeightAverage(objective.modules, decay) if decay else None
         self.progress = Progress(micro=settings.micro_batch)
         self.best_state: dict[str, Tensor] = {}
         self._saved_at = time.perf_counter()
+        self._shown_at = -math.inf
         self.per_epoch = math.ceil(len(objective.batches(0)) / settings.accumulate)
 
     def fit(self) -> Progress:
@@ -125,16 +133,9 @@ class Trainer:
         return at
 
     def _faster(self) -> AbstractContextManager[None]:
-        if self.device.type != "cuda" or self.settings.compile == "off":
-            return nullcontext()
-        batches = self.objective.batches(0)[: self.settings.accumulate]
-        pieces = [self.objective.make(ids, 0, self.settings.micro_batch) for ids in batches]
+        steps = self.per_epoch * self.settings.epochs
         return faster_training(
-            self.objective,
-            self.settings.compile,
-            device=self.device,
-            steps=self.per_epoch * self.settings.epochs,
-            tokens=sum(map(count_tokens, pieces)),
+            self.objective, self.settings.compile, device=self.device, steps=steps
         )
 
     def _bar(self) -> Any:
@@ -158,7 +159,7 @@ class Trainer:
                 self._read_losses(log, bar)
                 if at.update < self.per_epoch and self._is_due():  # else the epoch's end looks
                     self._read_losses(log, bar, everything=True)
-                    self._save()
+                    self._save(log)
         self._read_losses(log, bar, everything=True)
         seconds = time.perf_counter() - started
         rate = seen / max(seconds, 1e-9)
@@ -168,8 +169,10 @@ class Trainer:
         for update, loss in self.losses.take(everything=everything):
             if not math.isfinite(loss):
                 self._refuse_loss(loss, update)
-            bar.set_postfix(epoch=update.epoch + 1, loss=f"{loss:.4f}", refresh=False)
             log.write("train", update.step, loss=loss, epoch=update.epoch)
+            if time.perf_counter() - self._shown_at >= SHOW_SECONDS:
+                self._shown_at = time.perf_counter()
+                bar.set_postfix(epoch=update.epoch + 1, loss=f"{loss:.4f}", refresh=False)
 
     def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
         """Updates of an epoch from the `start`-th on: the examples of their batches, and these."""
@@ -261,7 +264,7 @@ class Trainer:
         tired = patience is not None and at.worse >= patience
         at.finished = tired or at.epoch >= self.settings.epochs
         if at.finished or self.settings.checkpoint_every is not None or self._is_late():
-            self._save()
+            self._save(log)
 
     def _validate(self, log: RunLog) -> None:
         at = self.progress
@@ -294,7 +297,8 @@ class Trainer:
         age = time.perf_counter() - self._saved_at
         return bool(distributed.from_main(age >= CHECKPOINT_SECONDS))
 
-    def _save(self) -> None:
+    def _save(self, log: RunLog) -> None:
+        log.flush()  # what is before the checkpoint will not come again
         self._saved_at = time.perf_counter()
         if self.folder is None:
             return

@@ -64,7 +64,7 @@ def test_an_edge_batch_may_be_empty(graph):
 
 def test_an_ego_batch_holds_each_centers_edges_side_by_side(graph):
     found = graph.sampler("edge", [4]).sample([3, 15, 0])
-    batch = ego_batch(graph, graph.tokens, found, 64)
+    batch = ego_batch(graph, graph.tokens, found, max_tokens=64)
     assert len(batch) == 3
     assert batch.egos.lengths.tolist() == [size for size in found.sizes if size]
     assert batch.neighbor.tolist() == found.neighbors[found.mask].tolist()

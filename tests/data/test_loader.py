@@ -2,13 +2,16 @@
 
 import threading
 import time
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeformers.data.batch import EgoBatch, tensors_of
 from edgeformers.data.loader import INFERENCE, EgoLoader, Prefetch, epoch_batches, epoch_order
 from edgeformers.data.sampler import EgoSampler
 
@@ -46,6 +49,44 @@ def test_both_ends_of_a_one_kind_network_may_be_read_with_different_neighbors(ma
     drawn = many.sample(nodes, epoch=INFERENCE)
     found = loader.nodes(nodes, side="target").neighbor.numpy()
     np.testing.assert_array_equal(found, drawn.neighbors[drawn.mask])
+
+
+@pytest.mark.parametrize("drawn", [[], [3, 0, 4], list(range(7)) * 3])
+def test_links_are_the_ego_graphs_of_their_pairs_and_of_drawn_nodes_packed_at_once(
+    make_network, drawn
+):
+    rows = [{"source": f"n{i % 7}", "target": f"n{i % 5}", "text": "good film"} for i in range(40)]
+    graph = make_network(rows, bipartite=False)
+    adjacency = graph.training_adjacency("edge")
+    loader = EgoLoader(
+        graph=graph,
+        tokens=_Numbered(),
+        max_tokens=8,
+        source_sampler=EgoSampler(adjacency, [2]),
+        target_sampler=EgoSampler(adjacency, [3]),
+    )
+    edges, drawn = np.array([0, 9, 11, 30]), np.array(drawn, np.int64)
+    found = loader.links(edges, drawn, epoch=1)
+    pairs = loader.pairs(edges, epoch=1)
+    parts = [pairs.query, pairs.key]
+    parts += [loader.nodes(drawn, epoch=1, side="target")] if len(drawn) else []
+    expected = EgoBatch.cat(parts)
+    rows = torch.arange(expected.text.num_texts)  # of edges, counted through
+    expected = replace(expected, egos=replace(expected.egos, token_ids=rows))
+    for one, other in zip(tensors_of(found.egos), tensors_of(expected), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    assert found.egos.text.host_offsets.tolist() == expected.text.host_offsets.tolist()
+    assert found.sizes == [4, 4, len(drawn)]
+    assert len(found) == max(4, len(drawn))
+
+
+class _Numbered:
+    """Text i has one to three tokens i."""
+
+    def take(self, text_ids, max_tokens):
+        lengths = text_ids % 3 + 1
+        return np.repeat(text_ids, lengths), np.cumsum([0, *lengths])
 
 
 class _Tokens:

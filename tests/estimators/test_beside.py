@@ -202,6 +202,33 @@ def test_what_neither_helps_nor_harms_is_kept(simulated):
     assert weigh([half, half, nothing], ranking) == [1.0, 1.0, 1.0]
 
 
+def test_what_ranks_below_the_best_collaborative_model_alone_is_left_out(simulated):
+    ranking = ValidationRanking(simulated, "link")
+    right = np.zeros((simulated.num_nodes, simulated.num_nodes), np.float32)
+    right[ranking.rows, ranking.columns + simulated.num_sources] = 1.0
+    row, column = ranking.rows[0], ranking.columns[0] + simulated.num_sources
+    wrong = np.zeros_like(right)  # one link is ranked lower: worse, though not clearly so
+    wrong[row] = 2.0
+    wrong[row, column] = 0.0
+    eye = np.eye(simulated.num_nodes, dtype=np.float32)
+    spoiled, known = Part(wrong, eye), Part(right, eye)
+    together = ranking.reciprocals(lambda q, c: spoiled.scores(q, c) + known.scores(q, c))
+    lost = ranking.reciprocals(known.scores) - together
+    assert lost.mean() > 0
+    assert not is_clear(lost)
+    assert weigh([spoiled, known], ranking) == [0.0, 1.0]
+
+
+def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "edgeformers.estimators.beside.weigh", lambda parts, ranking: [0.0] + [1.0] * 3
+    )
+    made = make()
+    made.show = True
+    made.fit(simulated)
+    assert "the texts add nothing to who is linked to whom here" in capsys.readouterr().err
+
+
 def test_a_model_that_is_best_alone_has_nothing_beside_it(simulated, fitted, monkeypatch):
     monkeypatch.setattr(
         "edgeformers.estimators.beside.weigh", lambda parts, ranking: [1.0] + [0.0] * 3

@@ -44,10 +44,9 @@ def test_training_meets_no_held_out_node_and_reads_no_text_of_one(simulated, spl
     for epoch in (0, 1):
         for ids in objective.batches(epoch):
             assert (codes[ids] == TRAIN).all()
-            for piece in objective.make(ids, epoch, None):
-                for batch in (piece.query, piece.key) if hasattr(piece, "key") else (piece,):
-                    assert not np.isin(batch.center, held).any()
-                    assert not np.isin(batch.neighbor, held).any()
+            (piece,) = objective.make(ids, epoch, None)
+            assert not np.isin(piece.egos.center, held).any()
+            assert not np.isin(piece.egos.neighbor, held).any()
     sampler = objective.loader.source_sampler
     warm = np.setdiff1d(np.arange(simulated.num_nodes), held)
     read = sampler.sample(warm, epoch=0)
@@ -87,8 +86,9 @@ def test_an_epoch_reads_some_nodes_as_new_ones_and_knows_their_links_all_the_sam
     for epoch in (0, 1):
         (ids, *_) = objective.batches(epoch)
         shown.append(objective._shown(nodes))
-        pieces = objective.make(ids, epoch, None)
-        assert torch.equal(pieces[0].query.center, torch.from_numpy(simulated.src[ids]).long())
+        (piece,) = objective.make(ids, epoch, None)
+        queries = piece.egos.center[: piece.num_pairs]
+        assert torch.equal(queries, torch.from_numpy(simulated.src[ids]).long())
     hidden = [(one == -1) for one in shown]
     assert all(0.3 < one.float().mean() < 0.7 for one in hidden)
     assert (hidden[0] != hidden[1]).any()

@@ -175,3 +175,12 @@ def test_a_model_that_cannot_explain_says_so(simulated):
     made = fitted(LinkPredictor, "mean-sage", simulated)
     with pytest.raises(InputError, match=r"'mean-sage' cannot say which texts speak for a node"):
         made.recommend(simulated.node_names([0])[0], k=2, explain=1)
+
+
+def test_what_was_found_best_for_a_baseline_is_not_set_over_the_recipe_of_the_paper():
+    settings = {"model.name": "bert-gin"}
+    assert run_config("link-prediction", settings=settings).links.temperature == 0.2
+    assert run_config("link-prediction").links.temperature == 0.1
+    paper = run_config("link-prediction", "paper", settings=settings)
+    assert (paper.links.temperature, paper.train.node_lr) == (None, 1e-5)
+    assert not paper.links.beside

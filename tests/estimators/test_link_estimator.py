@@ -52,6 +52,16 @@ def test_recommendations_are_the_best_scores_of_what_is_not_linked_yet(predictor
     assert len(predictor.recommend(node, 10_000)) == len(scores) - len(seen)
 
 
+def test_popularity_is_known_before_anything_is_learned(simulated):
+    made = tiny(LinkPredictor, **{"links.popularity_bias": True}).set_up(simulated)
+    links = np.bincount(simulated.dst[made.objective.parts["train"]], minlength=simulated.num_nodes)
+    bias = made.head.bias.detach().numpy()
+    seen = np.flatnonzero(links)
+    level = np.log1p(links[seen])
+    np.testing.assert_allclose(bias[seen], level - level.mean(), atol=1e-5)
+    assert not np.delete(bias, seen).any()
+
+
 POOLINGS = [
     {"model.pooling": "attention"},
     {"model.pooling": "mean"},

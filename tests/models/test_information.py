@@ -64,7 +64,7 @@ EDGES = {
 LINKS = {
     **SMALL,
     "data.target_neighbors": [2],
-    "train.epochs": 3,
+    "train.epochs": 4,
     "train.batch_size": 64,
     "train.head_lr": 2e-3,
     "links.uniform_negatives": 0,

@@ -39,7 +39,7 @@ def test_every_entry_makes_a_model_of_what_it_says(name):
 def test_what_every_entry_wants_and_tries_are_settings_of_its_task(name):
     entry = MODELS[name]
     task = {"edges": "edge-classification", "nodes": "link-prediction"}[entry.encodes]
-    config = RunConfig(task=task).with_settings(entry.settings)
+    config = RunConfig(task=task).with_settings({**entry.settings, **entry.tuned})
     (rate,) = entry.grid
     assert rate == {"bag-of-words": "train.head_lr", "language-model": "train.lr"}[entry.text]
     assert len(entry.grid[rate]) > 1

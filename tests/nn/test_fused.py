@@ -12,7 +12,7 @@ from torch import nn
 
 from edgeformers.nn import fused
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
-from edgeformers.nn.fused import add_norm, linear_gelu
+from edgeformers.nn.fused import add_norm, feed_forward_norm
 from edgeformers.nn.packed import PackedText
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -30,12 +30,18 @@ def test_a_sum_is_mapped_dropped_and_normalized_as_written():
     torch.testing.assert_close(found, norm(rows + F.dropout(linear(x), 0.5)))
 
 
-def test_a_map_is_activated_as_written_with_or_without_a_bias():
+def test_a_feed_forward_is_mapped_dropped_and_normalized_as_written():
     torch.manual_seed(0)
-    x = torch.randn(7, 5)
+    rows, norm = torch.randn(7, 5), nn.LayerNorm(5)
     for bias in (True, False):
-        linear = nn.Linear(5, 8, bias=bias)
-        torch.testing.assert_close(linear_gelu(x, linear), F.gelu(linear(x)))
+        up, down = nn.Linear(5, 8, bias=bias), nn.Linear(8, 5, bias=bias)
+        mixed = down(F.gelu(up(rows)))
+        found = feed_forward_norm(rows, up, down, norm, 0.0)
+        torch.testing.assert_close(found, norm(rows + mixed))
+        torch.manual_seed(1)
+        found = feed_forward_norm(rows, up, down, norm, 0.5)
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, norm(rows + F.dropout(mixed, 0.5)))
 
 
 def test_a_map_that_is_not_the_plain_one_is_called_itself():
@@ -46,10 +52,11 @@ def test_a_map_that_is_not_the_plain_one_is_called_itself():
             return 2 * super().forward(x)
 
     torch.manual_seed(0)
-    linear, x = Doubled(5, 8), torch.randn(7, 5)
-    torch.testing.assert_close(
-        linear_gelu(x, linear), F.gelu(2 * F.linear(x, *linear.parameters()))
-    )
+    up, down, norm = Doubled(5, 8), Doubled(8, 5), nn.LayerNorm(5)
+    rows = torch.randn(7, 5)
+    inner = F.gelu(2 * F.linear(rows, *up.parameters()))
+    expected = norm(rows + 2 * F.linear(inner, *down.parameters()))
+    torch.testing.assert_close(feed_forward_norm(rows, up, down, norm, 0.0), expected)
 
 
 KERNELS = """
@@ -99,9 +106,11 @@ for rows, width in ((37, 300), (9, 16)):
     expected = F.gelu(inner + bias)
     torch.testing.assert_close(kernels.launch_gelu(*plain(inner, bias)), expected, **close)
     grad = torch.randn(rows, width)
-    found = kernels.launch_gelu_backward(grad, *plain(inner, bias))
-    for one, other in zip(found, torch.autograd.grad(expected, (inner, bias), grad)):
-        torch.testing.assert_close(one, other, **close)
+    dinner, dbias = torch.autograd.grad(expected, (inner, bias), grad)
+    for again, act in ((True, expected), (False, None)):
+        found = kernels.launch_gelu_backward(grad.clone(), *plain(inner, bias), again=again)
+        for one, other in zip(found, (dinner, act, dbias)):
+            torch.testing.assert_close(one, other, **close)
 
 first, again, other = (what_is_kept(2048, 64, (torch.tensor([s]), 0.1)) > 0 for s in (7, 7, 2**40))
 assert torch.equal(first, again)

@@ -241,6 +241,17 @@ def test_the_collaborative_table_learns_links_that_text_does_not_show():
     assert in_batch_ranks(LinkTask(), blank, blank, **pairs).tolist() == [4.5] * 8
 
 
+def test_popularity_starts_from_how_often_a_node_is_a_key():
+    task = LinkTask(popularity_bias=True, num_nodes=4)
+    task.start_bias(torch.tensor([0, 1, 3, 7]))
+    expected = torch.tensor([0.0, -1.0, 0.0, 1.0]) * math.log(2)  # log 2, 4 and 8, less log 4
+    torch.testing.assert_close(task.bias.detach(), expected)
+    task = LinkTask(popularity_bias=True, num_nodes=2)
+    task.start_bias(torch.zeros(2, dtype=torch.long))
+    assert not task.bias.any()
+    LinkTask().start_bias(torch.ones(2))  # a score without it has none to start
+
+
 def test_ranking_all_nodes_uses_the_trained_score(draw):
     task = LinkTask(temperature=0.5, collaborative="table", popularity_bias=True, num_nodes=30)
     with torch.no_grad():

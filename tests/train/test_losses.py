@@ -2,12 +2,11 @@
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
 import torch
 
-from edgeformers.train.losses import LateLosses, Update
+from edgeformers.train.losses import LATE, LateLosses, Update
 from edgeformers.train.runlog import read_log
 from edgeformers.train.trainer import Trainer, TrainingError
 from tests.train.conftest import CPU
@@ -36,8 +35,22 @@ def make(request, make_edges, make_links):
 
 def late(objective, settings, folder=None):
     """A trainer on the CPU that reads losses three steps late."""
-    settings = replace(settings, loss_lag=3)
-    return Trainer(objective, settings, device=CPU, folder=folder, show=False)
+    return Trainer(objective, settings, device=CPU, folder=folder, show=False, lag=3)
+
+
+def test_one_process_with_a_gpu_reads_late_and_every_other_at_once(
+    make_edges, make_trainer, monkeypatch
+):
+    objective = make_edges()
+    settings = make_trainer(objective).settings
+
+    def lag(device):
+        return Trainer(objective, settings, device=torch.device(device), show=False).losses.lag
+
+    assert (lag("cpu"), lag("cuda")) == (0, LATE)
+    monkeypatch.setattr("edgeformers.train.distributed.world_size", lambda: 2)
+    assert (lag("cpu"), lag("cuda")) == (0, 0)
+    assert late(objective, settings).losses.lag == 0
 
 
 def test_reading_late_writes_the_same_log(make, make_trainer, tmp_path):

@@ -101,7 +101,7 @@ def test_a_piece_of_links_sees_the_same_dropout_in_both_of_its_encodings(make_li
     cached = gradients(objective, [pieces])
     objective.modules.zero_grad(set_to_none=True)
     torch.manual_seed(7)
-    loss = objective._loss(pieces, [objective._encode([piece])[0] for piece in pieces])
+    loss = objective._loss(pieces, [objective._encode(piece) for piece in pieces])
     loss.backward()
     kept = {n: p.grad for n, p in objective.modules.named_parameters() if p.grad is not None}
     kept = {n: g.to_dense() if g.is_sparse else g for n, g in kept.items()}
@@ -130,10 +130,12 @@ def test_accumulated_batches_of_links_drop_differently(make_links):
 
 def test_the_paper_loss_of_links_is_the_softmax_over_the_batch(make_links, without_dropout):
     objective = without_dropout(make_links(**LINK_OPTIONS["paper"]))
-    (piece,) = objective.make(objective.batches(0)[0], 0, None)
-    scores = objective.model(piece.query) @ objective.model(piece.key).T
-    expected = F.cross_entropy(scores, torch.arange(len(piece)))
-    assert gradients(objective, [[piece]])[0] == pytest.approx(float(expected.detach()), rel=1e-5)
+    ids = objective.batches(0)[0]
+    pairs = objective.loader.pairs(ids, epoch=0)
+    scores = objective.model(pairs.query) @ objective.model(pairs.key).T
+    expected = F.cross_entropy(scores, torch.arange(len(pairs)))
+    found = gradients(objective, [objective.make(ids, 0, None)])[0]
+    assert found == pytest.approx(float(expected.detach()), rel=1e-5)
 
 
 def test_a_link_batch_never_reads_the_edge_it_predicts(make_links):
@@ -141,8 +143,9 @@ def test_a_link_batch_never_reads_the_edge_it_predicts(make_links):
     graph = objective.loader.graph
     for ids in objective.batches(0)[:3]:
         (piece,) = objective.make(ids, 0, None)
-        for ego, partner in ((piece.query, graph.dst[ids]), (piece.key, graph.src[ids])):
-            assert not (ego.neighbor == torch.from_numpy(partner.astype(int))[ego.owner]).any()
+        partners = torch.from_numpy(np.concatenate([graph.dst[ids], graph.src[ids]]).astype(int))
+        assert len(piece.egos) == len(partners)
+        assert not (piece.egos.neighbor == partners[piece.egos.owner]).any()
 
 
 def test_negatives_drawn_for_a_batch_depend_on_epoch_and_batch_alone(make_links):

@@ -6,9 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
 from edgeformers.models.registry import make_tiny
-from edgeformers.train.padding import edge_size, ego_size, fill_edges, fill_egos
+from edgeformers.nn.packed import PackedText
+from edgeformers.train.padding import edge_size, ego_size, fill
 from tests.train.batches import edges, egos, short
 
 close = {"atol": 1e-6, "rtol": 1e-5}
@@ -27,7 +29,7 @@ def test_every_text_that_is_added_has_a_token_and_every_ego_an_edge(counts, seed
         return
     batch = egos(*counts, seed=seed)
     size = ego_size(batch, 12)
-    filled = fill_egos(batch, size)
+    filled = fill(batch, size)
     assert (filled.text.num_tokens, filled.text.num_texts) == (size.tokens, size.texts)
     assert (len(filled), filled.egos.num_texts) == (size.centers, size.egos)
     for texts, most in ((filled.text, size.longest), (filled.egos, size.largest)):
@@ -46,7 +48,7 @@ def test_every_text_that_is_added_has_a_token_and_every_ego_an_edge(counts, seed
 def test_what_was_added_to_ego_graphs_cannot_be_seen(settings):
     model = short(make_tiny("edgeformer-n", **settings))
     batch = egos(3, 0, 1, 5, 2)
-    found = model(fill_egos(batch, ego_size(batch, 12)))
+    found = model(fill(batch, ego_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
@@ -54,21 +56,33 @@ def test_what_was_added_to_ego_graphs_cannot_be_seen(settings):
 def test_what_was_added_to_edges_cannot_be_seen():
     model = short(make_tiny("edgeformer-e"))
     batch = edges(11)
-    found = model(fill_edges(batch, edge_size(batch, 12)))
+    found = model(fill(batch, edge_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
-def test_batches_of_similar_size_are_filled_up_to_a_few_sizes():
-    rng = np.random.default_rng(0)
-    sizes = set()
-    for seed in range(40):
-        sizes.add(ego_size(egos(*rng.integers(4, 7, 60).tolist(), seed=seed), 12))
-    assert len(sizes) <= 16
+def test_batches_of_one_number_of_pairs_are_filled_up_to_few_sizes_with_little_added():
+    """50 centers of 4 or 5 edges each, texts of 12 to 48 tokens."""
+    rng, found, added = np.random.default_rng(0), set(), []
+    for _ in range(300):
+        counts = rng.integers(4, 6, 50)
+        offsets = np.cumsum([0, *rng.integers(12, 49, counts.sum())])
+        text = PackedText.from_offsets(torch.zeros(offsets[-1]).long(), torch.from_numpy(offsets))
+        batch = EgoBatch.from_counts(
+            text, torch.zeros(50).long(), torch.from_numpy(counts), torch.zeros(counts.sum()).long()
+        )
+        size = ego_size(batch, 512)
+        found.add(size)
+        added.append(size.tokens / text.num_tokens - 1)
+    assert len(found) <= 8
+    assert np.mean(added) < 0.1
+    assert {(size.egos, size.centers, size.longest, size.largest) for size in found} == {
+        (64, 114, 64, 16)
+    }
 
 
 def test_where_added_texts_lie_cannot_be_asked_on_the_host():
     batch = edges(4)
-    filled = fill_edges(batch, edge_size(batch, 12))
+    filled = fill(batch, edge_size(batch, 12))
     for ask in (np.diff, list, lambda offsets: offsets[0], lambda offsets: offsets.size):
         with pytest.raises(InputError, match="not known on the host"):
             ask(filled.text.host_offsets)

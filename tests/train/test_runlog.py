@@ -24,11 +24,38 @@ def test_a_last_line_cut_off_is_left_out_and_the_next_begins_afresh(tmp_path, cu
     log = RunLog(tmp_path)
     log.write("train", 1, loss=0.5)
     log.write("train", 2, loss=0.25)
+    log.close()
     log.path.write_bytes(log.path.read_bytes()[:-cut])
     again = RunLog(tmp_path, resume_step=5)
     again.write("train", 3, loss=0.125)
+    again.close()
     steps = [1, 2, 3] if cut == 1 else [1, 3]
     assert [e["step"] for e in read_log(log.path)] == steps
+
+
+def test_events_of_steps_are_written_together_once_a_second_and_others_at_once(
+    tmp_path, monkeypatch
+):
+    now = [100.0]
+    monkeypatch.setattr(runlog.time, "monotonic", lambda: now[0])
+    log = RunLog(tmp_path, tensorboard=False)
+
+    def written():
+        return [e["step"] for e in read_log(log.path)] if log.path.exists() else []
+
+    log.write("train", 1, loss=0.5)
+    log.write("train", 2, loss=0.5)
+    assert written() == []
+    now[0] += 1.5
+    log.write("train", 3, loss=0.5)
+    assert written() == [1, 2, 3]
+    log.write("train", 4, loss=0.5)
+    log.write("val", 4, macro_f1=0.5)
+    assert written() == [1, 2, 3, 4, 4]
+    log.write("train", 5, loss=0.5)
+    log.flush()
+    log.flush()
+    assert written() == [1, 2, 3, 4, 4, 5]
 
 
 def test_a_line_broken_elsewhere_is_named(tmp_path):

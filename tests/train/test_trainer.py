@@ -257,9 +257,9 @@ def test_rows_of_nodes_that_a_batch_does_not_touch_stay_as_they_are(make, make_t
     trainer.optimizers.step(1.0)
     touched = {len(before) - 1}
     for piece in pieces:
-        egos = [piece.query, piece.key] if hasattr(piece, "query") else []
-        touched |= {int(n) for ego in egos for n in (*ego.center, *ego.neighbor)}
-        touched |= {int(n) for n in (*piece.src, *piece.dst)} if not egos else set()
+        egos = getattr(piece, "egos", None)
+        ends = (egos.center, egos.neighbor) if egos is not None else (piece.src, piece.dst)
+        touched |= set(torch.cat(ends).tolist())
     changed = (objective.model.nodes.table.detach() != before).any(1).nonzero().flatten().tolist()
     assert set(changed) <= touched
     assert len(changed) > 2
