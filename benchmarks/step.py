@@ -15,7 +15,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,9 +43,9 @@ from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.data.loader import EgoLoader
 from edgeformers.models.registry import MODELS
 from edgeformers.nn.encoder import EncoderConfig
-from edgeformers.train.compiled import compiled_layers
 from edgeformers.train.optim import Optimizers
 from edgeformers.train.replay import Replayed
+from edgeformers.train.speed import EVERY
 
 PARTS = (
     "ceiling",
@@ -58,8 +58,8 @@ PARTS = (
     "tables",
     "profile",
 )
-VARIANTS = ("reference", "eager", "compiled", "recorded", "fast", "rivals")
-WAYS = ("eager", "compiled", "recorded", "fast")  # fast: compiled and recorded
+VARIANTS = ("reference", "eager", "recorded", "rivals")
+WAYS = ("eager", "recorded")
 DRAWS = 3  # batches of one shape that a step of ours goes through in turn
 RIVALS = ("graphformers-n", "bert-gin", "bert-nenn")
 CLASSES = 5
@@ -144,7 +144,7 @@ class Bench:
         return self.device.type == "cuda"
 
     def _times(self, run: Callable[[], Any]) -> list[float]:
-        for _ in range(max(self.options.warmup, 2 * DRAWS if hasattr(run, "kept") else 0)):
+        for _ in range(max(self.options.warmup, 2 * DRAWS if hasattr(run, "read") else 0)):
             run()
         if not self._on_gpu:
             return [_host_ms(run) for _ in range(self.options.steps)]
@@ -208,7 +208,7 @@ def our_step(
 ) -> Callable[[], None]:
     """The model as it is trained in bf16, in one of `WAYS`; batches come in turn."""
     model.to(bench.device).train()
-    read, kept = faster(model, way)
+    read = faster(model, way)
     optimizers = Optimizers(model, TrainSettings(), can_halt=True)
     turns = itertools.cycle([batch.to(bench.device) for batch in batches])
 
@@ -222,18 +222,13 @@ def our_step(
         optimizers.halt_unless_finite(made)
         optimizers.step(1.0)
 
-    run.kept = kept  # type: ignore[attr-defined]
     run.read = read  # type: ignore[attr-defined]
     return run
 
 
-def faster(model: nn.Module, way: str) -> tuple[Any, Any]:
-    """The model, or a faster way to call it, and what undoes it when forgotten."""
-    undo = ExitStack()
-    if way in ("compiled", "fast"):
-        undo.enter_context(compiled_layers(model.encoder))  # type: ignore[arg-type]
-    read = Replayed(model, most_tokens=1 << 30) if way in ("recorded", "fast") else model
-    return read, undo
+def faster(model: nn.Module, way: str) -> Any:
+    """The model, or a faster way to call it."""
+    return Replayed(model, most_tokens=EVERY) if way == "recorded" else model
 
 
 def inference(bench: Bench, model: nn.Module, batch: Any, precision: str) -> Any:
@@ -485,7 +480,7 @@ def parity(bench: Bench) -> None:
 
 def _gradients(bench: Bench, batch: Any, way: str, precision: str) -> dict[str, Tensor]:
     model = node_model(replace(bench.encoder, **NOTHING_DROPPED)).to(bench.device).train()
-    read, kept = faster(model, way)
+    read = faster(model, way)
     batch = fresh(batch.to(bench.device))
     weights = torch.randn(
         len(batch), bench.encoder.width, generator=torch.Generator().manual_seed(0)
@@ -500,7 +495,6 @@ def _gradients(bench: Bench, batch: Any, way: str, precision: str) -> dict[str, 
     grads = {
         n: p.grad.to_dense().clone() for n, p in model.named_parameters() if p.grad is not None
     }
-    kept.close()
     return {"output": found.detach().float(), **grads}
 
 
@@ -541,7 +535,6 @@ def profile(bench: Bench) -> None:
         _write(bench, f"profile-{centers}.txt", table)
         print(f"profile of {DRAWS} steps ({way}) at {centers} centers")
         print("\n".join(line[:92] + line[-80:] for line in table.splitlines()[:40]))
-        run.kept.close()  # type: ignore[attr-defined]
         del run
         bench._clean()
 

@@ -30,6 +30,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.train.replay import Replayed
 from edgeformers.train.trainer import Trainer
 
+RECORD = {"off": False, "auto": None, "on": True}  # train.record
 TASKS = {"links": edgeformers.LinkPredictor, "edges": edgeformers.EdgeClassifier}
 NEIGHBORS = 5
 WARM_UP, TIMED, PROFILED = range(3)  # epochs
@@ -37,7 +38,7 @@ PROFILED_STEPS = 10
 ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}  # what a timeline calls work of the GPU
 
 #: Steps as the paper's: no second reading, no further negatives. A long training is announced, so
-#: that train.compile=auto decides as it would for one; it ends after three epochs all the same.
+#: that train.record decides by itself as it would for one; it ends after three epochs all the same.
 SETTINGS: dict[str, Any] = {
     "train.epochs": 100_000,
     "train.checkpoint_every": 1_000_000_000,
@@ -59,8 +60,8 @@ class Rate:
     backbone: str
     task: str
     batch: int
-    compile: str
-    ways: str  # what train.compile came to
+    record: str
+    way: str  # what train.record came to
     tokens: float
     edges: float  # texts read in a step
     centers: float  # ego-graphs read in a step; none of edges
@@ -106,28 +107,28 @@ def measure(
     options: argparse.Namespace,
     folder: Path,
 ) -> list[Rate]:
-    """One model on batches of one size, in every way of `train.compile` that differs here."""
+    """One model on batches of one size, in every way of `train.record` that differs here."""
     settings = {**SETTINGS, "train.batch_size": batch, **dict(options.set)}
     made = TASKS[task](backbone, settings=settings, device=options.device, show=False)
     made.set_up(graph)
     objective = fix_batches(made.objective, batch, options.steps)
     found: list[Rate] = []
-    for compile in options.compile:
-        name = f"{Path(backbone).name.replace(':', '-')}-{task}-{batch}-{compile}"
+    for record in options.record:
+        name = f"{Path(backbone).name.replace(':', '-')}-{task}-{batch}-{record}"
         trainer = StepsAlone(
             objective,
-            replace(made.config.train, compile=compile),
+            replace(made.config.train, record=RECORD[record]),
             device=made.device,
             folder=folder / name,
             **_timeline(options, name, folder),
         )
-        ways = trainer.ways()
-        if ways in (one.ways for one in found):
-            print(f"{name}: {ways}, as above", flush=True)
+        way = trainer.way()
+        if way in (one.way for one in found):
+            print(f"{name}: {way}, as above", flush=True)
             continue
         started = time.perf_counter()
         trainer.fit()
-        rate = Rate(backbone, task, batch, compile, ways, **trainer.found)
+        rate = Rate(backbone, task, batch, record, way, **trainer.found)
         found.append(rate)
         took = time.perf_counter() - started
         print(f"{json.dumps(asdict(rate))} ({took:.0f} s in all)", flush=True)
@@ -149,7 +150,7 @@ def fix_batches(objective: Any, size: int, steps: int) -> Any:
 class StepsAlone(Trainer):
     """The trainer as it is, less validation and checkpoints.
 
-    After an epoch that compiles and records what is to be, one is timed and the beginning of one
+    After an epoch that records what is to be, one is timed and the beginning of one
     is watched; then the same batches, on the device already, go through the bare step.
     """
 
@@ -167,16 +168,14 @@ class StepsAlone(Trainer):
         self.timeline, self.watched = timeline, watched
         self.found: dict[str, Any] = {"busy_ms": None}
 
-    def ways(self) -> str:
-        """What `train.compile` comes to with these batches."""
+    def way(self) -> str:
+        """What `train.record` comes to with these batches."""
         with self._faster():
-            read, layers = self.objective.read, self.objective.model.encoder.layers
+            read = self.objective.read
             made = self.objective.make(self.objective.batches(0)[0], 0, self.progress.micro)
             tokens = sizes(made)["tokens"]
-            compiles = any("forward" in vars(layer) for layer in layers)
             records = isinstance(read, Replayed) and tokens <= read.most_tokens
-        names = ["compiled"] * compiles + ["recorded"] * records
-        return " and ".join(names) or "as it is"
+        return "recorded" if records else "as it is"
 
     def _train_epoch(self, log: Any, factor: Any, bar: Any) -> None:
         run = partial(super()._train_epoch, log, factor, bar)
@@ -303,15 +302,15 @@ def _report(found: list[Rate], options: argparse.Namespace) -> None:
     print_table(
         f"Training beside the bare step, {options.steps} steps",
         [
-            *("", "batch", "compile", "", "bare, ms", "training, ms"),
+            *("", "batch", "record", "", "bare, ms", "training, ms"),
             *("ratio", "GPU waits", "edges/s", "centers/s"),
         ],
         [
             [
                 f"{Path(one.backbone).name} {one.task}",
                 f"{one.batch:,}",
-                one.compile,
-                one.ways,
+                one.record,
+                one.way,
                 f"{one.bare_ms:.2f}",
                 f"{one.whole_ms:.2f}",
                 f"{one.ratio:.2f}",
@@ -365,8 +364,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[25],
         help=f"pairs of a step; of edges {2 * NEIGHBORS} times as many, to read as many texts",
     )
-    ways = ["off", "auto", "on"]
-    parser.add_argument("--compile", nargs="+", default=ways, choices=ways)
+    parser.add_argument("--record", nargs="+", default=["off", "auto"], choices=RECORD)
     parser.add_argument("--set", action="append", type=parse_setting, default=[], metavar="NAME=V")
     parser.add_argument("--steps", type=int, default=24, help="of the timed epoch")
     parser.add_argument("--device", default="cuda:0")

@@ -14,7 +14,7 @@ Task = Literal["edge-classification", "link-prediction"]
 Recipe = Literal["default", "paper", "fast"]
 
 #: Settings there were once, of no weight for what is learned: passed over where they are saved.
-REMOVED = frozenset({"train.loss_lag"})
+REMOVED = frozenset({"train.loss_lag", "train.compile"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +127,7 @@ class TrainSettings:
     patience: int | None = None  # epochs without a better validation score before stopping
     select: str | None = None  # the validation metric to select by; None: the task's own
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    compile: Literal["auto", "on", "off"] = (
-        "auto"  # on a GPU: small steps are recorded; "on": layers are compiled too, for memory
-    )
+    record: bool | None = None  # replay recorded passes on a GPU; None: where it would wait else
     seed: int = 0
     checkpoint_every: int | None = None  # updates, and every epoch; None: about every half minute
     keep_checkpoints: int = 2

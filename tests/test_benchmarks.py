@@ -95,7 +95,7 @@ def test_training_is_timed_beside_the_bare_step_without_a_database(tmp_path, cap
     more = ["--steps", "2", "--trace", str(tmp_path / "trace.json"), "--out", str(tmp_path)]
     found = throughput.main(options + more)
     assert "FAILED" not in capsys.readouterr().out
-    assert [(one.task, one.batch, one.compile) for one in found] == [
+    assert [(one.task, one.batch, one.record) for one in found] == [
         ("links", 4, "off"),
         ("edges", 40, "off"),
     ]  # on a CPU the other ways are no others

@@ -207,7 +207,7 @@ class LinkPredictor(Estimator):
                 logq=settings.logq,
                 mask_false_negatives=settings.mask_false_negatives,
                 uniform_negatives=settings.uniform_negatives,
-                collaborative="given" if settings.collaborative else None,
+                collaborative=settings.collaborative,
                 popularity_bias=settings.popularity_bias,
                 num_nodes=num_nodes,
             )

@@ -13,7 +13,6 @@ from edgeformers.nn.buckets import Buckets
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.short import (
     LONGEST,
-    Spans,
     attend_rows,
     attend_text,
     block_of,
@@ -64,29 +63,26 @@ class AsymmetricAttention(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText | Spans,
+        text: PackedText,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> Tensor:
         """[T, D] and [B, V, D] -> [T, D]; with one query row per text `readout` [B, D] -> [B, D].
 
-        A readout row stands at position 0, as [CLS] and virtual tokens do. Given `Spans`, texts
-        are read as short ones without asking again whether they can be.
+        A readout row stands at position 0, as [CLS] and virtual tokens do.
         """
         return cast(Tensor, self.out(self.mix(hidden, text, virtual, readout)))
 
     def mix(
         self,
         hidden: Tensor,
-        text: PackedText | Spans,
+        text: PackedText,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> Tensor:
         """As `forward`, before the output map: values weighed by attention, heads side by side."""
-        spans = text if isinstance(text, Spans) else self.spans(hidden, text, virtual)
-        if spans is not None:
-            return self._attend_short(hidden, spans, virtual, readout)
-        assert isinstance(text, PackedText)
+        if self._is_short(hidden, text, virtual):
+            return self._attend_short(hidden, text, virtual, readout)
         q, k, v = self._project(hidden, text, virtual, readout)
         mixed = attend(
             q,
@@ -101,14 +97,14 @@ class AsymmetricAttention(nn.Module):
         )
         return mixed.flatten(1)  # [T, D]
 
-    def spans(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> Spans | None:
-        """Where the texts lie, if the operators for short texts can read them here."""
+    def _is_short(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> bool:
+        """Whether the operators for short texts read these texts here."""
         if self.backend not in ("auto", "short") or not text.num_texts:
-            return None
+            return False
         hindrance = self._short_hindrance(hidden, text, _count(virtual))
         if hindrance and self.backend == "short":
             raise ConfigError(f"attention backend 'short' {hindrance}; use 'auto' or 'bucketed'")
-        return None if hindrance else Spans(text.offsets, block_of(text.max_length))
+        return not hindrance
 
     def attention_map(
         self,
@@ -142,10 +138,10 @@ class AsymmetricAttention(nn.Module):
         return short_hindrance(hidden.device, dtype, head_width, text.max_length, num_virtual)
 
     def _attend_short(
-        self, hidden: Tensor, spans: Spans, virtual: Tensor | None, readout: Tensor | None
+        self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
         """As `forward` before the output map; text rows are mapped to q, k and v in one product."""
-        maps = (self.query, self.key_value)
+        maps, spans = (self.query, self.key_value), (text.offsets, block_of(text.max_length))
         bias = None if self.query.bias is None else torch.cat([one.bias for one in maps])  # [3D]
         if readout is None:
             weight = torch.cat([one.weight for one in maps])
@@ -153,7 +149,7 @@ class AsymmetricAttention(nn.Module):
         else:
             rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
         if virtual is None:
-            beside = rows.new_empty(spans.num_texts, 0, 2, *rows.shape[2:])
+            beside = rows.new_empty(text.num_texts, 0, 2, *rows.shape[2:])
         else:  # [B, V, 2, H, D/H]
             beside = self._product(virtual, self.key_value.weight, self.key_value.bias)
         if readout is None:

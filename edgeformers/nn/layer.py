@@ -11,7 +11,6 @@ from edgeformers.errors import ConfigError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fused import add_norm, feed_forward_norm
 from edgeformers.nn.packed import PackedText
-from edgeformers.nn.short import Spans
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -96,7 +95,7 @@ class PostNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText | Spans,
+        text: PackedText,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,
@@ -133,7 +132,7 @@ class PreNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText | Spans,
+        text: PackedText,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,

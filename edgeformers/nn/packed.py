@@ -38,8 +38,7 @@ class PackedText:
 
     Make one with `from_offsets`, `from_lists` or `from_padded` on the host, then move it with
     `to`. The host keeps its own copy of the offsets, so nothing here waits for the device.
-    What attention derives from the offsets is made once per batch and remembered; call `layout`
-    before a compiled model, so that this happens outside the graph.
+    What attention derives from the offsets is made once per batch and remembered.
     """
 
     token_ids: Tensor  # [T]

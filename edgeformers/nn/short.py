@@ -16,7 +16,7 @@ power of two from 16 to `LONGEST` that no text exceeds.
 
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +25,6 @@ from torch import Tensor
 LONGEST = 128  # tokens of a text
 MOST_VIRTUAL = 16
 _HEAD_WIDTHS = (16, 32, 64, 128)
-
-
-class Spans(NamedTuple):
-    """Where texts lie in a packed row, and the block that holds the longest of them."""
-
-    offsets: Tensor  # [E+1] int32
-    block: int
-
-    @property
-    def num_texts(self) -> int:
-        return self.offsets.size(0) - 1
 
 
 def block_of(max_length: int) -> int:

@@ -12,8 +12,6 @@ from edgeformers.errors import ConfigError, InputError, nearest
 from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, Factors
 from edgeformers.tasks.beside import Beside, Side
 
-Collaborative = Literal["table", "given"]
-
 _LARGEST_SCALE = 100.0  # a learned temperature stops at 0.01, or training breaks down
 
 
@@ -52,15 +50,15 @@ class LinkTask(nn.Module):
       logits: in-batch negatives follow popularity and would push popular nodes down.
     - `mask_false_negatives` leaves out keys known to be linked to the query.
     - `uniform_negatives` asks for that many keys drawn evenly, given with each call (`extra`).
-    - `collaborative` adds a product c_v . c_u that needs no text: of a "table" learned here, or
-      of vectors "given" with each call (`z`), either with a learned weight.
+    - `collaborative` adds a product z_v . z_u that needs no text, with a learned weight, of
+      vectors given with each call.
     - `popularity_bias` adds a learned b_u, which may start from popularity (`start_bias`).
 
-    Score: scale h_v . h_u + weight c_v . c_u + b_u, which is one product of longer vectors
+    Score: scale h_v . h_u + weight z_v . z_u + b_u, which is one product of longer vectors
     (`factors`), so that ranking all nodes uses exactly the score that was trained. After training
     a second product of fixed vectors can be set beside it (`set_beside`).
 
-    Shapes: n pairs, m extra keys, D width, K collaborative width.
+    Shapes: n pairs, m extra keys, D width, K that of vectors z.
     """
 
     def __init__(
@@ -71,18 +69,15 @@ class LinkTask(nn.Module):
         logq: float = 0.0,
         mask_false_negatives: bool = False,
         uniform_negatives: int = 0,
-        collaborative: Collaborative | None = None,
-        collaborative_width: int = 64,
+        collaborative: bool = False,
         popularity_bias: bool = False,
         num_nodes: int = 0,
         primary_metric: str = "full/mrr",
     ) -> None:
         super().__init__()
-        _check_settings(temperature, logq, uniform_negatives, collaborative, primary_metric)
-        if (collaborative == "table" or popularity_bias) and num_nodes < 1:
-            raise ConfigError(
-                "a collaborative table or popularity bias needs num_nodes, the nodes of the network"
-            )
+        _check_settings(temperature, logq, uniform_negatives, primary_metric)
+        if popularity_bias and num_nodes < 1:
+            raise ConfigError("a popularity bias needs num_nodes, the nodes of the network")
         self.temperature, self.normalize = temperature, normalize
         self.logq, self.mask_false_negatives = logq, mask_false_negatives
         self.uniform_negatives = uniform_negatives
@@ -92,9 +87,6 @@ class LinkTask(nn.Module):
         if temperature == "learned":
             self.log_scale = nn.Parameter(torch.tensor(math.log(20.0 if normalize else 1.0)))
         self.weight = nn.Parameter(torch.ones(())) if collaborative else None
-        self.table: nn.Parameter | None = None
-        if collaborative == "table":
-            self.table = nn.Parameter(torch.randn(num_nodes, collaborative_width) * 0.1)
         self.bias = nn.Parameter(torch.zeros(num_nodes)) if popularity_bias else None
         self.beside: Beside | None = None
 
@@ -113,16 +105,6 @@ class LinkTask(nn.Module):
             popularity = key_counts.to(self.bias).log1p()
             self.bias.copy_(torch.where(seen, popularity - popularity[seen].mean(), 0.0))
 
-    @torch.no_grad()
-    def set_table(self, vectors: Tensor) -> None:
-        """Start the collaborative table from given vectors, such as a matrix factorization's."""
-        if self.table is None or vectors.shape != self.table.shape:
-            expected = None if self.table is None else list(self.table.shape)
-            raise InputError(
-                f"the collaborative table is {expected} (got vectors {list(vectors.shape)})"
-            )
-        self.table.copy_(vectors)
-
     def scale(self) -> Tensor | float:
         """What h_v . h_u is multiplied by: 1 / temperature."""
         if self.log_scale is not None:
@@ -134,8 +116,8 @@ class LinkTask(nn.Module):
     ) -> Tensor:
         """[n, D], nodes [n] and given vectors [n, K] -> [n, D'], whose products are the scores.
 
-        Of a query [scale h ; weight c ; 1], of a key [h ; c ; b]. A new node (-1) has neither
-        c of a table nor b: its text speaks for it, and the z that is given for the unknown node.
+        Of a query [scale h ; weight z ; 1], of a key [h ; z ; b]. A new node (-1) has no b: its
+        text speaks for it, and the z that is given for the unknown node.
         """
         is_query = side == "query"
         content = node_repr.float()
@@ -143,7 +125,7 @@ class LinkTask(nn.Module):
             content = F.normalize(content, dim=-1)
         parts = [content * self.scale() if is_query else content]
         if self.weight is not None:
-            vectors = self._vectors(nodes, z)
+            vectors = _given(z)
             parts.append(vectors * self.weight if is_query else vectors)
         if self.bias is not None:
             known = (nodes >= 0).float()
@@ -212,17 +194,6 @@ class LinkTask(nn.Module):
             self.factors("key", candidate_repr, candidate_nodes, candidate_z),
         )
 
-    def _vectors(self, nodes: Tensor, z: Tensor | None) -> Tensor:
-        if self.table is not None:
-            known = (nodes >= 0).float()[:, None]
-            return F.embedding(nodes.clamp(min=0), self.table) * known
-        if z is None:
-            raise InputError(
-                "collaborative='given' needs the vectors of queries and keys: query_z, key_z, "
-                "and extra_z where there are extra keys"
-            )
-        return z.float()
-
 
 def false_negatives(
     query_nodes: Tensor,
@@ -263,6 +234,15 @@ def sampling_log_q(
     return (batch_size * in_batch + uniform_negatives / len(counts)).div(drawn).log().float()
 
 
+def _given(z: Tensor | None) -> Tensor:
+    if z is None:
+        raise InputError(
+            "a collaborative term needs the vectors of queries and keys: query_z, key_z, and "
+            "extra_z where there are extra keys"
+        )
+    return z.float()
+
+
 def _all_log_q(key_log_q: Tensor | None, extra_log_q: Tensor | None, count: int) -> Tensor:
     if key_log_q is None:
         raise InputError("the logQ correction (logq > 0) needs key_log_q, the log q of each key")
@@ -279,7 +259,6 @@ def _check_settings(
     temperature: float | str | None,
     logq: float,
     uniform_negatives: int,
-    collaborative: str | None,
     primary_metric: str,
 ) -> None:
     is_above_0 = isinstance(temperature, int | float) and temperature > 0
@@ -291,8 +270,6 @@ def _check_settings(
         raise ConfigError(f"logq must be between 0 (off) and 1 (full correction) (got {logq})")
     if uniform_negatives < 0:
         raise ConfigError(f"uniform_negatives must be 0 or more (got {uniform_negatives})")
-    if collaborative not in (None, "table", "given"):
-        raise ConfigError(f"collaborative must be 'table', 'given' or None (got {collaborative!r})")
     choices = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if primary_metric not in choices:
         raise ConfigError(

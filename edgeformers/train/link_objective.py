@@ -260,7 +260,7 @@ class LinkObjective:
 
     def _node_vectors(self, nodes: Tensor) -> Tensor | None:
         """Vectors z of nodes, for the collaborative term."""
-        if self.task.collaborative != "given":
+        if not self.task.collaborative:
             return None
         return cast(Tensor, self.model.get_submodule("nodes")(nodes))
 

@@ -1,63 +1,50 @@
-"""Which faster ways of training are worth taking: recorded passes, compiled layers."""
+"""Which passes of a training are worth recording: those that the host would hold up."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
-from edgeformers.train.compiled import compiled_layers
 from edgeformers.train.replay import Replayed
-
-Compile = Literal["auto", "on", "off"]
 
 #: What the choice rests on, rounded from what `benchmarks.throughput` measured on an H200.
 HOST_SECONDS_PER_LAYER = 5.5e-3  # to launch a layer's kernels, both ways, one by one
 FLOPS_PER_SECOND = 4e14
 RECORD_STEPS = 200  # a training of fewer steps is over before its recordings have paid
 
-
-@dataclass(frozen=True)
-class Ways:
-    """Whether layers are compiled, and up to how many tokens passes are recorded."""
-
-    compiles: bool
-    most_tokens: int  # 0: nothing is recorded
+EVERY = 1 << 62  # tokens: no pass has as many
 
 
-def choose_ways(choice: Compile, config: EncoderConfig, *, steps: int) -> Ways:
-    """The ways that this many steps repay.
+def most_tokens(record: bool | None, config: EncoderConfig, *, steps: int) -> int:
+    """Up to how many tokens passes are recorded in a training of this many steps; 0: none.
 
-    By itself ("auto") a pass is recorded where the host would hold the GPU up. Layers are compiled
-    only when asked for ("on"): it takes less memory, and is slower than kernels of our own. The
+    By itself (None) those are recorded that the host would hold up, where the steps repay it. The
     choice depends on nothing that differs between two runs of the same training, so that a
-    resumed run takes the same way.
+    resumed run does the same.
     """
-    compiles = choice == "on"
-    records = compiles or (choice == "auto" and steps >= RECORD_STEPS)
-    return Ways(compiles, held_up_tokens(config) if records else 0)
+    if record is not None:
+        return EVERY if record else 0
+    return held_up_tokens(config) if steps >= RECORD_STEPS else 0
 
 
 @contextmanager
 def faster_training(
-    objective: Any, choice: Compile, *, device: torch.device, steps: int
+    objective: Any, record: bool | None, *, device: torch.device, steps: int
 ) -> Iterator[None]:
-    """Train an objective's model in the ways that the steps to come repay."""
+    """Have an objective's model called by replaying its recorded passes, where that is faster."""
     encoder = getattr(getattr(objective, "model", None), "encoder", None)
     if device.type != "cuda" or not isinstance(encoder, TextEncoder):
         yield
         return
-    ways = choose_ways(choice, encoder.config, steps=steps)
-    plain = objective.read
-    with compiled_layers(encoder) if ways.compiles else nullcontext():
-        if ways.most_tokens:
-            objective.read = Replayed(objective.model, most_tokens=ways.most_tokens)
-        try:
-            yield
-        finally:
-            objective.read = plain
+    most, plain = most_tokens(record, encoder.config, steps=steps), objective.read
+    if most:
+        objective.read = Replayed(objective.model, most_tokens=most)
+    try:
+        yield
+    finally:
+        objective.read = plain
 
 
 def held_up_tokens(config: EncoderConfig) -> int:

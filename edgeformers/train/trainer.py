@@ -135,7 +135,7 @@ class Trainer:
     def _faster(self) -> AbstractContextManager[None]:
         steps = self.per_epoch * self.settings.epochs
         return faster_training(
-            self.objective, self.settings.compile, device=self.device, steps=steps
+            self.objective, self.settings.record, device=self.device, steps=steps
         )
 
     def _bar(self) -> Any:

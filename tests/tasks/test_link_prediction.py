@@ -195,21 +195,20 @@ def test_keys_gathered_from_other_processes_give_the_loss_of_the_whole_batch(dra
 
 
 def test_one_product_of_factors_is_the_whole_score(draw):
-    task = LinkTask(temperature=0.5, collaborative="table", popularity_bias=True, num_nodes=20)
+    task = LinkTask(temperature=0.5, collaborative=True, popularity_bias=True, num_nodes=20)
     with torch.no_grad():
         task.weight.fill_(0.7)
         task.bias.copy_(draw(20))
-    h, k = draw(4, D), draw(3, D)
+    h, k, z = draw(4, D), draw(3, D), draw(21, 6)  # the last is that of a new node
     query, key = torch.tensor([0, 1, -1, 3]), torch.tensor([11, -1, 13])
-    score = task.factors("query", h, query) @ task.factors("key", k, key).T
-    c = torch.cat([task.table, torch.zeros(1, 64)])  # a new node has no vector
-    b = torch.cat([task.bias, torch.zeros(1)])
-    expected = h @ k.T / 0.5 + 0.7 * c[query] @ c[key].T + b[key]
+    score = task.factors("query", h, query, z[query]) @ task.factors("key", k, key, z[key]).T
+    b = torch.cat([task.bias, torch.zeros(1)])  # a new node has none
+    expected = h @ k.T / 0.5 + 0.7 * z[query] @ z[key].T + b[key]
     torch.testing.assert_close(score, expected)
 
 
-def test_given_vectors_take_the_place_of_the_table(pairs, draw):
-    task = LinkTask(collaborative="given")
+def test_vectors_given_with_a_call_are_multiplied_beside_the_texts(pairs, draw):
+    task = LinkTask(collaborative=True)
     z_query, z_key, z_extra, extra = draw(N, 2), draw(N, 2), draw(2, 2), draw(2, D)
     loss = task.loss(
         **pairs,
@@ -225,22 +224,6 @@ def test_given_vectors_take_the_place_of_the_table(pairs, draw):
     assert task.weight.grad.item() != 0
 
 
-def test_the_collaborative_table_learns_links_that_text_does_not_show():
-    generator = torch.Generator().manual_seed(2)
-    nodes = torch.arange(8)
-    blank = torch.ones(8, 1)
-    task = LinkTask(collaborative="table", collaborative_width=8, num_nodes=16)
-    task.set_table(torch.randn(16, 8, generator=generator) * 0.3)
-    optimizer = torch.optim.Adam(task.parameters(), lr=0.1)
-    for _ in range(60):
-        optimizer.zero_grad()
-        task.loss(blank, blank, query_nodes=nodes, key_nodes=nodes + 8).backward()
-        optimizer.step()
-    pairs = {"query_nodes": nodes, "key_nodes": nodes + 8}
-    assert in_batch_ranks(task, blank, blank, **pairs).tolist() == [1.0] * 8
-    assert in_batch_ranks(LinkTask(), blank, blank, **pairs).tolist() == [4.5] * 8
-
-
 def test_popularity_starts_from_how_often_a_node_is_a_key():
     task = LinkTask(popularity_bias=True, num_nodes=4)
     task.start_bias(torch.tensor([0, 1, 3, 7]))
@@ -253,13 +236,15 @@ def test_popularity_starts_from_how_often_a_node_is_a_key():
 
 
 def test_ranking_all_nodes_uses_the_trained_score(draw):
-    task = LinkTask(temperature=0.5, collaborative="table", popularity_bias=True, num_nodes=30)
+    task = LinkTask(temperature=0.5, collaborative=True, popularity_bias=True, num_nodes=30)
     with torch.no_grad():
         task.bias.copy_(draw(30))
-    h, k = draw(4, D), draw(9, D)
+    h, k, z = draw(4, D), draw(9, D), draw(30, 6)
     query, candidates = torch.arange(4), torch.arange(9) + 20
-    scorer = task.scorer(h, k, query_nodes=query, candidate_nodes=candidates)
-    table = task.factors("query", h, query) @ task.factors("key", k, candidates).T
+    vectors = {"query_z": z[query], "candidate_z": z[candidates]}
+    scorer = task.scorer(h, k, query_nodes=query, candidate_nodes=candidates, **vectors)
+    keys = task.factors("key", k, candidates, z[candidates])
+    table = task.factors("query", h, query, z[query]) @ keys.T
     positives = np.array([8, 0, 4, 4])
     own = table[torch.arange(4), torch.from_numpy(positives)]
     expected = 1 + (table > own[:, None]).sum(1)
@@ -300,10 +285,7 @@ def test_what_an_option_lacks_gets_a_sentence(pairs, draw):
     with pytest.raises(InputError, match="extra keys need extra_nodes"):
         LinkTask().loss(**pairs, extra_key_repr=draw(2, D))
     with pytest.raises(InputError, match="needs the vectors of queries and keys: query_z, key_z"):
-        LinkTask(collaborative="given").loss(**pairs)
-    task = LinkTask(collaborative="table", collaborative_width=2, num_nodes=4)
-    with pytest.raises(InputError, match=r"table is \[4, 2\] \(got vectors \[4, 3\]\)"):
-        task.set_table(torch.zeros(4, 3))
+        LinkTask(collaborative=True).loss(**pairs)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +295,7 @@ def test_what_an_option_lacks_gets_a_sentence(pairs, draw):
         ({"temperature": "learnt"}, "got 'learnt'"),
         ({"logq": 2.0}, r"between 0 \(off\) and 1 .* \(got 2.0\)"),
         ({"uniform_negatives": -1}, r"0 or more \(got -1\)"),
-        ({"collaborative": "tabel"}, "'table', 'given' or None"),
-        ({"collaborative": "table"}, "needs num_nodes"),
+        ({"popularity_bias": True}, "needs num_nodes"),
         ({"primary_metric": "full/mr"}, "did you mean 'full/mrr'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which faster ways are taken: worth their cost, and the same for every run of a training."""
+"""Which passes are recorded: those that are worth it, and the same in every run of a training."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,21 +8,20 @@ import torch
 
 from edgeformers.models.registry import TINY_ENCODER
 from edgeformers.train.replay import Replayed
-from edgeformers.train.speed import Ways, choose_ways, faster_training, held_up_tokens
+from edgeformers.train.speed import EVERY, faster_training, held_up_tokens, most_tokens
 
 BERT = replace(TINY_ENCODER, width=768, heads=12, layers=12, ffn_width=3072)
 CUDA = torch.device("cuda")
 
 
-def test_passes_are_recorded_unless_they_are_few_and_nothing_is_compiled():
-    assert choose_ways("auto", BERT, steps=20) == Ways(compiles=False, most_tokens=0)
-    many = choose_ways("auto", BERT, steps=20_000)
-    assert many == Ways(compiles=False, most_tokens=held_up_tokens(BERT))
+def test_small_passes_are_recorded_unless_they_are_few():
+    assert most_tokens(None, BERT, steps=20) == 0
+    assert most_tokens(None, BERT, steps=20_000) == held_up_tokens(BERT)
 
 
 def test_what_is_asked_for_is_done():
-    assert choose_ways("on", BERT, steps=1) == Ways(compiles=True, most_tokens=held_up_tokens(BERT))
-    assert choose_ways("off", BERT, steps=10**6) == Ways(compiles=False, most_tokens=0)
+    assert most_tokens(True, BERT, steps=1) == EVERY
+    assert most_tokens(False, BERT, steps=10**6) == 0
 
 
 def test_a_pass_is_small_where_the_host_takes_longer_than_the_gpu():
@@ -40,22 +39,20 @@ def test_a_pass_is_small_where_the_host_takes_longer_than_the_gpu():
 def test_on_a_cpu_nothing_changes(make_edges):
     objective = make_edges()
     read = objective.read
-    with faster_training(objective, "on", device=torch.device("cpu"), steps=10**6):
+    with faster_training(objective, True, device=torch.device("cpu"), steps=10**6):
         assert objective.read is read
-        assert not any("forward" in vars(layer) for layer in objective.model.encoder.layers)
 
 
 @pytest.mark.parametrize("name", ["make_edges", "make_links"])
 def test_every_model_over_a_language_model_is_recorded_while_it_trains(name, request, monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
     objective = request.getfixturevalue(name)()
-    with faster_training(objective, "auto", device=CUDA, steps=10**6):
+    with faster_training(objective, None, device=CUDA, steps=10**6):
         assert isinstance(objective.read, Replayed)
-        assert not any("forward" in vars(layer) for layer in objective.model.encoder.layers)
     assert objective.read is objective.model
 
 
 def test_an_objective_of_another_kind_is_trained_as_it_is():
     objective = SimpleNamespace(read=len)
-    with faster_training(objective, "auto", device=CUDA, steps=10**6):
+    with faster_training(objective, None, device=CUDA, steps=10**6):
         assert objective.read is len
