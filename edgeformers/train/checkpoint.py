@@ -1,6 +1,7 @@
 """Training state on disk: tensors as safetensors, the rest as JSON, whole or not at all."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
     """Write `state` (nested dicts and lists of tensors and plain values) as step-000123.
 
     It takes its name when it is complete, and an old one loses its own before it is removed: at
-    whatever moment the process is killed, what is called a checkpoint is one.
+    whatever moment the process is killed, or the machine loses power, what is called a
+    checkpoint is one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for left_over in folder.glob(".step-*"):
@@ -29,6 +31,8 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
     plain = _split(state, "", tensors)
     save_file(tensors, aside / "state.safetensors")
     (aside / "state.json").write_text(json.dumps(plain), encoding="utf-8")
+    for file in aside.iterdir():
+        _settle(file)
     if out.exists():
         _remove(out)
     aside.replace(out)
@@ -59,6 +63,12 @@ def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, if there is any."""
     found = checkpoints(folder)
     return found[-1] if found else None
+
+
+def _settle(file: Path) -> None:
+    """Wait until a file is on the disk itself."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
 
 
 def _remove(checkpoint: Path) -> None:

@@ -1,6 +1,9 @@
 """Checkpoints on disk: what is called one is one, at whatever moment the process ends."""
 
+import os
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +32,21 @@ def test_the_last_ones_are_kept(tmp_path):
         save(tmp_path, step, {"step": step}, keep=2)
     assert [load_checkpoint(path)["step"] for path in checkpoints(tmp_path)] == [2, 10]
     assert latest_checkpoint(tmp_path / "none") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files in /proc")
+def test_files_are_on_the_disk_before_they_are_called_a_checkpoint(tmp_path, monkeypatch):
+    settled = []
+    fsync = os.fsync
+
+    def watch(number):
+        settled.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        assert not checkpoints(tmp_path)
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    path = save(tmp_path, 1, {"x": torch.ones(2)}, keep=1)
+    assert sorted(settled) == sorted(file.name for file in path.iterdir())
 
 
 class Killed(BaseException):
