@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from edgeformers.nn.fused_kernels import _dropping, _kept, _programs, _rows_shape
+from edgeformers.nn.fused_kernels import count_programs, dropping, is_kept, rows_shape
 
 Tables = tuple[Tensor, Tensor | None, Tensor | None]  # of tokens, positions and types
 
@@ -60,7 +60,7 @@ def _embed_norm(
         out += tl.load(shift_at + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     at = row[:, None].to(tl.int64) * width + column[None, :]
     if DROP:
-        out = tl.where(_kept(seed_at, at, threshold), out * scale, 0.0)
+        out = tl.where(is_kept(seed_at, at, threshold), out * scale, 0.0)
     tl.store(out_at + at, out.to(out_at.dtype.element_ty), mask=real)
     tl.store(mean_at + row, mean, mask=row < count)
     tl.store(rstd_at + row, rstd, mask=row < count)
@@ -85,7 +85,7 @@ def _embed_norm_backward(
         at = row[:, None].to(tl.int64) * width + column[None, :]
         grad = tl.load(grad_at + at, mask=real, other=0.0).to(tl.float32)
         if DROP:
-            grad = tl.where(_kept(seed_at, at, threshold), grad * scale, 0.0)
+            grad = tl.where(is_kept(seed_at, at, threshold), grad * scale, 0.0)
         added = _gather(
             ids_at, places_at, tokens_at, positions_at, types_at, row, column, count, width, known,
             POSITIONS, TYPES,
@@ -125,8 +125,8 @@ def launch_embed_norm(
     count, (known, width) = ids.size(0), tables[0].shape
     out = torch.empty(count, width, dtype=dtype, device=ids.device)
     moments = torch.empty(2, count, device=ids.device)
-    shape = _rows_shape(width, 2048)
-    seed, *numbers = _dropping(drop)
+    shape = rows_shape(width, 2048)
+    seed, *numbers = dropping(drop)
     _embed_norm[(triton.cdiv(count, shape["ROWS"]),)](
         ids, places, *_or_first(*tables), *_or_first(weight, shift),
         ids if seed is None else seed, out, *moments, count, width, known, *numbers, eps,
@@ -147,10 +147,10 @@ def launch_embed_norm_backward(
     """Gradients of the sums in float32 [T, D], and those of weight, shift and types[0], [3, D]."""
     count, (known, width) = ids.size(0), tables[0].shape
     drows = torch.empty(count, width, device=grad.device)
-    shape = _rows_shape(width, 1024)
-    programs = _programs(grad, triton.cdiv(count, shape["ROWS"]))
+    shape = rows_shape(width, 1024)
+    programs = count_programs(grad, triton.cdiv(count, shape["ROWS"]))
     sums = torch.empty(programs, 3, width, device=grad.device)
-    seed, *numbers = _dropping(drop)
+    seed, *numbers = dropping(drop)
     _embed_norm_backward[(programs,)](
         grad, ids, places, *_or_first(*tables), weight, ids if seed is None else seed, *moments,
         drows, sums, count, width, known, *numbers, programs,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from edgeformers.nn.short import has_kernels
 
 WIDEST = 4096  # rows that one program holds whole
-_MOST_PLACES = 2**32  # of a matrix, each with a random number of its own
+MOST_PLACES = 2**32  # of a matrix, each with a random number of its own
 
 
 class _Settings(NamedTuple):
@@ -44,7 +44,7 @@ def feed_forward_norm(
         or _is_hindered(rows, up, norm)
         or _is_hindered(rows, down, norm)
         or up.bias is None
-        or rows.dtype != _product_dtype(rows)
+        or rows.dtype != product_dtype(rows)
     ):
         return add_norm(F.gelu(up(rows)), down, rows, norm, dropout)
     apply: Any = _FeedForwardNorm.apply
@@ -59,21 +59,21 @@ def _is_hindered(x: Tensor, linear: nn.Module, norm: nn.LayerNorm) -> bool:
         return True
     if getattr(norm, "bias", None) is None:
         return True
-    dtype = _product_dtype(x)
+    dtype = product_dtype(x)
     if dtype not in (torch.bfloat16, torch.float16) or x.dim() != 2 or not len(x):
         return True
-    if linear.out_features > WIDEST or x.size(0) * linear.out_features >= _MOST_PLACES:
+    if linear.out_features > WIDEST or x.size(0) * linear.out_features >= MOST_PLACES:
         return True
     return not has_kernels(x.device)
 
 
-def _product_dtype(x: Tensor) -> torch.dtype:
+def product_dtype(x: Tensor) -> torch.dtype:
     """The precision in which x is multiplied here."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-def _draw_seed(dropout: float, device: torch.device) -> Tensor | None:
+def draw_seed(dropout: float, device: torch.device) -> Tensor | None:
     """Of what is dropped, [1]; None where nothing is."""
     if dropout == 0.0:
         return None
@@ -95,7 +95,7 @@ class _AddNorm(torch.autograd.Function):
     ) -> Tensor:
         from edgeformers.nn.fused_kernels import launch_add_norm
 
-        seed = _draw_seed(settings.dropout, mixed.device)
+        seed = draw_seed(settings.dropout, mixed.device)
         norm, drop = (weight, shift, settings.eps), (seed, settings.dropout)
         out, kept = launch_add_norm(mixed, bias, rows, norm, drop, keep=settings.keep)
         ctx.save_for_backward(*kept, weight, seed)
@@ -138,7 +138,7 @@ class _FeedForwardNorm(torch.autograd.Function):
         up, down = up.to(rows.dtype), down.to(rows.dtype)
         inner = F.linear(rows, up)  # [R, F]
         mixed = F.linear(launch_gelu(inner, up_bias), down)  # [R, D]
-        seed = _draw_seed(settings.dropout, rows.device)
+        seed = draw_seed(settings.dropout, rows.device)
         norm, drop = (weight, shift, settings.eps), (seed, settings.dropout)
         out, kept = launch_add_norm(mixed, down_bias, rows, norm, drop, keep=settings.keep)
         ctx.save_for_backward(rows, up, up_bias, inner, down, *kept, weight, seed)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformers.nn.fused import _MOST_PLACES, WIDEST, _draw_seed, _product_dtype
+from edgeformers.nn.fused import MOST_PLACES, WIDEST, draw_seed, product_dtype
 from edgeformers.nn.short import has_kernels
 
 
@@ -50,7 +50,7 @@ def embed_norm(
             rows = rows + tables.types.weight[0]
         return F.dropout(norm(rows), dropout)
     apply: Any = _EmbedNorm.apply
-    dtype = torch.float32 if wide else _product_dtype(tables.tokens.weight)
+    dtype = torch.float32 if wide else product_dtype(tables.tokens.weight)
     weights = (None if one is None else one.weight for one in tables)
     settings = _Settings(norm.eps, dropout, dtype)
     places = (ids.contiguous(), positions.contiguous())
@@ -63,10 +63,10 @@ def _is_hindered(ids: Tensor, tables: Tables, norm: nn.LayerNorm) -> bool:
         return True
     if type(norm) is not nn.LayerNorm or not all(map(_is_plain, tables)):
         return True
-    if _product_dtype(tables.tokens.weight) not in (torch.bfloat16, torch.float16):
+    if product_dtype(tables.tokens.weight) not in (torch.bfloat16, torch.float16):
         return True
     width = tables.tokens.embedding_dim
-    if width > WIDEST or len(ids) * width >= _MOST_PLACES:
+    if width > WIDEST or len(ids) * width >= MOST_PLACES:
         return True
     return not has_kernels(ids.device)
 
@@ -98,7 +98,7 @@ class _EmbedNorm(torch.autograd.Function):
     ) -> Tensor:
         from edgeformers.nn.embedding_kernels import launch_embed_norm
 
-        seed = _draw_seed(settings.dropout, ids.device)
+        seed = draw_seed(settings.dropout, ids.device)
         tables, norm = (tokens, positions, types), (weight, shift, settings.eps)
         drop = (seed, settings.dropout)
         out, moments = launch_embed_norm(ids, places, tables, norm, drop, settings.dtype)

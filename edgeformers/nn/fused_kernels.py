@@ -26,7 +26,7 @@ def _mix(x):
 
 
 @triton.jit
-def _kept(seed_at, places, threshold):
+def is_kept(seed_at, places, threshold):
     """Whether what stands at each place is kept: its random number is not below the threshold."""
     seed = tl.load(seed_at)
     low, high = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
@@ -50,7 +50,7 @@ def _add_norm(
     if BIAS:
         added += tl.load(bias_at + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if DROP:
-        added = tl.where(_kept(seed_at, at, threshold), added * scale, 0.0)
+        added = tl.where(is_kept(seed_at, at, threshold), added * scale, 0.0)
     added += tl.load(rows_at + at, mask=real, other=0.0).to(tl.float32)
     mean = tl.sum(tl.where(real, added, 0.0), 1) / width
     centered = tl.where(real, added - mean[:, None], 0.0)
@@ -96,7 +96,7 @@ def _add_norm_backward(
         tl.store(drows_at + at, drows.to(drows_at.dtype.element_ty), mask=real)
         dmixed = drows
         if DROP:
-            dmixed = tl.where(_kept(seed_at, at, threshold), drows * scale, 0.0)
+            dmixed = tl.where(is_kept(seed_at, at, threshold), drows * scale, 0.0)
         tl.store(dmixed_at + at, dmixed.to(dmixed_at.dtype.element_ty), mask=real)
         dbias += dmixed
     at = tl.program_id(0).to(tl.int64) * 3 * width + column
@@ -180,8 +180,8 @@ def launch_add_norm(
     out = torch.empty_like(mixed)
     held = torch.empty_like(mixed) if keep else out
     moments = torch.empty(2, count, device=mixed.device) if keep else weight.view(1, -1)
-    shape = _rows_shape(width, 2048)
-    seed, *numbers = _dropping(drop)
+    shape = rows_shape(width, 2048)
+    seed, *numbers = dropping(drop)
     _add_norm[(triton.cdiv(count, shape["ROWS"]),)](
         mixed, mixed if bias is None else bias, rows, weight, shift,
         mixed if seed is None else seed, out, held, moments[0], moments[-1],
@@ -202,10 +202,10 @@ def launch_add_norm_backward(
     held, mean, rstd = kept
     count, width = grad.shape
     dmixed, drows = torch.empty_like(held), torch.empty_like(held, dtype=rows_dtype)
-    shape = _rows_shape(width, 1024)
-    programs = _programs(grad, triton.cdiv(count, shape["ROWS"]))
+    shape = rows_shape(width, 1024)
+    programs = count_programs(grad, triton.cdiv(count, shape["ROWS"]))
     sums = torch.empty(programs, 3, width, device=grad.device)
-    seed, *numbers = _dropping(drop)
+    seed, *numbers = dropping(drop)
     _add_norm_backward[(programs,)](
         grad, held, mean, rstd, weight, grad if seed is None else seed, dmixed, drows, sums,
         count, width, *numbers, programs, DROP=seed is not None, **shape,
@@ -234,7 +234,7 @@ def launch_gelu_backward(
     shape = _tile_shape(4)  # so few that all programs have their registers at once
     columns = triton.cdiv(width, shape["COLUMNS"])
     rows = triton.cdiv(count, shape["ROWS"])
-    programs = max(1, _programs(grad, rows * columns) // columns)
+    programs = max(1, count_programs(grad, rows * columns) // columns)
     sums = torch.empty(programs, width, device=grad.device)
     _gelu_backward[(programs, columns)](
         grad, inner, bias, inner if act is None else act, sums, count, width, programs,
@@ -243,7 +243,7 @@ def launch_gelu_backward(
     return grad, act, sums.sum(0)
 
 
-def _rows_shape(width: int, numbers: int) -> dict[str, int]:
+def rows_shape(width: int, numbers: int) -> dict[str, int]:
     """Whole rows, of about so many numbers that a program can hold at once."""
     columns = triton.next_power_of_2(width)
     return {"ROWS": max(1, numbers // columns), "COLUMNS": columns, "num_warps": 4}
@@ -253,7 +253,7 @@ def _tile_shape(rows: int) -> dict[str, int]:
     return {"ROWS": rows, "COLUMNS": 256, "num_warps": 4}
 
 
-def _programs(grad: Tensor, tiles: int) -> int:
+def count_programs(grad: Tensor, tiles: int) -> int:
     """Enough to fill the GPU, and no more: each writes sums of its own, which are then summed."""
     cores = 4
     if grad.is_cuda:
@@ -262,7 +262,7 @@ def _programs(grad: Tensor, tiles: int) -> int:
     return max(1, min(tiles, max(cores, wanted)))
 
 
-def _dropping(drop: tuple[Tensor | None, float]) -> tuple[Any, int, float]:
+def dropping(drop: tuple[Tensor | None, float]) -> tuple[Any, int, float]:
     """The seed, the random number below which is dropped, and what the rest is multiplied by."""
     seed, probability = drop
     return seed, round(probability * 2**24), 1.0 / (1.0 - probability)

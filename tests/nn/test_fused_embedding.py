@@ -302,7 +302,7 @@ HINDRANCES = {
 def pretended(monkeypatch):
     """A GPU that is not there, on which products are in bfloat16."""
     monkeypatch.setattr(fused_embedding, "has_kernels", lambda device: True)
-    monkeypatch.setattr(fused_embedding, "_product_dtype", lambda x: torch.bfloat16)
+    monkeypatch.setattr(fused_embedding, "product_dtype", lambda x: torch.bfloat16)
     with FakeTensorMode():
         yield
 
@@ -318,7 +318,7 @@ def test_what_the_kernels_cannot_stand_for_is_left_to_the_modules(pretended, giv
 
 
 def test_products_in_float32_are_left_to_the_modules(pretended, monkeypatch):
-    monkeypatch.setattr(fused_embedding, "_product_dtype", lambda x: torch.float32)
+    monkeypatch.setattr(fused_embedding, "product_dtype", lambda x: torch.float32)
     assert fused_embedding._is_hindered(*_tables())
 
 
