@@ -106,7 +106,7 @@ class TrainSettings:
     """How parameters are learned."""
 
     epochs: int = 6
-    batch_size: int = 64
+    batch_size: int | None = 64  # None: 16 to 64, by how many examples there are
     lr: float = 5e-5  # of the backbone
     node_lr: float = 5e-3  # of the node table
     head_lr: float = 1e-3  # of everything else: projections, pooling, heads, low-rank changes
@@ -247,6 +247,7 @@ _FAST = {
 RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
     "default": {
         "edge-classification": {
+            "train.batch_size": None,
             "model.node_dropout": 0.05,
             "model.fusion": True,
             "data.max_tokens": 256,
@@ -279,7 +280,12 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
         "link-prediction": {**_PAPER, "train.select": "paper/hit@1"},
     },
     "fast": {
-        "edge-classification": {**_FAST, "model.fusion": True, "edges.class_balance": 0.25},
+        "edge-classification": {
+            **_FAST,
+            "train.batch_size": None,
+            "model.fusion": True,
+            "edges.class_balance": 0.25,
+        },
         "link-prediction": {
             **_FAST,
             "train.batch_size": 128,

@@ -28,11 +28,18 @@ Batch = TypeVar("Batch")
 Ids = NDArray[np.int64]
 
 INFERENCE = -1  # the epoch whose draws of neighbors no training has
+USUAL_BATCHES = (64, 32, 16)  # examples of an update, of many examples and of few
+UPDATES = 200  # that an epoch should have at least
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Ids:
     """All examples in the order of one epoch, the same wherever it is computed."""
     return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
+
+
+def usual_batch(count: int) -> int:
+    """The largest usual batch in which an epoch of so many examples has updates enough."""
+    return next((size for size in USUAL_BATCHES if count >= size * UPDATES), USUAL_BATCHES[-1])
 
 
 def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EdgeLoader, Ids
+from edgeformers.data.loader import EdgeLoader, Ids, usual_batch
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
@@ -151,13 +151,14 @@ class EdgeClassifier(Estimator):
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         train, limit = self.config.train, self.config.data.max_tokens
         samplers = self._samplers(graph) if self.entry.context else {}
+        parts = labelled_parts(graph, self._split(graph))
         self.objective = EdgeObjective(
             self.model,
             self.head,
             EdgeLoader(graph=graph, tokens=tokens, max_tokens=limit, **samplers),
-            labelled_parts(graph, self._split(graph)),
+            parts,
             device=self.device,
-            batch_size=train.batch_size,
+            batch_size=train.batch_size or usual_batch(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
             eval_batch=train.eval_batch,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import INFERENCE, EgoLoader, Ids
+from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, usual_batch
 from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
@@ -235,13 +235,14 @@ class LinkPredictor(Estimator):
         loader = EgoLoader(
             graph=graph, tokens=tokens, max_tokens=data.max_tokens, **self._samplers(graph)
         )
+        parts = link_parts(graph, split)
         self.objective = LinkObjective(
             self.model,
             self.head,
             loader,
-            link_parts(graph, split),
+            parts,
             device=self.device,
-            batch_size=train.batch_size,
+            batch_size=train.batch_size or usual_batch(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
             eval_batch=train.eval_batch,

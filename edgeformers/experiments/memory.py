@@ -6,6 +6,7 @@ import torch
 
 from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import USUAL_BATCHES
 from edgeformers.estimators.settings import find_model
 from edgeformers.experiments.plan import Plan
 from edgeformers.nn.backbones import backbone_config
@@ -36,7 +37,7 @@ def memory_of(config: RunConfig, num_nodes: int) -> float:
     """Bytes a run takes, roughly: parameters with gradients and moments, and states kept."""
     layers, width, vocabulary = _shape(config.model.backbone)
     parameters = 12 * layers * width**2 + vocabulary * width + num_nodes * config.model.node_width
-    texts = config.train.micro_batch or config.train.batch_size
+    texts = config.train.micro_batch or config.train.batch_size or USUAL_BATCHES[0]
     around = sum(config.data.source_neighbors) + sum(config.data.target_neighbors)
     if config.task == "link-prediction":
         texts *= around

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformers.data.batch import EgoBatch, tensors_of
-from edgeformers.data.loader import INFERENCE, EgoLoader, Prefetch, epoch_batches, epoch_order
+from edgeformers.data.loader import (
+    INFERENCE,
+    EgoLoader,
+    Prefetch,
+    epoch_batches,
+    epoch_order,
+    usual_batch,
+)
 from edgeformers.data.sampler import EgoSampler
 
 
@@ -134,3 +141,11 @@ def test_a_slow_consumer_is_waited_for():
     time.sleep(0.1)
     assert len(made) <= 6  # one taken, four ready, one in hand
     assert sum(1 for _ in batches) == 49
+
+
+@pytest.mark.parametrize(
+    ("examples", "size"),
+    [(0, 16), (3_199, 16), (6_399, 16), (6_400, 32), (12_800, 64), (10**9, 64)],
+)
+def test_few_examples_are_learned_in_small_batches(examples, size):
+    assert usual_batch(examples) == size

@@ -226,3 +226,9 @@ def test_a_published_backbone_is_fitted_where_it_is_installed(reviews, make_netw
     graph = make_network(rows, out="small")
     made = EdgeClassifier("minilm", recipe="fast", settings={"train.epochs": 1}, show=False)
     assert made.fit(graph).embed_edges(range(3)).shape == (3, 384)
+
+
+def test_how_many_edges_are_learned_from_says_how_many_are_read_at_once(simulated):
+    few = tiny(EdgeClassifier, **{"train.batch_size": None}).set_up(simulated)
+    assert few.objective.batch_size == 16
+    assert few.config.train.batch_size is None
