@@ -25,7 +25,7 @@ from benchmarks.machine import machine, print_table
 from benchmarks.network import simulated_network
 from benchmarks.step import fresh
 from edgeformers.config import TrainSettings, parse_setting
-from edgeformers.data.batch import EdgeBatch, LinkBatch, PairBatch
+from edgeformers.data.batch import EdgeBatch, LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.train.replay import Replayed
 from edgeformers.train.trainer import Trainer
@@ -241,26 +241,17 @@ def renewed(piece: Any) -> Any:
     """A batch as if it had just been made: what is derived from it is derived anew."""
     if isinstance(piece, LinkBatch):
         return replace(piece, egos=fresh(piece.egos))
-    if isinstance(piece, PairBatch):  # of a batch that memory did not hold at once
-        return replace(piece, query=fresh(piece.query), key=fresh(piece.key))
     return fresh(piece)
 
 
 def sizes(group: list[Any]) -> dict[str, int]:
     """Tokens, edges and centers that a step reads."""
-    parts = [part for piece in group for part in _parts(piece)]
+    parts = [piece.egos if isinstance(piece, LinkBatch) else piece for piece in group]
     return {
         "tokens": sum(part.text.num_tokens for part in parts),
         "edges": sum(part.text.num_texts for part in parts),
         "centers": sum(len(part) for part in parts if hasattr(part, "center")),
     }
-
-
-def _parts(piece: Any) -> list[Any]:
-    """Batches of edges or ego-graphs that a piece is made of."""
-    if isinstance(piece, PairBatch):
-        return [piece.query, piece.key]
-    return [piece.egos if isinstance(piece, LinkBatch) else piece]
 
 
 def busy_ms(timeline: Path) -> float:

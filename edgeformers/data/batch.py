@@ -131,33 +131,6 @@ class EgoBatch(_Movable):
             **more,
         )
 
-    @classmethod
-    def cat(cls, batches: Sequence["EgoBatch"]) -> "EgoBatch":
-        """The ego-graphs of several batches as one, in their order: read at once, not in turn."""
-        before = np.cumsum([0, *map(len, batches)]).tolist()
-        placed = list(zip(batches, before[:-1], strict=True))
-        return cls(
-            text=PackedText.cat([one.text for one in batches]),
-            center=torch.cat([one.center for one in batches]),
-            neighbor=torch.cat([one.neighbor for one in batches]),
-            owner=torch.cat([one.owner + at for one, at in placed]),
-            egos=PackedText.cat([one.egos for one in batches]),
-            occupied=torch.cat([one.occupied + at for one, at in placed]),
-            is_out=_cat_known([one.is_out for one in batches]),
-            edge_type=_cat_known([one.edge_type for one in batches]),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairBatch(_Movable):
-    """B pairs of nodes to be linked: the ego-graphs of the queries and of their keys."""
-
-    query: EgoBatch
-    key: EgoBatch
-
-    def __len__(self) -> int:
-        return len(self.query)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LinkBatch(_Movable):
@@ -173,6 +146,15 @@ class LinkBatch(_Movable):
     def sizes(self) -> list[int]:
         """How many queries, keys and drawn nodes there are."""
         return [self.num_pairs, self.num_pairs, len(self.egos) - 2 * self.num_pairs]
+
+    @property
+    def centers(self) -> list[Tensor]:
+        """The nodes: queries, keys and drawn ones."""
+        return self.by_role(self.egos.center)
+
+    def by_role(self, rows: Tensor) -> list[Tensor]:
+        """Rows of all centers, apart: those of queries, of keys and of drawn nodes."""
+        return list(rows.split(self.sizes))
 
     def __len__(self) -> int:
         """What pieces of it would be counted in: pairs, or drawn nodes where they are more."""

@@ -14,7 +14,6 @@ from edgeformers.data.batch import (
     EdgeContextBatch,
     EgoBatch,
     LinkBatch,
-    PairBatch,
     edge_batch,
     ego_batch,
 )
@@ -111,17 +110,19 @@ class EgoLoader:
     source_sampler: EgoSampler
     target_sampler: EgoSampler
 
-    def pairs(self, edge_ids: Ids, *, epoch: int) -> PairBatch:
-        """Query and key ego-graphs of edges to be predicted, no edge between the two in either."""
-        query, key = self._around_pairs(edge_ids, epoch)
-        return PairBatch(query=self._pack(query), key=self._pack(key))
-
     def links(self, edge_ids: Ids, drawn: Ids, *, epoch: int) -> LinkBatch:
-        """The ego-graphs of `pairs`, then of targets drawn beside the keys, packed at once."""
-        found = [*self._around_pairs(edge_ids, epoch)]
-        if len(drawn):
-            found.append(self.target_sampler.sample(drawn, epoch=epoch))
-        return LinkBatch(egos=self._pack(*found), num_pairs=len(edge_ids))
+        """Ego-graphs of the sources and targets of edges to be predicted, and of targets drawn.
+
+        No edge between the two ends of an edge to be predicted is in either's.
+        """
+        src = self.graph.src[edge_ids].astype(np.int64)
+        dst = self.graph.dst[edge_ids].astype(np.int64)
+        egos = self._pack(
+            self.source_sampler.sample(src, partners=dst, epoch=epoch),
+            self.target_sampler.sample(dst, partners=src, epoch=epoch),
+            self.target_sampler.sample(drawn, epoch=epoch),
+        )
+        return LinkBatch(egos=egos, num_pairs=len(edge_ids))
 
     def nodes(self, nodes: Ids, *, epoch: int = INFERENCE, side: Side = "source") -> EgoBatch:
         """Ego-graphs of nodes, all of one side: their own where there are two, else `side`."""
@@ -134,14 +135,6 @@ class EgoLoader:
         """About how much there is to read for each node: the edges it will be given."""
         degrees = self.source_sampler.adjacency.degrees()
         return np.minimum(degrees[nodes], sum(self.source_sampler.sizes))
-
-    def _around_pairs(self, edge_ids: Ids, epoch: int) -> tuple[Neighborhoods, Neighborhoods]:
-        src = self.graph.src[edge_ids].astype(np.int64)
-        dst = self.graph.dst[edge_ids].astype(np.int64)
-        return (
-            self.source_sampler.sample(src, partners=dst, epoch=epoch),
-            self.target_sampler.sample(dst, partners=src, epoch=epoch),
-        )
 
     def _pack(self, *found: Neighborhoods) -> EgoBatch:
         return ego_batch(self.graph, self.tokens, *found, max_tokens=self.max_tokens)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgeformers.data.batch import EgoBatch, LinkBatch, PairBatch
+from edgeformers.data.batch import LinkBatch
 from edgeformers.data.csr import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
@@ -33,8 +33,6 @@ from edgeformers.tasks.beside import Side as Role
 from edgeformers.tasks.link_prediction import KnownPairs, LinkTask, sampling_log_q
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, encode_nodes
-
-Piece = LinkBatch | PairBatch | EgoBatch  # all of a batch, or some of its pairs or drawn nodes
 
 PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper", "paper-shifted")
 
@@ -101,25 +99,20 @@ class LinkObjective:
         least = 1 if self.task.uniform_negatives else 2
         return [train[place] for place in places if len(place) >= least]
 
-    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Piece]:
+    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[LinkBatch]:
         """The pairs this process has and its share of the negatives, at once or in pieces."""
         mine = distributed.shard(ids)
         drawn = distributed.shard(self._draw_negatives(int(ids[0]), epoch))
         if micro is None or micro >= max(len(mine), len(drawn)):
             return [self.loader.links(mine, drawn, epoch=epoch)]
-        pieces: list[Piece] = [
-            self.loader.pairs(mine[at : at + micro], epoch=epoch)
-            for at in range(0, max(1, len(mine)), micro)
-        ]
-        pieces += [
-            self.loader.nodes(drawn[at : at + micro], epoch=epoch, side="target")
-            for at in range(0, len(drawn), micro)
-        ]
-        return pieces
+        some, none = range(0, max(len(mine), len(drawn)), micro), mine[:0]
+        cut = [(mine[at : at + micro], none) for at in some if at < len(mine)]
+        cut += [(none, drawn[at : at + micro]) for at in some if at < len(drawn)]
+        return [self.loader.links(pairs, nodes, epoch=epoch) for pairs, nodes in cut]
 
-    def backward(self, batches: list[list[Piece]]) -> Tensor:
+    def backward(self, batches: list[list[LinkBatch]]) -> Tensor:
         """Gradients of the mean loss over all links, each among the keys of its own batch."""
-        counts = [sum(map(_num_pairs, pieces)) for pieces in batches]
+        counts = [sum(piece.num_pairs for piece in pieces) for pieces in batches]
         everyone = distributed.total(sum(counts))
         whole = torch.zeros((), device=self.device)
         for pieces, count in zip(batches, counts, strict=True):
@@ -130,14 +123,13 @@ class LinkObjective:
     @torch.no_grad()
     def suspects(self, ids: Ids, epoch: int) -> Ids:
         """Those of the links of which an end is read as something that is no number."""
-        pairs = self.loader.pairs(ids, epoch=epoch).to(self.device)
+        pairs = self.loader.links(ids, ids[:0], epoch=epoch).to(self.device)
+        with self.autocast():
+            found = pairs.by_role(self.model(pairs.egos))
         finite = torch.ones(len(ids), dtype=torch.bool, device=self.device)
-        sides: list[tuple[Role, EgoBatch]] = [("query", pairs.query), ("key", pairs.key)]
-        for side, batch in sides:
-            with self.autocast():
-                found = self.model(batch)
-            made = self.task_factors(side, found, batch.center)
-            finite &= made.isfinite().all(1)
+        sides: tuple[Role, ...] = ("query", "key")
+        for side, rows, nodes in zip(sides, found, pairs.centers, strict=False):  # none is drawn
+            finite &= self.task_factors(side, rows, nodes).isfinite().all(1)
         return np.asarray(ids[~finite.cpu().numpy()])
 
     def evaluate(self, part: str) -> dict[str, float]:
@@ -190,7 +182,7 @@ class LinkObjective:
         """Factors of nodes whose representations [n, D] are there already; -1: a new node."""
         return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
 
-    def _backward_batch(self, pieces: list[Piece], share: float) -> Tensor:
+    def _backward_batch(self, pieces: list[LinkBatch], share: float) -> Tensor:
         if len(pieces) == 1:  # not cut
             loss = self._loss(pieces, [self._encode(pieces[0])]) * share
             loss.backward()
@@ -209,16 +201,15 @@ class LinkObjective:
         after.restore()
         return loss.detach()
 
-    def _encode(self, piece: Piece) -> list[Tensor]:
-        """The queries, keys and drawn nodes that a piece has; all are read at once."""
-        egos = _egos(piece)
+    def _encode(self, piece: LinkBatch) -> list[Tensor]:
+        """The queries, keys and drawn nodes of a piece; all are read at once."""
+        center = self._shown(piece.egos.center)
         with self.autocast():
-            rows = self.read(replace(egos, center=self._shown(egos.center)))
-        return list(rows.split([len(nodes) for nodes in _centers(piece)]))
+            return piece.by_role(self.read(replace(piece.egos, center=center)))
 
-    def _loss(self, pieces: list[Piece], found: list[list[Tensor]]) -> Tensor:
-        query_nodes, key_nodes, drawn_nodes = _by_role(pieces, list(map(_centers, pieces)))
-        query, key, drawn = (part.float() for part in _by_role(pieces, found))
+    def _loss(self, pieces: list[LinkBatch], found: list[list[Tensor]]) -> Tensor:
+        query_nodes, key_nodes, drawn_nodes = _joined([piece.centers for piece in pieces])
+        query, key, drawn = (part.float() for part in _joined(found))
         more, more_nodes = self._other_keys(key, key_nodes, drawn, drawn_nodes)
         return self.task.loss(
             query,
@@ -265,36 +256,11 @@ class LinkObjective:
         return cast(Tensor, self.model.get_submodule("nodes")(nodes))
 
 
-def _num_pairs(piece: Piece) -> int:
-    if isinstance(piece, LinkBatch):
-        return piece.num_pairs
-    return len(piece) if isinstance(piece, PairBatch) else 0
-
-
-def _egos(piece: Piece) -> EgoBatch:
-    """All ego-graphs of a piece."""
-    if isinstance(piece, PairBatch):
-        return EgoBatch.cat([piece.query, piece.key])
-    return piece.egos if isinstance(piece, LinkBatch) else piece
-
-
-def _centers(piece: Piece) -> list[Tensor]:
-    """The queries, keys and drawn nodes that a piece has."""
-    if isinstance(piece, PairBatch):
-        return [piece.query.center, piece.key.center]
-    if isinstance(piece, LinkBatch):
-        return list(piece.egos.center.split(piece.sizes))
-    return [piece.center]
-
-
-def _by_role(pieces: list[Piece], rows: list[list[Tensor]]) -> list[Tensor]:
+def _joined(pieces: list[list[Tensor]]) -> list[Tensor]:
     """Rows of queries, of keys and of drawn nodes, of all pieces."""
-    if isinstance(pieces[0], LinkBatch):
-        return rows[0]
-    pairs = [one for piece, one in zip(pieces, rows, strict=True) if isinstance(piece, PairBatch)]
-    query, key = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-    drawn = [one[0] for piece, one in zip(pieces, rows, strict=True) if isinstance(piece, EgoBatch)]
-    return [query, key, torch.cat([key[:0], *drawn])]
+    return (
+        pieces[0] if len(pieces) == 1 else [torch.cat(rows) for rows in zip(*pieces, strict=True)]
+    )
 
 
 class _RandomState:

@@ -5,7 +5,7 @@ import torch
 from edgeformers.data.batch import (
     EdgeBatch,
     EgoBatch,
-    PairBatch,
+    LinkBatch,
     edge_batch,
     ego_batch,
     pack_texts,
@@ -103,8 +103,8 @@ def test_batches_move_as_one():
     moved = edge.to("meta")
     assert {moved.text.device.type, moved.src.device.type, moved.dst.device.type} == {"meta"}
     assert moved.label is None
-    pair = PairBatch(query=make_ego(), key=make_ego())
-    assert len(pair) == 3
-    far = pair.to("meta")
-    parts = (far.query.center, far.key.owner, far.key.occupied, far.query.egos.offsets)
+    pair = LinkBatch(egos=make_ego(), num_pairs=1)
+    assert (len(pair), pair.sizes) == (1, [1, 1, 1])
+    far = pair.to("meta").egos
+    parts = (far.center, far.owner, far.occupied, far.egos.offsets)
     assert {part.device.type for part in parts} == {"meta"}

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch, PairBatch, tensors_of
+from edgeformers.data.batch import EdgeBatch, EgoBatch, LinkBatch, tensors_of
 from edgeformers.data.flat import flatten, unflatten
 from edgeformers.nn.packed import PackedText
 
@@ -41,17 +41,14 @@ def edges():
 
 
 def pairs():
-    made = [
-        EgoBatch.from_counts(
-            text=PackedText.from_lists([[2, 3], [2, 4, 3], [2]]),
-            center=torch.tensor([first, 1]),
-            counts=torch.tensor([2, 1]),
-            neighbor=torch.tensor([5, 6, 7]),
-            is_out=torch.tensor([True, False, True]),
-        )
-        for first in (3, 4)
-    ]
-    return PairBatch(query=made[0], key=made[1])
+    egos = EgoBatch.from_counts(
+        text=PackedText.from_lists([[2, 3], [2, 4, 3], [2]]),
+        center=torch.tensor([3, 1]),
+        counts=torch.tensor([2, 1]),
+        neighbor=torch.tensor([5, 6, 7]),
+        is_out=torch.tensor([True, False, True]),
+    )
+    return LinkBatch(egos=egos, num_pairs=1)
 
 
 @pytest.mark.parametrize("make", [edges, pairs])

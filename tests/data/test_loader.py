@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.batch import EgoBatch, tensors_of
+from edgeformers.data.batch import ego_batch
 from edgeformers.data.loader import (
     INFERENCE,
     EgoLoader,
@@ -74,16 +73,21 @@ def test_links_are_the_ego_graphs_of_their_pairs_and_of_drawn_nodes_packed_at_on
     )
     edges, drawn = np.array([0, 9, 11, 30]), np.array(drawn, np.int64)
     found = loader.links(edges, drawn, epoch=1)
-    pairs = loader.pairs(edges, epoch=1)
-    parts = [pairs.query, pairs.key]
-    parts += [loader.nodes(drawn, epoch=1, side="target")] if len(drawn) else []
-    expected = EgoBatch.cat(parts)
-    rows = torch.arange(expected.text.num_texts)  # of edges, counted through
-    expected = replace(expected, egos=replace(expected.egos, token_ids=rows))
-    for one, other in zip(tensors_of(found.egos), tensors_of(expected), strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
-    assert found.egos.text.host_offsets.tolist() == expected.text.host_offsets.tolist()
+    src, dst = (nodes[edges].astype(int) for nodes in (graph.src, graph.dst))
+    around = [
+        loader.source_sampler.sample(src, partners=dst, epoch=1),
+        loader.target_sampler.sample(dst, partners=src, epoch=1),
+        loader.target_sampler.sample(drawn, epoch=1),
+    ]
+    parts = [ego_batch(graph, _Numbered(), one, max_tokens=8) for one in around]
+    egos = found.egos
+    for name in ("center", "neighbor", "is_out"):
+        assert torch.equal(getattr(egos, name), torch.cat([getattr(one, name) for one in parts]))
+    assert torch.equal(egos.text.token_ids, torch.cat([one.text.token_ids for one in parts]))
+    owners = [one.center[one.owner].tolist() for one in parts]
+    assert egos.center[egos.owner].tolist() == [node for some in owners for node in some]
+    assert egos.owner.tolist() == sorted(egos.owner.tolist())
+    assert [nodes.tolist() for nodes in found.centers] == [src.tolist(), dst.tolist(), [*drawn]]
     assert found.sizes == [4, 4, len(drawn)]
     assert len(found) == max(4, len(drawn))
 

@@ -131,9 +131,9 @@ def test_accumulated_batches_of_links_drop_differently(make_links):
 def test_the_paper_loss_of_links_is_the_softmax_over_the_batch(make_links, without_dropout):
     objective = without_dropout(make_links(**LINK_OPTIONS["paper"]))
     ids = objective.batches(0)[0]
-    pairs = objective.loader.pairs(ids, epoch=0)
-    scores = objective.model(pairs.query) @ objective.model(pairs.key).T
-    expected = F.cross_entropy(scores, torch.arange(len(pairs)))
+    pairs = objective.loader.links(ids, ids[:0], epoch=0)
+    query, key, _ = pairs.by_role(objective.model(pairs.egos))
+    expected = F.cross_entropy(query @ key.T, torch.arange(len(ids)))
     found = gradients(objective, [objective.make(ids, 0, None)])[0]
     assert found == pytest.approx(float(expected.detach()), rel=1e-5)
 
