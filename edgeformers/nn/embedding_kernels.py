@@ -9,7 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from edgeformers.nn.fused_kernels import count_programs, dropping, is_kept, rows_shape
+from edgeformers.nn.fused_kernels import (
+    count_programs,
+    dropping,
+    is_kept,
+    norm_backward,
+    rows_shape,
+)
 
 Tables = tuple[Tensor, Tensor | None, Tensor | None]  # of tokens, positions and types
 
@@ -92,14 +98,9 @@ def _embed_norm_backward(
         )  # fmt: skip
         mean = tl.load(mean_at + row, mask=row < count, other=0.0)
         rstd = tl.load(rstd_at + row, mask=row < count, other=0.0)
-        normed = tl.where(real, (added - mean[:, None]) * rstd[:, None], 0.0)
+        normed, drows = norm_backward(grad, added, mean, rstd, weight, real, width)
         dweight += grad * normed
         dshift += grad
-        inner = grad * weight[None, :]
-        first = tl.sum(inner, 1) / width
-        second = tl.sum(inner * normed, 1) / width
-        drows = (inner - first[:, None] - normed * second[:, None]) * rstd[:, None]
-        drows = tl.where(real, drows, 0.0)
         tl.store(drows_at + at, drows, mask=real)
         dtype += drows
     at = tl.program_id(0).to(tl.int64) * 3 * width + column

@@ -66,6 +66,17 @@ def _add_norm(
 
 
 @triton.jit
+def norm_backward(grad, added, mean, rstd, weight, real, width):
+    """What a norm made of the rows `added` before its weight, and the gradient of these rows."""
+    normed = tl.where(real, (added - mean[:, None]) * rstd[:, None], 0.0)
+    inner = grad * weight[None, :]
+    first = tl.sum(inner, 1) / width
+    second = tl.sum(inner * normed, 1) / width
+    drows = (inner - first[:, None] - normed * second[:, None]) * rstd[:, None]
+    return normed, tl.where(real, drows, 0.0)
+
+
+@triton.jit
 def _add_norm_backward(
     grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dmixed_at, drows_at, sums_at,
     count, width, threshold, scale, programs,
@@ -85,14 +96,9 @@ def _add_norm_backward(
         added = tl.load(sum_at + at, mask=real, other=0.0).to(tl.float32)
         mean = tl.load(mean_at + row, mask=row < count, other=0.0)
         rstd = tl.load(rstd_at + row, mask=row < count, other=0.0)
-        normed = tl.where(real, (added - mean[:, None]) * rstd[:, None], 0.0)
+        normed, drows = norm_backward(grad, added, mean, rstd, weight, real, width)
         dweight += grad * normed
         dshift += grad
-        inner = grad * weight[None, :]
-        first = tl.sum(inner, 1) / width
-        second = tl.sum(inner * normed, 1) / width
-        drows = (inner - first[:, None] - normed * second[:, None]) * rstd[:, None]
-        drows = tl.where(real, drows, 0.0)
         tl.store(drows_at + at, drows.to(drows_at.dtype.element_ty), mask=real)
         dmixed = drows
         if DROP:
