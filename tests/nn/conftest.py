@@ -1,4 +1,9 @@
-"""Small ragged batches that every test of the packed encoder uses."""
+"""Small ragged batches that every test of the packed encoder uses, and Triton's interpreter."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -30,3 +35,21 @@ def draw():
     """Normal numbers of a shape, the same in every run."""
     generator = torch.Generator().manual_seed(1)
     return lambda *shape: torch.randn(*shape, generator=generator)
+
+
+@pytest.fixture
+def interpret():
+    """Run Python in a process in which Triton's kernels are interpreted, which needs no GPU."""
+    if find_spec("triton") is None:
+        pytest.skip("needs Triton")
+
+    def run(*arguments: str) -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        if "only 0-dimensional arrays can be converted" in said:
+            pytest.skip("the interpreter of this Triton does not work with this numpy")
+        assert done.returncode == 0, said
+
+    return run

@@ -1,10 +1,5 @@
 """Sums, norms and activations in one pass: against the same written out in plain torch."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -123,11 +118,8 @@ for one, two in pairs:  # neighbors, rows and other seeds tell nothing
 """
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-def test_the_kernels_compute_what_plain_torch_does():
-    """Read by Triton's interpreter, which needs no GPU."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", KERNELS], env=environment, check=True)
+def test_the_kernels_compute_what_plain_torch_does(interpret):
+    interpret("-c", KERNELS)
 
 
 def _read(encoder, text):

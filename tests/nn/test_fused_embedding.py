@@ -4,7 +4,6 @@ The kernels are stood in for by plain torch; where Triton is, its interpreter ru
 """
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -336,7 +335,7 @@ def test_no_text_has_no_rows():
     assert embed_norm(nothing, nothing, tables, embeddings.norm, 0.1).shape == (0, D)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("width", [D, 384, 768])
 def test_on_a_gpu_it_reads_and_learns_as_in_plain_torch(monkeypatch, width):
     torch.manual_seed(0)
@@ -364,9 +363,6 @@ def test_on_a_gpu_it_reads_and_learns_as_in_plain_torch(monkeypatch, width):
         assert (one - other).norm() < 1e-4 * other.norm()
 
 
-@pytest.mark.skipif(INTERPRETED or find_spec("triton") is None, reason="needs Triton, once")
-def test_all_of_this_holds_with_the_kernels_themselves():
-    """Read by Triton's interpreter, which needs no GPU."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    subprocess.run(command, env=environment, check=True)
+@pytest.mark.skipif(INTERPRETED, reason="needs to be done once")
+def test_all_of_this_holds_with_the_kernels_themselves(interpret):
+    interpret("-m", "pytest", "-q", "-p", "no:cacheprovider", __file__)

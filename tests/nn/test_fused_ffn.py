@@ -4,7 +4,6 @@ The kernels are stood in for by plain torch; where Triton is, its interpreter ru
 """
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -244,9 +243,6 @@ def test_a_layer_reads_as_in_plain_torch_whatever_its_activation(kernels, monkey
     torch.testing.assert_close(found.float(), layer(hidden, text), atol=0.05, rtol=0.05)
 
 
-@pytest.mark.skipif(INTERPRETED or find_spec("triton") is None, reason="needs Triton, once")
-def test_all_of_this_holds_with_the_kernels_themselves():
-    """Read by Triton's interpreter, which needs no GPU."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    subprocess.run(command, env=environment, check=True)
+@pytest.mark.skipif(INTERPRETED, reason="needs to be done once")
+def test_all_of_this_holds_with_the_kernels_themselves(interpret):
+    interpret("-m", "pytest", "-q", "-p", "no:cacheprovider", __file__)

@@ -1,9 +1,5 @@
 """Attention within short texts: the operators against attention written out text by text."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from itertools import pairwise
 
 import pytest
@@ -178,8 +174,5 @@ for num_virtual in (0, 2, 3):
 """
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-def test_the_kernels_compute_what_plain_torch_does():
-    """Read by Triton's interpreter, which needs no GPU."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", KERNELS], env=environment, check=True)
+def test_the_kernels_compute_what_plain_torch_does(interpret):
+    interpret("-c", KERNELS)
