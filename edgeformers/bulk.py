@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -17,7 +16,6 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.tasks.edge_classification import Predictions
 from edgeformers.train.link_objective import candidate_nodes
 
 ROWS = 8_192  # edges read, predicted and written together
@@ -133,9 +131,7 @@ def _with_predictions(
     classifier: EdgeClassifier, batch: pa.RecordBatch, names: dict[str, str]
 ) -> pa.Table:
     rows = list(zip(*(batch.column(role).to_pylist() for role in ROLES), strict=True))
-    vectors = torch.from_numpy(classifier.embed_edges(rows))
-    with torch.inference_mode():
-        found = Predictions.cat([classifier.head.predict(vectors.to(classifier.device))])
+    found = classifier.predictions(rows)
     table = pa.Table.from_batches([batch])
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     table = table.append_column("prediction", pa.array(classifier._names_of(found)))

@@ -73,6 +73,7 @@ class EdgeSettings:
     label_smoothing: float = 0.0
     consistency: float = 0.0  # encode twice with other parts dropped, and draw the two together
     dropout: float = 0.1
+    beside: bool = False  # decide with a linear model of words and nodes beside it, by validation
     tune_decision: bool = False  # how much rare classes are favored is then chosen on validation
 
     def __post_init__(self) -> None:
@@ -253,6 +254,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "data.max_tokens": 256,
             "edges.class_balance": 0.25,
             "edges.consistency": 1.0,
+            "edges.beside": True,
             "edges.tune_decision": True,
             "train.average": 0.998,
             "train.patience": 2,
@@ -285,6 +287,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "train.batch_size": None,
             "model.fusion": True,
             "edges.class_balance": 0.25,
+            "edges.beside": True,
         },
         "link-prediction": {
             **_FAST,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import embed_cpu, step, throughput
+from benchmarks import embed_cpu, step, throughput, time_to_quality
 from benchmarks.network import regular_network, simulated_network, write_random_tokens
 from benchmarks.reference import GOLDEN, check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import REAL_LENGTHS, bert_encoder, draw_lengths, spread, useful_flops
@@ -150,3 +150,14 @@ def test_embedding_on_a_cpu_is_timed_and_compared(tmp_path, monkeypatch):
         ("nodes", "long"),
     ]
     assert all(one["difference"] < 1e-5 and one["times_faster"] > 0 for one in found)
+
+
+def test_the_time_to_the_quality_of_the_released_recipe_is_told(simulated, tmp_path, monkeypatch):
+    given = ["--network", str(simulated.path), "--backbone", "scratch:1x16", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["x", *given, "--epochs", "1", "--out", str(tmp_path)])
+    time_to_quality.main()
+    found = json.loads((tmp_path / "time_to_quality.json").read_text())
+    ours, released = found["recipe default"], found["released recipe"]
+    assert released["epochs"] == 1
+    assert ours["seconds"] is None or ours["validation"] >= released["validation"]
+    assert found["padded reference"]["seconds"] > 0

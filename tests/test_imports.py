@@ -19,7 +19,7 @@ ALLOWED = {
     "data": {"errors", "offline", "nn"},
     "models": {"errors", "data", "nn"},
     "evaluation": {"errors", "data", "metrics"},
-    "tasks": {"errors", "data", "evaluation", "metrics"},
+    "tasks": {"errors", "data", "nn", "evaluation", "metrics"},
     "train": {
         "errors",
         "offline",

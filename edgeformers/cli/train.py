@@ -1,7 +1,8 @@
 """The verb `train`: a network becomes a run."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -12,7 +13,7 @@ from edgeformers.errors import InputError, nearest
 EXAMPLES = """\b
 Commands that work as pasted:
   edgeformers prepare simulated -o network --edges 2000
-  edgeformers train edge-classification network -o run-edges --recipe fast
+  edgeformers train edge-classification network -o run-edges --recipe fast --judge
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers train edge-classification network -o run-seed --config run-edges/config.toml --seed 1
 
@@ -44,6 +45,13 @@ def train_command(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set train.seed=N.")] = None,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge",
+            help="Then tell whether graph and text help: beside simple models of either alone.",
+        ),
+    ] = False,
     device: Device = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -60,12 +68,36 @@ def train_command(
     before = is_finished(out)
     train_run(network, out, made, device=device, show=not quiet)
     results = read_results(out)
+    helps = _helps(network, out, device, show=not quiet) if judge else None
     if as_json:
-        say_json({"run": str(out), "task": made.task, "results": results})
+        told = {} if helps is None else {"helps": helps.for_machines}
+        say_json({"run": str(out), "task": made.task, "results": results, **told})
         return
     say(f"{out} was finished already" if before else f"{out} is trained")
     say("\n".join(["On the test part:", *metric_lines(results.get("test", {}))]))
+    if helps is not None:
+        say("\n".join(["", *helps.lines]))
     say("\nNext:\n" + "\n".join(_next(chosen, out)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Helps:
+    """Whether graph and text help, in sentences and for machines."""
+
+    lines: list[str]
+    for_machines: dict[str, Any]
+
+
+def _helps(network: Path, run: Path, device: str | None, *, show: bool) -> _Helps:
+    from edgeformers.overview import judge
+    from edgeformers.report.runs_words import answer, gain_sentences, task_json
+    from edgeformers.runs import open_run
+
+    made = open_run(run, network, device=device, show=show)
+    task, examples = judge(made), len(made.objective.parts["test"])
+    return _Helps(
+        lines=[answer(task), *gain_sentences(task, examples)], for_machines=task_json(task)
+    )
 
 
 def _checked_task(task: str) -> Task:

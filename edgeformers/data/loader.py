@@ -63,8 +63,11 @@ class EdgeLoader:
 
     def batch(self, edge_ids: Ids, *, epoch: int = INFERENCE) -> EdgeBatch | EdgeContextBatch:
         """Chosen edges, with what is drawn around them in this epoch."""
-        batch = edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
-        return self.with_context(batch, epoch=epoch)
+        return self.with_context(self.plain(edge_ids), epoch=epoch)
+
+    def plain(self, edge_ids: Ids) -> EdgeBatch:
+        """Chosen edges alone."""
+        return edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
 
     def with_context(
         self, batch: EdgeBatch, *, epoch: int = INFERENCE
@@ -81,6 +84,10 @@ class EdgeLoader:
             source=self._egos(self.source_sampler, src, dst, epoch),
             target=self._egos(self.target_sampler, dst, src, epoch),
         )
+
+    def whole(self, edge_ids: Ids) -> EdgeBatch:
+        """Chosen edges alone, their texts not cut any further than they are kept."""
+        return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.most_tokens)
 
     def lengths(self, edge_ids: Ids) -> NDArray[np.int32]:
         return np.minimum(self.tokens.lengths[edge_ids], self.max_tokens)

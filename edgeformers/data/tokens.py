@@ -85,7 +85,7 @@ class TokenStore:
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each text with its special tokens, cut at the store's limit only."""
-        return np.diff(self.offsets).astype(np.int32) + np.int32(self._num_special)
+        return np.diff(self.offsets).astype(np.int32) + np.int32(self.num_special)
 
     @cached_property
     def _special(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -93,7 +93,13 @@ class TokenStore:
         return np.array(self.meta.prefix, np.int64), np.array(self.meta.suffix, np.int64)
 
     @property
-    def _num_special(self) -> int:
+    def most_tokens(self) -> int:
+        """The most tokens that are kept of a text, special ones included."""
+        return self.meta.limit + self.num_special
+
+    @property
+    def num_special(self) -> int:
+        """Special tokens around a text."""
         return len(self.meta.prefix) + len(self.meta.suffix)
 
     def tokenizer(self) -> Tokenizer:
@@ -111,23 +117,23 @@ class TokenStore:
         starts = stored[chosen]
         kept = np.minimum(stored[chosen + 1] - starts, room)
         offsets = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(kept + self._num_special, out=offsets[1:])
+        np.cumsum(kept + self.num_special, out=offsets[1:])
         out = np.empty(offsets[-1], self.ids.dtype)
         lay_texts(np.asarray(self.ids), starts, offsets, *self._special, out)
         return out, offsets
 
     def _room(self, max_tokens: int) -> int:
         """Tokens left for the text itself."""
-        room = max_tokens - self._num_special
+        room = max_tokens - self.num_special
         if room < 0:
             raise InputError(
-                f"max_tokens must hold the {self._num_special} special tokens at least "
+                f"max_tokens must hold the {self.num_special} special tokens at least "
                 f"(got {max_tokens})"
             )
         if room > self.meta.limit:
             raise InputError(
                 f"max_tokens is {max_tokens:,}, but {self.folder} keeps {self.meta.limit:,} tokens "
-                f"of a text: {self.meta.limit + self._num_special:,} at most, or tokenise again "
+                f"of a text: {self.most_tokens:,} at most, or tokenise again "
                 "with a higher limit"
             )
         return room

@@ -27,7 +27,7 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenise import add_tokens
 from edgeformers.data.tokenizer import TOKENIZER
-from edgeformers.data.tokens import TokenStore
+from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
 from edgeformers.errors import ConfigError, FormatError, InputError, nearest
 from edgeformers.estimators.build import build_model, make_samplers
 from edgeformers.estimators.nodes import NodeNames
@@ -293,13 +293,14 @@ class Estimator(ABC):
             self.tokenizer.save(str(Path(folder) / TOKENIZER))
             return add_tokens(graph, folder, progress=self.show)
 
-    def _pack(self, texts: Sequence[str | None]) -> PackedText:
-        """Texts given at call time, tokenised as the model's are."""
+    def _pack(self, texts: Sequence[str | None], *, whole: bool = False) -> PackedText:
+        """Texts given at call time, tokenised as the model's are; `whole`, cut as a network's."""
         for text in texts:
             if not isinstance(text, str | None):
                 raise InputError(f"the text of an edge must be text (got {text!r})")
         cutter = Tokenizer.from_str(self.tokenizer.to_str())  # the model's own is saved uncut
-        cutter.enable_truncation(self.config.data.max_tokens)
+        kept = TOKEN_LIMIT + cutter.num_special_tokens_to_add(is_pair=False)
+        cutter.enable_truncation(kept if whole else self.config.data.max_tokens)
         encoded = cutter.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(one.ids for one in encoded)
 

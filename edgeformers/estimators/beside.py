@@ -73,7 +73,7 @@ def fit_beside(
     then the text has nothing to add here. None where it is best alone, or the network is too
     large for any of them.
     """
-    if not (_fits_ease(graph) or _fits_als(graph)):
+    if not (fits_ease(graph) or fits_als(graph)):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
     spread = _deviation(own, graph)
@@ -101,13 +101,13 @@ def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Itera
     the one with a single setting comes first. Each is made when it is asked for: tables of all
     nodes are large.
     """
-    if _fits_lightgcn(graph, split):
+    if fits_lightgcn(graph, split):
         learned = (LightGCN((one,), seed=seed).fit(graph, split) for one in LIGHTGCN_GRID)
         yield (_lightgcn_part(model, graph.num_nodes) for model in learned)
-    if _fits_als(graph):
+    if fits_als(graph):
         fitted = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
         yield (_als_part(als, graph.num_nodes) for als in fitted)
-    if _fits_ease(graph):
+    if fits_ease(graph):
         solved = (EASE((value,)).fit(graph, split) for value in LAMBDAS)
         yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
 
@@ -156,15 +156,18 @@ def _reciprocals(
     return ranking.reciprocals(lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed)))
 
 
-def _fits_ease(graph: EdgeTextGraph) -> bool:
+def fits_ease(graph: EdgeTextGraph) -> bool:
+    """Whether a network is small enough for EASE."""
     return graph.num_targets <= EASE_TARGETS
 
 
-def _fits_als(graph: EdgeTextGraph) -> bool:
+def fits_als(graph: EdgeTextGraph) -> bool:
+    """Whether a network is small enough for ALS."""
     return int(graph.is_positive.sum()) <= ALS_LINKS
 
 
-def _fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
+def fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
+    """Whether a network is small enough for LightGCN, on this machine."""
     most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
     return len(positive_links(graph, split).rows) <= most
 

@@ -1,6 +1,7 @@
 """EdgeClassifier: learns what edges are from their words and their nodes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -8,6 +9,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
@@ -18,6 +20,7 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
+from edgeformers.estimators.beside_edges import fit_beside
 from edgeformers.evaluation import bootstrap_f1
 from edgeformers.models.io import SavedModel
 from edgeformers.tasks.edge_classification import (
@@ -26,12 +29,22 @@ from edgeformers.tasks.edge_classification import (
     Predictions,
     balanced_weights,
 )
+from edgeformers.tasks.words_and_nodes import WordsAndNodes
 from edgeformers.train.edge_objective import EdgeObjective, labelled_parts
-from edgeformers.train.encode import encode_edges
+from edgeformers.train.runlog import tell
 
 Average = Literal["macro", "micro"]
 INTEGERS = (int, np.integer)
 Edges = Any  # edge numbers, a frame, or a list of (source, target, text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewBatch:
+    """Texts of new edges and the numbers of their nodes; -1 is a node never met."""
+
+    texts: list[str | None]
+    src: Tensor
+    dst: Tensor
 
 
 class EdgeClassifier(Estimator):
@@ -56,8 +69,7 @@ class EdgeClassifier(Estimator):
         interrupted goes on where it stopped.
         """
         self.set_up(network, **columns)
-        wanted = self.config.edges.tune_decision and self.head.kind == "class"
-        self._train(self.objective, run, self._tune_decision if wanted else None)
+        self._train(self.objective, run, self._decide)
         return self
 
     def set_up(self, network: Network, **columns: Any) -> Self:
@@ -97,11 +109,11 @@ class EdgeClassifier(Estimator):
         target, text); nodes never met are read from the text alone. What else a model reads
         around known nodes comes from the network it was fitted on.
         """
-        return self._names_of(self._predictions(edges, columns))
+        return self._names_of(self.predictions(edges, **columns))
 
     def predict_proba(self, edges: Edges = None, **columns: Any) -> NDArray[np.float32]:
         """Probabilities [n, C], in the order of `label_names`."""
-        found = self._predictions(edges, columns)
+        found = self.predictions(edges, **columns)
         if found.probs is None:
             raise InputError("a model of numbers has no probabilities; call predict")
         return found.probs.numpy()
@@ -110,18 +122,9 @@ class EdgeClassifier(Estimator):
         """edge_repr [n, D] of edges given as for `predict`."""
         self._require_fitted()
         if (numbers := self._edge_numbers(edges)) is not None:
-            objective = self._objective()
-            return encode_edges(
-                self.model,
-                objective.loader,
-                numbers,
-                device=self.device,
-                autocast=self.autocast,
-                batch=self.config.train.eval_batch,
-                show=self.show,
-            )
+            return self._objective().encode(numbers, show=self.show)
         parts = [self._encode_new(batch) for batch in self._new_batches(edges, columns)]
-        return np.concatenate(parts) if parts else np.empty((0, self._width()), np.float32)
+        return torch.cat(parts).cpu().numpy()
 
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write the model as one folder that `edgeformers.load` reads."""
@@ -134,19 +137,35 @@ class EdgeClassifier(Estimator):
         kind = saved.extra["kind"]
         count = 1 if kind == "number" else len(made.label_names)
         made.head = EdgeTask(made._width(), count, kind=kind, **made._head_settings(kind))
+        made.head.set_beside(WordsAndNodes.like(saved.head))
         made.head.load_state_dict(saved.head)
         made.head.to(made.device).eval()
         return made if network is None else made.attach(network)
 
+    def _decide(self) -> None:
+        """Let validation say what counts beside the trained model, and how much rare classes do."""
+        settings = self.config.edges
+        if settings.beside and (beside := fit_beside(self._objective())) is not None:
+            share = float(beside.share)
+            if share > 0.5:
+                tell(
+                    "the trained model adds little here to what words and nodes say one by one: by "
+                    f"validation, a linear model of these makes up {share:.0%} of each decision",
+                    show=self.show,
+                )
+        if settings.tune_decision and self.head.kind == "class":
+            self._tune_decision()
+
     def _tune_decision(self) -> None:
         """Let validation say how much rare classes are favored."""
-        objective = self._objective()
+        objective, beside = self._objective(), self.head.beside
         labels = torch.from_numpy(np.asarray(objective.loader.graph.labels).astype(np.int64))
-        train, held = (torch.from_numpy(objective.parts[part]) for part in ("train", "val"))
+        train, held = objective.parts["train"], objective.parts["val"]
         counts = torch.bincount(labels[train], minlength=self.head.num_classes)
-        vectors = torch.from_numpy(self.embed_edges(held.numpy())).to(self.device)
+        linear = None if beside is None else objective.read_beside(beside, held)
+        vectors = torch.from_numpy(objective.encode(held)).to(self.device)
         shares = (counts / counts.sum()).to(self.device)
-        self.head.tune_decision(vectors, labels[held], shares, objective.select)
+        self.head.tune_decision(vectors, labels[held], shares, objective.select, linear)
 
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         train, limit = self.config.train, self.config.data.max_tokens
@@ -223,23 +242,30 @@ class EdgeClassifier(Estimator):
             raise InputError(f"edges are numbered 0 to {count - 1:,} (got {outside[0]:,})")
         return numbers
 
-    def _predictions(self, edges: Edges, columns: dict[str, Any]) -> Predictions:
-        vectors = torch.from_numpy(self.embed_edges(edges, **columns)).to(self.device)
-        with torch.inference_mode():
-            return Predictions.cat([self.head.predict(vectors)])
+    def predictions(self, edges: Edges = None, **columns: Any) -> Predictions:
+        """What the head says of edges given as for `predict`."""
+        self._require_fitted()
+        if (numbers := self._edge_numbers(edges)) is not None:
+            return self._objective().predict(numbers, show=self.show)
+        parts = []
+        for batch in self._new_batches(edges, columns):
+            with torch.inference_mode():
+                parts.append(self.head.predict(self._encode_new(batch), self._read_beside(batch)))
+        return Predictions.cat(parts)
 
-    def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[EdgeBatch]:
+    def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[NewBatch]:
+        """New edges in batches of which there is one at least, be it empty."""
         sources, targets, texts = self._new_columns(edges, columns)
         src = self.names.numbers(sources, "source")
         dst = self.names.numbers(targets, "target")
         size = self.config.train.eval_batch
         return [
-            EdgeBatch(
-                text=self._pack(texts[at : at + size]),
+            NewBatch(
+                texts=texts[at : at + size],
                 src=torch.from_numpy(src[at : at + size]),
                 dst=torch.from_numpy(dst[at : at + size]),
             )
-            for at in range(0, len(texts), size)
+            for at in range(0, max(1, len(texts)), size)
         ]
 
     def _new_columns(self, edges: Edges, columns: dict[str, Any]) -> tuple[list[Any], ...]:
@@ -255,11 +281,24 @@ class EdgeClassifier(Estimator):
                 )
         return tuple([row[i] for row in rows] for i in range(3))
 
-    def _encode_new(self, batch: EdgeBatch) -> NDArray[np.float32]:
-        whole = self._objective().loader.with_context(batch) if self.entry.context else batch
+    def _encode_new(self, new: NewBatch) -> Tensor:
+        """[n, D]"""
+        edges = EdgeBatch(text=self._pack(new.texts), src=new.src, dst=new.dst)
+        if not len(edges):
+            return torch.empty(0, self._width(), device=self.device)
+        batch = self._objective().loader.with_context(edges) if self.entry.context else edges
         with torch.inference_mode(), self.autocast():
-            vectors: NDArray[np.float32] = self.model(whole.to(self.device)).float().cpu().numpy()
-        return vectors
+            vectors: Tensor = self.model(batch.to(self.device))
+        return vectors.float()
+
+    def _read_beside(self, new: NewBatch) -> Tensor | None:
+        """What a linear model beside the trained one says [n, C], by whole texts."""
+        if self.head.beside is None:
+            return None
+        text = self._pack(new.texts, whole=True)
+        given = (part.to(self.device) for part in (text, new.src, new.dst))
+        linear: Tensor = self.head.beside(*given)
+        return linear
 
     def _names_of(self, found: Predictions) -> list[Any]:
         if self.head.kind == "number":

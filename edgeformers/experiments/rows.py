@@ -56,21 +56,39 @@ def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[Row, ...]:
     )
 
 
-EDGE_ROWS = _rows(
-    "edge-classification",
-    ("node-ids", "node ids", "simple", False),
-    ("frozen", "frozen text", "simple", False),
-    ("frozen-boosting", "frozen text, boosting", "simple", False),
-    ("tfidf", "TF-IDF", "words", True),
-    ("tfidf-nodes", "TF-IDF+nodes", "words", True),
-    ("ehgnn", "EHGNN", "words", True),
-    ("bert", "BERT", "plm", True),
-    ("text-one-hots", "BERT+one-hots", "plm", False),
-    ("bert-nodes", "BERT+nodes", "plm", True),
-    ("bert-ehgnn", "BERT+EHGNN", "plm", True),
-    ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
-    ("graphformers", "GraphFormers", "plm", True),
-    ("edgeformer-e", "Edgeformer-E", "ours", True),
+EDGE_ROWS = (
+    *_rows(
+        "edge-classification",
+        ("node-ids", "node ids", "simple", False),
+        ("frozen", "frozen text", "simple", False),
+        ("frozen-boosting", "frozen text, boosting", "simple", False),
+        ("tfidf", "TF-IDF", "words", True),
+        ("tfidf-nodes", "TF-IDF+nodes", "words", True),
+        ("ehgnn", "EHGNN", "words", True),
+        ("bert", "BERT", "plm", True),
+        ("text-one-hots", "BERT+one-hots", "plm", False),
+        ("bert-nodes", "BERT+nodes", "plm", True),
+        ("bert-ehgnn", "BERT+EHGNN", "plm", True),
+        ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
+        ("graphformers", "GraphFormers", "plm", True),
+    ),
+    Row(
+        name="edgeformer-e",
+        title="Edgeformer-E",
+        model="edgeformer-e",
+        task="edge-classification",
+        group="ours",
+        settings={"edges.beside": False},  # as the others are: alone
+    ),
+    Row(
+        name="edgeformer-e-beside",
+        title="Edgeformer-E beside words, nodes",
+        model="edgeformer-e",
+        task="edge-classification",
+        group="ours",
+        in_paper=False,
+        settings={"edges.beside": True},
+    ),
 )
 LINK_ROWS = (
     *_rows(

@@ -66,9 +66,10 @@ class ModelEntry:
     tiny: Mapping[str, Any] = field(default_factory=lambda: {"num_nodes": 7, "node_width": 6})
 
 
-#: A baseline is compared as it is, without collaborative models beside it; one that reads texts
-#: alone is not helped by node vectors in the score of links either.
+#: A baseline is compared as it is, without other models beside it; one that reads texts alone is
+#: not helped by node vectors in the score of links either.
 ALONE: Mapping[str, Any] = {"links.beside": False}
+EDGES_ALONE: Mapping[str, Any] = {"edges.beside": False}
 TEXT_ALONE: Mapping[str, Any] = {**ALONE, "links.collaborative": False}
 #: What ranks links best on validation with a network baseline (docs/recipes.md): it has to lean on
 #: the nodes' own vectors less than Edgeformer-N.
@@ -102,22 +103,32 @@ def _language_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
 def _language_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
     """An edge model that has a language model read nine texts for every edge: no more than that."""
     few = {"data.source_neighbors": [4], "data.target_neighbors": [4]}
-    return ModelEntry(model=model, config=ModelConfig, encodes="edges", context=True, settings=few)
+    return ModelEntry(
+        model=model,
+        config=ModelConfig,
+        encodes="edges",
+        context=True,
+        settings={**EDGES_ALONE, **few},
+    )
 
 
 MODELS: Mapping[str, ModelEntry] = {
     "edgeformer-e": ModelEntry(model=EdgeformerE, config=EdgeformerEConfig, encodes="edges"),
     "edgeformer-n": ModelEntry(model=EdgeformerN, config=EdgeformerNConfig, encodes="nodes"),
-    "bert": ModelEntry(model=Bert, config=ModelConfig, encodes="edges"),
-    "bert-nodes": ModelEntry(model=BertNodes, config=ModelConfig, encodes="edges"),
-    "text-one-hots": ModelEntry(model=TextOneHots, config=ModelConfig, encodes="edges"),
+    "bert": ModelEntry(model=Bert, config=ModelConfig, encodes="edges", settings=EDGES_ALONE),
+    "bert-nodes": ModelEntry(
+        model=BertNodes, config=ModelConfig, encodes="edges", settings=EDGES_ALONE
+    ),
+    "text-one-hots": ModelEntry(
+        model=TextOneHots, config=ModelConfig, encodes="edges", settings=EDGES_ALONE
+    ),
     "ehgnn": ModelEntry(
         model=EHGNN,
         config=ModelConfig,
         encodes="edges",
         text="bag-of-words",
         context=True,
-        settings={"model.node_table": "factorized"},
+        settings={**EDGES_ALONE, "model.node_table": "factorized"},
         grid=BAG_RATES,
     ),
     "bert-ehgnn": _language_in_context(EHGNN),

@@ -72,8 +72,7 @@ class BagOfWords(nn.Module):
 
     def read(self, text: PackedText) -> Tensor:
         """T tokens -> [texts, D]."""
-        columns = self.column[text.token_ids]  # [T]
-        weights = self._weights(columns, text)
+        columns, weights = self.weighed(text)
         rows = F.embedding_bag(
             columns.clamp(min=0),
             self.table,
@@ -83,8 +82,12 @@ class BagOfWords(nn.Module):
         )
         return rows + self.bias
 
-    def _weights(self, columns: Tensor, text: PackedText) -> Tensor:
-        """The idf over the length of the text's tf-idf vector [T]; 0 for tokens not in the bag."""
+    def weighed(self, text: PackedText) -> tuple[Tensor, Tensor]:
+        """The column of each token [T], -1 outside the bag, and what it adds to that entry [T].
+
+        That is the idf over the length of the text's tf-idf vector; 0 for tokens not in the bag.
+        """
+        columns = self.column[text.token_ids]
         idf = torch.where(columns >= 0, self.idf[columns], 0)
         cells = text.text_ids * self.config.words + columns  # equal where text and word are
         cells = torch.where(columns >= 0, cells, -1)
@@ -95,4 +98,4 @@ class BagOfWords(nn.Module):
             tf * idf.square(), "sum", lengths=text.lengths.long(), unsafe=True
         )
         length = squares.sqrt()[text.text_ids]
-        return torch.where(length > 0, idf / length, 0)
+        return columns, torch.where(length > 0, idf / length, 0)

@@ -10,6 +10,8 @@ from edgeformers.report.results_data import Sees
 #: Models that read texts alone, and models that know nodes and links alone; all others see both.
 TEXT = frozenset({"bert", "bert-n", "frozen", "graphformers-n", "text-similarity", "tfidf"})
 NODES = frozenset({"als", "bpr", "ease", "lightgcn", "mf", "node-ids", "popularity"})
+#: Settings under which nodes count with a model that does not read them itself.
+BRING_NODES = ("links.collaborative", "links.beside", "edges.beside")
 KNOWN = {*MODELS, *EDGE_BASELINES, *LINK_BASELINES}
 
 
@@ -19,12 +21,10 @@ def sees(model: str, settings: Mapping[str, Any]) -> Sees:
         return ""
     if model in NODES:
         return "nodes"
-    if model == "edgeformer-e" and settings.get("model.tokens") == []:
-        return "text"  # without virtual tokens nothing of the nodes is read
-    if model not in TEXT:
+    is_without_tokens = model == "edgeformer-e" and settings.get("model.tokens") == []
+    if model not in TEXT and not is_without_tokens:
         return "both"
-    has_nodes = settings.get("links.collaborative") or settings.get("links.beside")
-    return "both" if has_nodes else "text"
+    return "both" if any(settings.get(name) for name in BRING_NODES) else "text"
 
 
 def remark(model: str, settings: Mapping[str, Any]) -> str:

@@ -82,6 +82,22 @@ def found_json(page: RunsPage) -> dict[str, Any]:
     }
 
 
+def task_json(task: TaskScores) -> dict[str, Any]:
+    """What the models of a task tell, for machines."""
+    return {
+        "answer": answer(task),
+        "gains": {sees: _score_json(gain) for sees, gain in task.gains.items()},
+        "models": [
+            {
+                "model": model.model,
+                "sees": model.sees,
+                "metrics": {name: _score_json(score) for name, score in model.metrics.items()},
+            }
+            for model in ordered(task)
+        ],
+    }
+
+
 def _group_json(group: RunsGroup) -> dict[str, Any]:
     folders = {one.model: [run.folder for run in one.runs] for one in group.settings}
     return {

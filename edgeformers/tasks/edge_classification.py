@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from edgeformers import metrics
 from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.tasks.words_and_nodes import WordsAndNodes
 
 Kind = Literal["class", "multi", "ordered", "number"]
 Loss = Literal["cross_entropy", "released", "squared"]
@@ -127,6 +128,7 @@ class EdgeTask(nn.Module):
         self.label_smoothing, self.consistency = label_smoothing, consistency
         self.dropout = nn.Dropout(dropout)
         self.head = self._make_head(width, class_shares)
+        self.beside: WordsAndNodes | None = None
         weights = torch.ones(num_classes) if class_weights is None else class_weights
         self.register_buffer("class_weights", weights.float())
         self.register_buffer("class_shift", torch.zeros(num_classes))
@@ -163,6 +165,10 @@ class EdgeTask(nn.Module):
         """The metric by which epochs and models are chosen; larger is better."""
         return "r2" if self.kind == "number" else "macro_f1"
 
+    def set_beside(self, beside: WordsAndNodes | None) -> None:
+        """From now on decide with a linear model beside the trained one."""
+        self.beside = beside
+
     def logits(self, edge_repr: Tensor) -> Tensor:
         """[B, D] -> [B, C]; of numbers, standardized values [B]."""
         scores = cast(Tensor, self.head(self.dropout(edge_repr))).float()
@@ -188,9 +194,16 @@ class EdgeTask(nn.Module):
             both = (self._loss_of(logits, labels) + self._loss_of(other, labels)) / 2
             return both + self.consistency * self._distance(logits, other, labels)
 
-    def predict(self, edge_repr: Tensor) -> Predictions:
-        """[B, D] -> the likeliest class, the labels above one half, or the number."""
+    def predict(self, edge_repr: Tensor, linear: Tensor | None = None) -> Predictions:
+        """[B, D] -> the likeliest class, the labels above one half, or the number.
+
+        Of a head with a linear model beside it, `linear` is what that says of the edges [B, C].
+        """
         logits = self.logits(edge_repr)
+        if self.beside is not None:
+            if linear is None:
+                raise InputError("this head decides with a linear model beside it: give its logits")
+            logits = self.beside.mix(logits, linear)
         if self.kind == "number":
             return Predictions(value=logits * self.target_deviation + self.target_mean)
         if self.kind == "multi":
@@ -201,7 +214,12 @@ class EdgeTask(nn.Module):
 
     @torch.no_grad()
     def tune_decision(
-        self, edge_repr: Tensor, labels: Tensor, shares: Tensor, metric: str | None = None
+        self,
+        edge_repr: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+        metric: str | None = None,
+        linear: Tensor | None = None,
     ) -> float:
         """Choose how much rare classes are favored, by a metric on held-out edges; gives the share.
 
@@ -214,7 +232,8 @@ class EdgeTask(nn.Module):
         chosen, best = 0.0, -math.inf
         for share in sorted(DECISIONS, key=abs):
             self.class_shift.copy_(share * rarity)
-            score = self.metrics(self.predict(edge_repr), labels)[metric or self.primary_metric]
+            found = self.metrics(self.predict(edge_repr, linear), labels)
+            score = found[metric or self.primary_metric]
             if score > best:
                 chosen, best = share, score
         self.class_shift.copy_(chosen * rarity)

@@ -13,8 +13,9 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids, epoch_batches
 from edgeformers.errors import InputError
 from edgeformers.tasks.edge_classification import EdgeTask, Predictions
+from edgeformers.tasks.words_and_nodes import WordsAndNodes
 from edgeformers.train import distributed
-from edgeformers.train.encode import Autocast, encode_edges
+from edgeformers.train.encode import Autocast, Vectors, encode_edges
 
 
 class EdgeObjective:
@@ -93,7 +94,16 @@ class EdgeObjective:
 
     def predict(self, edge_ids: Ids, *, show: bool = False) -> Predictions:
         """What the head says of chosen edges."""
-        vectors = encode_edges(
+        vectors, beside = self.encode(edge_ids, show=show), self.head.beside
+        self.head.eval()
+        with torch.inference_mode():
+            linear = None if beside is None else self.read_beside(beside, edge_ids)
+            found = self.head.predict(torch.from_numpy(vectors).to(self.device), linear)
+            return Predictions.cat([found])
+
+    def encode(self, edge_ids: Ids, *, show: bool = False) -> Vectors:
+        """The vectors of chosen edges [n, D]."""
+        return encode_edges(
             self.model,
             self.loader,
             edge_ids,
@@ -102,9 +112,15 @@ class EdgeObjective:
             batch=self.eval_batch,
             show=show,
         )
-        self.head.eval()
-        with torch.inference_mode():
-            return Predictions.cat([self.head.predict(torch.from_numpy(vectors).to(self.device))])
+
+    @torch.inference_mode()
+    def read_beside(self, beside: WordsAndNodes, edge_ids: Ids) -> Tensor:
+        """What a linear model says of chosen edges [n, C], by their whole texts."""
+        parts = [beside.source.new_empty(0, beside.source.size(1))]
+        for at in range(0, len(edge_ids), self.eval_batch):
+            whole = self.loader.whole(edge_ids[at : at + self.eval_batch]).to(self.device)
+            parts.append(beside(whole.text, whole.src, whole.dst))
+        return torch.cat(parts)
 
     def _encode(self, batch: EdgeBatch | EdgeContextBatch) -> tuple[Tensor, Tensor | None]:
         """The edges, and a second time where the head wants to see other parts dropped."""

@@ -36,7 +36,7 @@ def open_backbone(
     Beside what `load_backbone` knows, "scratch:2x64" is an untrained encoder of 2 layers, 64
     wide, over a vocabulary learned from the network: for work without any download.
     """
-    if _is_scratch(backbone):
+    if is_scratch(backbone):
         return _scratch(backbone, graph, seed, show)
     encoder = load_backbone(backbone)
     tokens = backbone_tokens(backbone, graph, show=show)
@@ -50,7 +50,7 @@ def open_backbone(
 
 def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -> TokenStore:
     """The network's texts in the tokens of a backbone, whose weights are not needed."""
-    if _is_scratch(backbone):
+    if is_scratch(backbone):
         return add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
     folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
     return add_tokens(graph, folder, progress=show)
@@ -83,7 +83,8 @@ def count_documents(
     return counts
 
 
-def _is_scratch(backbone: str) -> bool:
+def is_scratch(backbone: str) -> bool:
+    """Whether a backbone is one that nothing was learned with yet."""
     return backbone.startswith(SCRATCH.rstrip(":"))
 
 

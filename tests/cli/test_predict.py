@@ -78,15 +78,15 @@ def test_a_mistake_is_answered_with_a_sentence(home, table, tmp_path, args, word
 def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
     monkeypatch.setattr("edgeformers.bulk.ROWS", 1)
     (tmp_path / "new.csv").write_text("source,target,text\na,b,c\nd,e,f\n")
-    embed, calls = EdgeClassifier.embed_edges, []
+    predict, calls = EdgeClassifier.predictions, []
 
     def failing(self, rows):
         calls.append(rows)
         if len(calls) == 2:
             raise InputError("stopped half way")
-        return embed(self, rows)
+        return predict(self, rows)
 
-    monkeypatch.setattr(EdgeClassifier, "embed_edges", failing)
+    monkeypatch.setattr(EdgeClassifier, "predictions", failing)
     answer = call("predict", "run-edges", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert (answer.code, answer.err) == (2, "error: stopped half way\n")
     assert len(calls) == 2

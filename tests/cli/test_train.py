@@ -38,6 +38,17 @@ def test_json_stands_alone_on_stdout(home):
     assert told["results"] == json.loads((home / "run-edges" / "results.json").read_text())
 
 
+def test_asked_to_judge_it_tells_whether_graph_and_text_help(home):
+    answer = call(*TRAIN, "-o", "run-edges", *TINY, "--judge")
+    assert answer.code == 0, answer.err
+    assert "Edgeformer-E less " in answer.out
+    assert "compared on the same " in answer.out
+    told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--judge", "--json").out)["helps"]
+    assert told["answer"] in answer.out
+    assert {one["sees"] for one in told["models"]} == {"text", "nodes", "both"}
+    assert set(told["gains"]) == {"text", "nodes"}
+
+
 def test_a_run_that_was_trained_but_not_scored_is_scored(home, tmp_path):
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", home / "run-edges", copy], check=True)

@@ -1,0 +1,174 @@
+"""Does the graph help, does the text? A trained model beside cheap ones that see either alone."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
+from edgeformers.data.loader import EdgeLoader, Ids
+from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.estimators import EdgeClassifier, LinkPredictor
+from edgeformers.estimators.beside import fits_als, fits_ease, fits_lightgcn
+from edgeformers.estimators.settings import chosen_name
+from edgeformers.experiments.compare import compare_rows
+from edgeformers.experiments.rows import ROWS
+from edgeformers.experiments.score import (
+    Scored,
+    score_classifier,
+    score_edge_baseline,
+    score_link_baseline,
+    score_predictor,
+)
+from edgeformers.models.baselines import (
+    ALS,
+    EASE,
+    LightGCN,
+    LinkBaseline,
+    NodeIds,
+    Popularity,
+    TextSimilarity,
+    Tfidf,
+)
+from edgeformers.overview.sees import sees
+from edgeformers.report.results_data import ModelScores, Score, Sees, TaskScores
+from edgeformers.report.results_verdict import best_of_each
+from edgeformers.train.start import is_scratch
+
+METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A model, what it sees, and how it did."""
+
+    title: str
+    sees: Sees
+    scored: Scored
+
+
+def judge(made: EdgeClassifier | LinkPredictor) -> TaskScores:
+    """What tells whether nodes add to what the text says, and the text to the nodes: test scores.
+
+    The trained model stands beside simple ones that see one side alone, and a model of edges also
+    beside itself, its nodes or its texts hidden. The best of each kind are compared edge by edge:
+    these are the gains. `edgeformers.report.runs_words` says it in sentences.
+    """
+    metric = METRICS[made.task]
+    if isinstance(made, EdgeClassifier):
+        if made.head.kind not in ("class", "ordered"):
+            raise InputError("what helps is told where edges have one class each, and of links")
+        found = [*_hidden(made), *_simple_of_edges(made)]
+    else:
+        found = [_whole(made), *_simple_of_links(made)]
+    models = [
+        ModelScores(model=one.title, sees=one.sees, metrics={metric: _score(one.scored, metric)})
+        for one in found
+    ]
+    task = TaskScores(task=made.task, metrics=[metric], models=models)
+    tables = {one.title: one.scored.examples for one in found}
+    best = {model.sees: tables[model.model] for model in best_of_each(task)}
+    gains: dict[str, Score] = {}
+    for seen in ("text", "nodes"):
+        if "both" in best and seen in best:
+            gap = compare_rows([best["both"]], [best[seen]], "test", metric)
+            if gap is not None:
+                gains[seen] = Score(value=gap.value, low=gap.low, high=gap.high)
+    return replace(task, gains=gains)
+
+
+class NodesHidden(EdgeLoader):
+    """Edges between nodes that nobody knows."""
+
+    def plain(self, edge_ids: Ids) -> EdgeBatch:
+        return _between_unknown(super().plain(edge_ids))
+
+    def whole(self, edge_ids: Ids) -> EdgeBatch:
+        return _between_unknown(super().whole(edge_ids))
+
+
+class TextsHidden(EdgeLoader):
+    """Edges without a word: the special tokens alone."""
+
+    def plain(self, edge_ids: Ids) -> EdgeBatch:
+        return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.num_special)
+
+    def whole(self, edge_ids: Ids) -> EdgeBatch:
+        return self.plain(edge_ids)
+
+
+def _between_unknown(edges: EdgeBatch) -> EdgeBatch:
+    nobody = torch.full_like(edges.src, UNKNOWN)
+    return replace(edges, src=nobody, dst=nobody)
+
+
+def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
+    """The trained model as it is."""
+    name = chosen_name(made.config)
+    settings = {
+        f"{section}.{setting}": value
+        for section, values in made.config.to_dict().items()
+        if isinstance(values, dict)
+        for setting, value in values.items()
+    }
+    score = score_classifier(made) if isinstance(made, EdgeClassifier) else score_predictor(made)
+    return Seen(title=ROWS[name].title, sees=sees(name, settings), scored=score)
+
+
+def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
+    """A model of edges as it is and, where it sees both, with its nodes hidden, or its texts."""
+    whole = _whole(made)
+    yield whole
+    if whole.sees != "both":
+        return
+    hidden: tuple[tuple[str, Sees, type[EdgeLoader]], ...] = (
+        ("nodes", "text", NodesHidden),
+        ("texts", "nodes", TextsHidden),
+    )
+    for what, left, loader in hidden:
+        blind = copy.copy(made)
+        blind.objective = copy.copy(made.objective)
+        blind.objective.loader = loader(**vars(made.objective.loader))
+        scored = score_classifier(blind)
+        yield Seen(title=f"{whole.title}, {what} hidden", sees=left, scored=scored)
+
+
+def _simple_of_edges(made: EdgeClassifier) -> Iterator[Seen]:
+    graph, seed = made.objective.loader.graph, made.config.train.seed
+    split = made._split(graph)
+    kinds: tuple[tuple[str, Sees, type[Tfidf] | type[NodeIds]], ...] = (
+        ("TF-IDF", "text", Tfidf),
+        ("node ids", "nodes", NodeIds),
+    )
+    for title, seen, kind in kinds:
+        try:
+            fitted = kind(seed=seed).fit(graph, split)
+        except MissingExtraError:  # the model with one side hidden has to do
+            continue
+        scored = score_edge_baseline(fitted, graph, split, seed)
+        yield Seen(title=title, sees=seen, scored=scored)
+
+
+def _simple_of_links(made: LinkPredictor) -> Iterator[Seen]:
+    graph, seed = made.objective.loader.graph, made.config.train.seed
+    split = made._split(graph)
+    backbone, limit = made.config.model.backbone, made.config.data.max_tokens
+    if not is_scratch(backbone):
+        fitted = TextSimilarity(backbone, max_tokens=limit).fit(graph, split)
+        scored = score_link_baseline(fitted, graph, split, seed)
+        yield Seen(title="text similarity", sees="text", scored=scored)
+    of_nodes: list[tuple[str, LinkBaseline]] = [("popularity", Popularity())]
+    of_nodes += [("EASE", EASE())] if fits_ease(graph) else []
+    of_nodes += [("MF", ALS(seed=seed))] if fits_als(graph) else []
+    of_nodes += [("LightGCN", LightGCN(seed=seed))] if fits_lightgcn(graph, split) else []
+    for title, baseline in of_nodes:
+        scored = score_link_baseline(baseline.fit(graph, split), graph, split, seed)
+        yield Seen(title=title, sees="nodes", scored=scored)
+
+
+def _score(scored: Scored, metric: str) -> Score:
+    """The metric on the test part, with its interval where there is one."""
+    found = scored.results["test"]
+    low, high = found.get(f"{metric}_interval", (None, None))
+    return Score(value=found[metric], low=low, high=high)
