@@ -153,7 +153,7 @@ def test_embedding_on_a_cpu_is_timed_and_compared(tmp_path, monkeypatch):
 
 
 def test_the_time_to_the_quality_of_the_released_recipe_is_told(simulated, tmp_path, monkeypatch):
-    given = ["--network", str(simulated.path), "--backbone", "scratch:1x16", "--device", "cpu"]
+    given = ["--network", str(simulated.path), "--backbone", "scratch:2x16", "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["x", *given, "--epochs", "1", "--out", str(tmp_path)])
     time_to_quality.main()
     found = json.loads((tmp_path / "time_to_quality.json").read_text())
