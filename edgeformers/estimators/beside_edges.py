@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids
 from edgeformers.nn.bag import BagOfWords
+from edgeformers.tasks.edge_classification import EdgeTask
 from edgeformers.tasks.words_and_nodes import WordsAndNodes
 from edgeformers.train.edge_objective import EdgeObjective
 from edgeformers.train.start import count_documents
@@ -17,6 +18,7 @@ from edgeformers.train.start import count_documents
 Doubles = NDArray[np.float64]
 
 EDGES = 200_000  # of training: above, it takes minutes, and the trained model has seen enough
+WEIGHTS = 5_000_000  # of words and nodes for all classes: more take gigabytes to fit
 WORDS = 20_000
 INVERSE_PENALTY = 5.0  # the C of scikit-learn
 STEPS = 300  # of L-BFGS, at most
@@ -28,10 +30,10 @@ def fit_beside(objective: EdgeObjective) -> WordsAndNodes | None:
     """Fit the regression on training edges; which share of decisions it has, validation says.
 
     None where it has nothing to add to the trained model, where edges have not one class each, or
-    where there are too many of them.
+    where the network is too large for it.
     """
     head, train, held = objective.head, objective.parts["train"], objective.parts["val"]
-    if head.kind not in ("class", "ordered") or len(train) > EDGES:
+    if head.kind not in ("class", "ordered") or not _fits(objective.loader.graph, train, head):
         return None
     beside = _regression(objective.loader, train, head.class_weights.cpu().double().numpy())
     beside = beside.to(objective.device)
@@ -48,6 +50,14 @@ def fit_beside(objective: EdgeObjective) -> WordsAndNodes | None:
     beside.share.fill_(best)
     head.set_beside(beside if best else None)
     return head.beside
+
+
+def _fits(graph: EdgeTextGraph, edges: Ids, head: EdgeTask) -> bool:
+    """Whether the regression takes minutes at most, and little memory."""
+    if len(edges) > EDGES:
+        return False
+    ends = sum(len(np.unique(side[edges])) for side in (graph.src, graph.dst))
+    return (WORDS + ends) * head.num_classes <= WEIGHTS
 
 
 def _regression(loader: EdgeLoader, edges: Ids, class_weights: Doubles) -> WordsAndNodes:

@@ -89,10 +89,9 @@ def test_nothing_is_set_beside_a_model_that_it_would_not_help(simulated, monkeyp
     assert made.head.beside is None
 
 
-def test_a_large_network_and_labels_that_are_no_classes_are_left_to_the_model(
-    simulated, helped, monkeypatch
-):
-    monkeypatch.setattr(beside_edges, "EDGES", 10)
+@pytest.mark.parametrize("limit", ["EDGES", "WEIGHTS"])
+def test_a_large_network_is_left_to_the_model(helped, monkeypatch, limit):
+    monkeypatch.setattr(beside_edges, limit, 10)
     assert fit_beside(helped.objective) is None
     assert helped.head.beside is not None
 
