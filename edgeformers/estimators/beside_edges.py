@@ -14,6 +14,7 @@ from edgeformers.tasks.edge_classification import EdgeTask
 from edgeformers.tasks.words_and_nodes import WordsAndNodes
 from edgeformers.train.edge_objective import EdgeObjective
 from edgeformers.train.start import count_documents
+from edgeformers.train.trainer import SMALLER_IS_BETTER
 
 Doubles = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ SHARES = (0.5, 0.35, 0.65, 0.2, 0.8, 0.0)  # of equally good ones the first is t
 
 
 def fit_beside(objective: EdgeObjective) -> WordsAndNodes | None:
-    """Fit the regression on training edges; which share of decisions it has, validation says.
+    """Fit the regression on training edges and set it beside the head; validation says its share.
 
     None where it has nothing to add to the trained model, where edges have not one class each, or
     where the network is too large for it.
@@ -46,7 +47,8 @@ def fit_beside(objective: EdgeObjective) -> WordsAndNodes | None:
         beside.share.fill_(share)
         with torch.inference_mode():
             scores[share] = head.metrics(head.predict(vectors, linear), labels)[objective.select]
-    best = max(SHARES, key=lambda share: scores[share])
+    sign = -1 if objective.select in SMALLER_IS_BETTER else 1
+    best = max(SHARES, key=lambda share: sign * scores[share])
     beside.share.fill_(best)
     head.set_beside(beside if best else None)
     return head.beside

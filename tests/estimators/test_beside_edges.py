@@ -89,6 +89,14 @@ def test_nothing_is_set_beside_a_model_that_it_would_not_help(simulated, monkeyp
     assert made.head.beside is None
 
 
+def test_ordered_classes_are_helped_by_the_metric_that_is_selected_by(simulated):
+    settings = {**FEW, "edges.kind": "ordered", "train.select": "mae"}
+    made = tiny(EdgeClassifier, **settings).fit(simulated)
+    both = made.evaluate("val", intervals=False)["mae"]
+    made.head.beside.share.fill_(0.0)
+    assert both < made.evaluate("val", intervals=False)["mae"]
+
+
 @pytest.mark.parametrize("limit", ["EDGES", "WEIGHTS"])
 def test_a_large_network_is_left_to_the_model(helped, monkeypatch, limit):
     monkeypatch.setattr(beside_edges, limit, 10)
