@@ -56,6 +56,7 @@ def judge(made: EdgeClassifier | LinkPredictor) -> TaskScores:
     these are the gains. `edgeformers.report.runs_words` says it in sentences.
     """
     metric = METRICS[made.task]
+    made._part("test")  # refuses a split without one
     if isinstance(made, EdgeClassifier):
         if made.head.kind not in ("class", "ordered"):
             raise InputError("what helps is told where edges have one class each, and of links")
@@ -117,7 +118,10 @@ def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
 
 
 def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
-    """A model of edges as it is and, where it sees both, with its nodes hidden, or its texts."""
+    """A model of edges as it is and, where it sees both, with its nodes hidden, or its texts.
+
+    One that reads the texts around its ends too would read those still.
+    """
     whole = _whole(made)
     yield whole
     if whole.sees != "both":
@@ -126,7 +130,7 @@ def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
         ("nodes", "text", NodesHidden),
         ("texts", "nodes", TextsHidden),
     )
-    for what, left, loader in hidden:
+    for what, left, loader in hidden[:1] if made.entry.context else hidden:
         blind = copy.copy(made)
         blind.objective = copy.copy(made.objective)
         blind.objective.loader = loader(**vars(made.objective.loader))

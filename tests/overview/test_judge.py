@@ -96,3 +96,16 @@ def test_numbers_are_refused(make_network):
     made = tiny(EdgeClassifier, **{"train.epochs": 1}).fit(graph)
     with pytest.raises(InputError, match="where edges have one class each, and of links"):
         judge(made)
+
+
+def test_a_model_that_reads_around_its_ends_is_judged_with_its_nodes_hidden_alone(simulated):
+    settings = {"model.name": "ehgnn", "train.epochs": 1, "edges.beside": False}
+    told = judge(tiny(EdgeClassifier, **settings).fit(simulated))
+    hidden = [model.model for model in told.models if "hidden" in model.model]
+    assert hidden == ["EHGNN, nodes hidden"]
+
+
+def test_a_split_without_test_edges_is_refused(trained, monkeypatch):
+    monkeypatch.setitem(trained.objective.parts, "test", np.empty(0, np.int64))
+    with pytest.raises(InputError, match="the split has no edge in 'test'"):
+        judge(trained)
