@@ -15,7 +15,7 @@ from edgeformers.evaluation.report import (
     evaluate_links,
 )
 from edgeformers.evaluation.scorers import Factors, ScoreFunction, Scorer
-from edgeformers.evaluation.shift import SHIFTS, Validation, choose_shift, spaced_batches
+from edgeformers.evaluation.shift import SHIFTS, Fit, Validation, choose_fit, spaced_batches
 from edgeformers.evaluation.statistics import (
     Interval,
     PairedComparison,
@@ -38,6 +38,7 @@ __all__ = [
     "SHIFTS",
     "UNTUNED",
     "Factors",
+    "Fit",
     "Interval",
     "KnownLinks",
     "LinkProtocol",
@@ -50,7 +51,7 @@ __all__ = [
     "bootstrap_f1",
     "bootstrap_interval",
     "bootstrap_statistic",
-    "choose_shift",
+    "choose_fit",
     "columns_of",
     "compare_paired",
     "degree_groups",

@@ -4,7 +4,7 @@
 - `sampled`: among 99 nodes drawn evenly from those that are no known link of the query;
 - `full`: among all candidate nodes, known links of the query left out. What a user meets.
 
-A fourth, `paper-shifted`, is `paper` with popularity taken off the scores (`shift`).
+Two more, `paper-shifted` and `paper-unseen`, are `paper` with scores fitted to batches (`shift`).
 """
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,11 +13,12 @@ from edgeformers.errors import InputError, nearest
 from edgeformers.evaluation.pairs import KnownLinks, Truths, checked_pairs, parts
 from edgeformers.evaluation.ranking import BATCH, rank_batches, rank_full, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
-from edgeformers.evaluation.shift import Validation, choose_shift, rank_shifted
+from edgeformers.evaluation.shift import Fit, Validation, choose_fit, rank_fitted
 from edgeformers.metrics import Floats
 
-LinkProtocol = Literal["paper", "sampled", "full", "paper-shifted"]
+LinkProtocol = Literal["paper", "sampled", "full", "paper-shifted", "paper-unseen"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
+IN_BATCHES: tuple[LinkProtocol, ...] = ("paper", "paper-shifted", "paper-unseen")
 UNTUNED: tuple[LinkProtocol, ...] = ("paper", "sampled", "full")  # that need no validation pairs
 
 #: What is measured on the ranks of pairs, each a value per pair whose mean is the metric.
@@ -46,7 +48,7 @@ PROFILES: Mapping[str, tuple[int, int | None]] = {
 class LinkReport:
     """The ranks of the test pairs under each protocol, and every figure with its protocol's name.
 
-    The overall figures of `paper` and `paper-shifted` are means over batches of batch means, as
+    The overall figures within batches (`IN_BATCHES`) are means over batches of batch means, as
     published, a smaller last batch weighing as much as any other. All else, groups included, are
     means over pairs.
     """
@@ -54,7 +56,7 @@ class LinkReport:
     ranks: Mapping[str, Floats]  # protocol -> rank of each pair
     groups: Mapping[str, Truths] = field(default_factory=dict)  # name -> which pairs belong
     batch: int = BATCH
-    shift: float = 0.0  # of `paper-shifted`, as validation chose it
+    fits: Mapping[str, Fit] = field(default_factory=dict)  # protocol -> what validation chose
 
     def __post_init__(self) -> None:
         for name in self.ranks:
@@ -66,7 +68,7 @@ class LinkReport:
         ranks = self.ranks[protocol]
         if group is not None:
             ranks = ranks[self.groups[group]]
-        whole_batches = protocol in ("paper", "paper-shifted") and group is None
+        whole_batches = protocol in IN_BATCHES and group is None
         average = self._mean_of_batches if whole_batches else metrics.mean
         return {name: average(values(ranks)) for name, values in RANK_METRICS.items()}
 
@@ -125,7 +127,7 @@ def evaluate_links(
     `query_degree` and `key_degree` are the training edges of each pair's two nodes [n]; with
     them the report also tells pairs apart by the query's degree, and cold from warm. `profile`
     are the edges known of a node that training has not met [n]; it tells those apart in turn.
-    `paper-shifted` needs `validation`, to choose on what it takes off.
+    `paper-shifted` and `paper-unseen` need `validation`, on which scores are fitted to batches.
     """
     rows, columns = checked_pairs(positives, queries, scorer.num_candidates)
     rank: dict[str, Callable[[], Floats]] = {
@@ -135,17 +137,18 @@ def evaluate_links(
     }
     for name in protocols:
         _check_protocol(name)
-    shift = 0.0
-    if "paper-shifted" in protocols:
-        if validation is None:
-            raise InputError("the protocol 'paper-shifted' needs validation pairs to be tuned on")
-        tuned, shift = validation, choose_shift(scorer, validation)
-        rank["paper-shifted"] = lambda: rank_shifted(scorer, rows, columns, tuned, shift)
+    fits: dict[str, Fit] = {}
+    for name in ("paper-shifted", "paper-unseen"):
+        if name in protocols:
+            if validation is None:
+                raise InputError(f"the protocol '{name}' needs validation pairs to be tuned on")
+            fits[name] = choose_fit(scorer, validation, unseen=name == "paper-unseen")
+            rank[name] = partial(rank_fitted, scorer, rows, columns, validation, fits[name])
     groups = {} if query_degree is None else degree_groups(query_degree, key_degree)
     if profile is not None and np.any(profile):
         groups |= _groups(profile, PROFILES)
     found: dict[str, Floats] = {name: rank[name]() for name in protocols}
-    return LinkReport(ranks=found, groups=groups, shift=shift)
+    return LinkReport(ranks=found, groups=groups, fits=fits)
 
 
 def degree_groups(

@@ -1,10 +1,15 @@
-"""Protocol `paper-shifted`: ranks in batches, popularity taken off as validation has it.
+"""Protocols `paper-shifted` and `paper-unseen`: ranks in batches, scores fitted on validation.
 
 The negatives of a batch are right nodes of other pairs, so they come up as often as they are
 popular. Who tells how likely a candidate is, popularity included, counts it twice there; taking
 log-popularity off the scores mends that, as the loss takes log q off in training.
+
+Among them are also nodes that training has linked to the query already, which a model rightly
+scores high and which are hardly ever linked again. `paper-unseen` ranks them last as well, the
+right node included if it is one of them, where validation has it so.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgeformers import metrics
 from edgeformers.errors import InputError
-from edgeformers.evaluation.pairs import Rows, checked_pairs, parts
+from edgeformers.evaluation.pairs import KnownLinks, Rows, Truths, checked_pairs, parts
 from edgeformers.evaluation.ranking import BATCH
 from edgeformers.evaluation.scorers import Scorer
 from edgeformers.evaluation.statistics import is_clear
@@ -25,11 +30,20 @@ VALIDATION_PAIRS = 10_000  # on which is chosen at most, in whole batches
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What a shift is chosen on: pairs in file order [n], and training links of candidates [C]."""
+    """What a fit is chosen on: pairs in file order [n], and training links of candidates [C]."""
 
     queries: ArrayLike
     positives: ArrayLike
     popularity: ArrayLike
+    seen: KnownLinks | None = None  # links of training, of all queries: `paper-unseen` needs them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What is done to scores within batches: deviations taken off, what is seen ranked last."""
+
+    shift: float = 0.0
+    seen_last: bool = False
 
 
 def spaced_batches(count: int, batch: int = BATCH, most: int = VALIDATION_PAIRS) -> Rows:
@@ -39,48 +53,69 @@ def spaced_batches(count: int, batch: int = BATCH, most: int = VALIDATION_PAIRS)
     return np.concatenate([np.empty(0, np.int64), *(cut[int(at)] for at in places if cut)])
 
 
-def choose_shift(scorer: Scorer, validation: Validation, batch: int = BATCH) -> float:
-    """The best of `SHIFTS` by MRR within batches of validation pairs; 0 unless clearly better."""
+def choose_fit(
+    scorer: Scorer, validation: Validation, *, unseen: bool = False, batch: int = BATCH
+) -> Fit:
+    """The best by MRR within batches of validation pairs; nothing unless that is clearly better.
+
+    All of `SHIFTS` are tried and, with `unseen`, each also with what is seen ranked last.
+    """
     rows, columns = checked_pairs(validation.positives, validation.queries, scorer.num_candidates)
-    taken = _log_popularity(scorer, validation)
-    found = 1 / _ranks(scorer, rows, columns, SHIFTS, taken, batch)  # [shifts, n]
+    lasts = (False, True) if unseen else (False,)
+    fits = [Fit(shift=shift, seen_last=last) for last in lasts for shift in SHIFTS]
+    found = 1 / _ranks(scorer, rows, columns, fits, validation, batch)  # [fits, n]
     best = int(found.mean(1).argmax()) if len(rows) else 0
-    return SHIFTS[best] if is_clear(found[best] - found[0]) else 0.0
+    return fits[best] if is_clear(found[best] - found[0]) else Fit()
 
 
-def rank_shifted(
+def rank_fitted(
     scorer: Scorer,
     rows: Rows,
     columns: Rows,
     validation: Validation,
-    shift: float,
+    fit: Fit,
     batch: int = BATCH,
 ) -> Floats:
-    """Each pair among the positives of its batch, `shift` of log-popularity off every score."""
-    taken = _log_popularity(scorer, validation)
-    return _ranks(scorer, rows, columns, (shift,), taken, batch).flatten()
+    """Each pair among the positives of its batch, by scores that were fitted."""
+    return _ranks(scorer, rows, columns, [fit], validation, batch).flatten()
 
 
 def _ranks(
     scorer: Scorer,
     rows: Rows,
     columns: Rows,
-    shifts: tuple[float, ...],
-    taken: Floats,
+    fits: Sequence[Fit],
+    validation: Validation,
     batch: int,
 ) -> Floats:
-    """Ranks under every shift [shifts, n], which counts in deviations of the query's scores."""
+    """Ranks under every fit [fits, n]; a shift counts in deviations of the query's scores."""
+    taken = _log_popularity(scorer, validation)
     last = scorer.num_candidates - 1
     some = np.unique(np.linspace(0, last, SPREAD_CANDIDATES).round().astype(np.int64))
-    ranks = np.empty((len(shifts), len(rows)))
+    ranks = np.empty((len(fits), len(rows)))
     for part in parts(len(rows), batch):
         asked = np.concatenate([columns[part], some])
         scores = np.asarray(scorer.scores(rows[part], asked), np.float64)  # [b, b + some]
         own, spread = scores[:, : len(part)], scores[:, len(part) :].std(1, keepdims=True)
-        for at, shift in enumerate(shifts):
-            shifted = own - shift * spread * taken[columns[part]]
-            ranks[at, part] = metrics.rank_of(shifted, np.arange(len(part)))
+        for at, fit in enumerate(fits):
+            fitted = own - fit.shift * spread * taken[columns[part]]
+            if fit.seen_last:
+                fitted = _seen_last(fitted, _seen(validation, rows[part], columns[part]))
+            ranks[at, part] = metrics.rank_of(fitted, np.arange(len(part)))
     return ranks
+
+
+def _seen(validation: Validation, rows: Rows, columns: Rows) -> Truths:
+    """Which of a batch's candidates training has linked to each of its queries [b, b]."""
+    if validation.seen is None:
+        raise InputError("the protocol 'paper-unseen' needs the links of training (`seen`)")
+    return validation.seen.contains(rows[:, None], columns[None])
+
+
+def _seen_last(scores: Floats, seen: Truths) -> Floats:
+    """Scores [b, b] under which what is seen comes after all else, in its own order."""
+    width = scores.max(1, keepdims=True) - scores.min(1, keepdims=True) + 1
+    return np.asarray(np.where(seen, scores - width, scores))
 
 
 def _log_popularity(scorer: Scorer, validation: Validation) -> NDArray[np.float64]:

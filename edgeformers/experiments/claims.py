@@ -137,7 +137,7 @@ def claims_block(checked: Sequence[Checked]) -> str:
 def _asked(record: Record) -> Iterator[tuple[Claim, Spec]]:
     """Claims with the tables that they are about; of a protocol that older records lack, if any."""
     for spec in table_specs(record.what):
-        if spec.name.endswith("/paper-shifted") and not row_means(record, spec):
+        if spec.name.endswith(("/paper-shifted", "/paper-unseen")) and not row_means(record, spec):
             continue
         for claim in CLAIMS:
             if (

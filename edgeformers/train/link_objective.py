@@ -34,7 +34,7 @@ from edgeformers.tasks.link_prediction import KnownPairs, LinkTask, sampling_log
 from edgeformers.train import distributed
 from edgeformers.train.encode import Autocast, encode_nodes
 
-PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper", "paper-shifted")
+PROTOCOLS: tuple[LinkProtocol, ...] = ("full", "sampled", "paper", "paper-shifted", "paper-unseen")
 
 
 class LinkObjective:
@@ -337,9 +337,9 @@ def rank_links(
 ) -> LinkReport:
     """Ranks of links, edges of the network, by what `scorer` makes of queries and candidates.
 
-    What `paper-shifted` takes off is chosen on links of validation alone.
+    Scores of `paper-shifted` and `paper-unseen` are fitted on links of validation alone.
     """
-    is_tuned, count = "paper-shifted" in protocols, len(pairs)
+    is_tuned, count = {"paper-shifted", "paper-unseen"} & {*protocols}, len(pairs)
     tuned = parts["val"][spaced_batches(len(parts["val"]))] if is_tuned else pairs[:0]
     src, dst = (ends[np.concatenate([pairs, tuned])] for ends in (graph.src, graph.dst))
     asked = np.unique(src[:count])  # first: what `sampled` draws depends on their places
@@ -357,20 +357,24 @@ def rank_links(
             queries=rows[count:],
             positives=columns[count:],
             popularity=np.bincount(linked, minlength=len(candidates)),
+            seen=known_links(graph, queries, candidates, parts["train"]),
         ),
         seed=seed,
         **pair_degrees(adjacency, graph, pairs),
     )
 
 
-def known_links(graph: EdgeTextGraph, queries: Ids, candidates: Ids) -> KnownLinks:
-    """Positive links of the queries in any split; in a one-kind network also the node itself.
+def known_links(
+    graph: EdgeTextGraph, queries: Ids, candidates: Ids, edges: Ids | None = None
+) -> KnownLinks:
+    """Links of the queries, of all positive edges or of some; of a one-kind network also itself.
 
     An undirected edge is a link of both its ends.
     """
     place = np.full(graph.num_nodes, -1, np.int64)
     place[queries] = np.arange(len(queries))
-    src, dst = graph.src[graph.is_positive], graph.dst[graph.is_positive]
+    chosen = graph.is_positive if edges is None else edges
+    src, dst = graph.src[chosen], graph.dst[chosen]
     if not graph.is_bipartite and not graph.is_directed:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
     wanted = place[src] >= 0

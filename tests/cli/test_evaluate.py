@@ -25,6 +25,7 @@ def test_links_are_shown_by_protocol(home):
         "sampled",
         "paper",
         "paper-shifted",
+        "paper-unseen",
     ]
     assert lines[2].split()[1] == f"{noted['full/mrr']:.4f}"
 

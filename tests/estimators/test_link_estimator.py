@@ -30,7 +30,7 @@ def assert_same(one, other):
 
 def test_a_predictor_says_how_well_it_ranks_under_each_protocol(predictor):
     found = predictor.evaluate()
-    for protocol in ("full", "sampled", "paper", "paper-shifted"):
+    for protocol in ("full", "sampled", "paper", "paper-shifted", "paper-unseen"):
         assert 0 < found[f"{protocol}/mrr"] <= 1
     low, high = found["full/mrr_interval"]
     assert low <= found["full/mrr"] <= high

@@ -1,4 +1,4 @@
-"""The protocol `paper-shifted`: what is taken off, how much, and on what that is chosen."""
+"""The protocols `paper-shifted` and `paper-unseen`: what is done to scores, and by what chosen."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from edgeformers.errors import InputError
 from edgeformers.evaluation import (
     BATCH,
+    Fit,
+    KnownLinks,
     ScoreFunction,
     Validation,
-    choose_shift,
+    choose_fit,
     evaluate_links,
     is_clear,
     spaced_batches,
 )
-from edgeformers.evaluation.shift import SPREAD_CANDIDATES, rank_shifted
+from edgeformers.evaluation.shift import SPREAD_CANDIDATES, rank_fitted
 from tests.evaluation.problems import draw_problem, known_links
 
 #: Two rare and two popular candidates (log-popularity 0 and 2); every query likes its own by 1.
@@ -25,9 +27,9 @@ SCORER = ScoreFunction(lambda rows: SCORES[rows % 4], 4)
 EVERY = np.arange(4)
 
 
-def validation(pairs, popularity=POPULARITY):
+def validation(pairs, popularity=POPULARITY, seen=None):
     rows = np.arange(pairs) % 4
-    return Validation(queries=rows, positives=rows, popularity=popularity)
+    return Validation(queries=rows, positives=rows, popularity=popularity, seen=seen)
 
 
 @pytest.mark.parametrize(
@@ -43,28 +45,28 @@ def validation(pairs, popularity=POPULARITY):
 def test_ranks_are_those_worked_out_by_hand(shift, ranks):
     # Who likes a rare one has deviation .829 and scores 1, 0 and twice 2 - 1.658 shift; who likes
     # a popular one has 1.299 and scores 0, 0, 3 - 2.598 shift and 2 - 2.598 shift.
-    found = rank_shifted(SCORER, EVERY, EVERY, validation(4), shift, batch=4)
+    found = rank_fitted(SCORER, EVERY, EVERY, validation(4), Fit(shift=shift), batch=4)
     assert found.tolist() == ranks
 
 
 def test_the_shift_that_puts_the_right_node_first_is_chosen_and_used():
     many = validation(400)
-    assert choose_shift(SCORER, many, batch=4) == 0.8
+    assert choose_fit(SCORER, many, batch=4) == Fit(shift=0.8)
     protocols = ("paper", "paper-shifted")
     report = evaluate_links(SCORER, EVERY, protocols=protocols, validation=many)
-    assert report.shift == pytest.approx(0.8)
+    assert report.fits["paper-shifted"] == Fit(shift=0.8)
     assert report.ranks["paper"].tolist() == [3, 3, 1, 1]
     assert report.ranks["paper-shifted"].tolist() == [1, 1, 1, 1]
 
 
 def test_few_pairs_tell_too_little_to_take_anything_off():
-    assert choose_shift(SCORER, validation(4), batch=4) == 0.0
-    assert choose_shift(SCORER, validation(0), batch=4) == 0.0
+    assert choose_fit(SCORER, validation(4), batch=4) == Fit()
+    assert choose_fit(SCORER, validation(0), batch=4) == Fit()
 
 
 def test_nothing_is_taken_off_where_it_does_not_help():
     liked = ScoreFunction(lambda rows: np.eye(4)[rows % 4], 4)
-    assert choose_shift(liked, validation(400), batch=4) == 0.0
+    assert choose_fit(liked, validation(400), batch=4) == Fit()
 
 
 def test_pairs_that_are_ranked_do_not_change_what_is_taken_off():
@@ -74,7 +76,7 @@ def test_pairs_that_are_ranked_do_not_change_what_is_taken_off():
         evaluate_links(SCORER, one, queries=one, protocols=["paper-shifted"], validation=tuned)
         for one in asked
     ]
-    assert {report.shift for report in reports} == {0.8}
+    assert {report.fits["paper-shifted"].shift for report in reports} == {0.8}
 
 
 @given(st.integers(0, 10_000))
@@ -105,8 +107,8 @@ def test_scores_of_any_scale_are_shifted_alike():
     plain, scaled = (
         ScoreFunction(table.__getitem__, len(links)) for table in (scores, scores * size)
     )
-    found = rank_shifted(plain, rows, columns, tuned, 1.0)
-    assert rank_shifted(scaled, rows, columns, tuned, 1.0).tolist() == found.tolist()
+    found = rank_fitted(plain, rows, columns, tuned, Fit(shift=1.0))
+    assert rank_fitted(scaled, rows, columns, tuned, Fit(shift=1.0)).tolist() == found.tolist()
 
 
 def test_a_gain_is_clear_by_two_standard_errors():
@@ -129,4 +131,39 @@ def test_what_is_missing_gets_a_sentence():
     with pytest.raises(InputError, match="'paper-shifted' needs validation pairs to be tuned on"):
         evaluate_links(SCORER, EVERY, protocols=["paper-shifted"])
     with pytest.raises(InputError, match=r"each of the 4 candidates \(got \[3\]\)"):
-        choose_shift(SCORER, validation(4, POPULARITY[:3]))
+        choose_fit(SCORER, validation(4, POPULARITY[:3]))
+
+
+#: Queries 0 and 1 are linked to both popular candidates already, which they like best.
+SEEN = KnownLinks.from_pairs([0, 0, 1, 1], [2, 3, 2, 3], 4)
+
+
+def test_what_training_has_linked_is_ranked_last_in_its_own_order():
+    tuned = validation(4, seen=SEEN)
+    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    assert found.tolist() == [1, 1, 1, 1]
+    again = KnownLinks.from_pairs([0, 0], [0, 2], 4)  # the right one was linked before, too
+    tuned = validation(4, seen=again)
+    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    assert found.tolist() == [4, 3, 1, 1]
+
+
+def test_validation_says_whether_what_is_seen_comes_last():
+    fit = choose_fit(SCORER, validation(400, seen=SEEN), unseen=True, batch=4)
+    assert fit.seen_last or fit.shift == 0.8  # either puts the right ones first
+    flat = [0.0] * 4
+    assert choose_fit(SCORER, validation(400, flat, SEEN), unseen=True, batch=4).seen_last
+    every = KnownLinks.from_pairs(EVERY, EVERY, 4)  # all that is asked for was there before
+    assert not choose_fit(SCORER, validation(400, flat, every), unseen=True, batch=4).seen_last
+    protocols = ("paper-shifted", "paper-unseen")
+    report = evaluate_links(
+        SCORER, EVERY, protocols=protocols, validation=validation(400, flat, SEEN)
+    )
+    assert report.fits["paper-shifted"] == Fit()
+    assert report.fits["paper-unseen"].seen_last
+    assert report.ranks["paper-unseen"].tolist() == [1, 1, 1, 1]
+
+
+def test_links_of_training_are_needed_to_rank_them_last():
+    with pytest.raises(InputError, match="'paper-unseen' needs the links of training"):
+        choose_fit(SCORER, validation(4), unseen=True, batch=4)

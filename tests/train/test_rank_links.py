@@ -37,10 +37,10 @@ def test_links_of_the_test_do_not_change_what_is_taken_off(simulated):
     parts = link_parts(simulated, "link")
     scorer = tastes(simulated, parts)
     found = ranked(simulated, parts, parts["test"], scorer)
-    assert found.shift > 0
+    assert found.fits["paper-shifted"].shift > 0
     half = {**parts, "test": parts["test"][::2]}
     for pairs in (half["test"], parts["val"], parts["train"][:7]):
-        assert ranked(simulated, half, pairs, scorer).shift == found.shift
+        assert ranked(simulated, half, pairs, scorer).fits == found.fits
     assert found.metrics("paper-shifted")["mrr"] > found.metrics("paper")["mrr"]
 
 
@@ -65,6 +65,10 @@ def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulat
     assert candidates[validation.positives].tolist() == simulated.dst[parts["val"]].tolist()
     links = [int((simulated.dst[parts["train"]] == node).sum()) for node in candidates]
     assert validation.popularity.tolist() == links
+    ends = zip(simulated.src[parts["train"]], simulated.dst[parts["train"]], strict=True)
+    seen = {(made.index(source), target) for source, target in ends if source in made}
+    rows, columns = validation.seen.of(np.arange(len(nodes)))
+    assert {*zip(rows.tolist(), candidates[columns].tolist(), strict=True)} == seen
 
 
 @pytest.mark.parametrize("part", ["val", "test"])
@@ -73,7 +77,7 @@ def test_other_protocols_are_the_same_whether_it_is_asked_for_or_not(simulated, 
     pairs, scorer = parts[part][:40], tastes(simulated, parts)
     every = ranked(simulated, parts, pairs, scorer)
     plain = ranked(simulated, parts, pairs, scorer, ("full", "sampled", "paper"))
-    assert every.ranks.keys() - plain.ranks.keys() == {"paper-shifted"}
+    assert every.ranks.keys() - plain.ranks.keys() == {"paper-shifted", "paper-unseen"}
     for protocol in plain.ranks:
         assert plain.ranks[protocol].tolist() == every.ranks[protocol].tolist()
 
