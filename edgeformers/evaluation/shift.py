@@ -4,9 +4,9 @@ The negatives of a batch are right nodes of other pairs, so they come up as ofte
 popular. Who tells how likely a candidate is, popularity included, counts it twice there; taking
 log-popularity off the scores mends that, as the loss takes log q off in training.
 
-Among them are also nodes that training has linked to the query already, which a model rightly
-scores high and which are hardly ever linked again. `paper-unseen` ranks them last as well, the
-right node included if it is one of them, where validation has it so.
+Among them are also nodes to which the query has an edge in training, positive or not, which a
+model rightly scores high and which are hardly ever linked again. `paper-unseen` ranks them last as
+well, the right node included if it is one of them, where validation has it so.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Validation:
     queries: ArrayLike
     positives: ArrayLike
     popularity: ArrayLike
-    seen: KnownLinks | None = None  # links of training, of all queries: `paper-unseen` needs them
+    seen: KnownLinks | None = None  # edges of training, of all queries: `paper-unseen` needs them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,9 @@ def _ranks(
 
 
 def _seen(validation: Validation, rows: Rows, columns: Rows) -> Truths:
-    """Which of a batch's candidates training has linked to each of its queries [b, b]."""
+    """To which of a batch's candidates each of its queries has an edge in training [b, b]."""
     if validation.seen is None:
-        raise InputError("the protocol 'paper-unseen' needs the links of training (`seen`)")
+        raise InputError("the protocol 'paper-unseen' needs the edges of training (`seen`)")
     return validation.seen.contains(rows[:, None], columns[None])
 
 

@@ -16,7 +16,7 @@ PROTOCOLS = {
     "sampled": "ranked among 99 nodes drawn evenly that are no known link",
     "full": "ranked among all candidate nodes, known links left out",
     "paper-shifted": "as paper, popularity taken off the scores, how much chosen on validation",
-    "paper-unseen": "as paper-shifted, what training has linked already ranked last",
+    "paper-unseen": "as paper-shifted, nodes to which the query has a training edge ranked last",
 }
 PART_NAMES = {"test": "test part", "val": "validation part"}
 

@@ -339,7 +339,8 @@ def rank_links(
 
     Scores of `paper-shifted` and `paper-unseen` are fitted on links of validation alone.
     """
-    is_tuned, count = {"paper-shifted", "paper-unseen"} & {*protocols}, len(pairs)
+    is_unseen, count = "paper-unseen" in protocols, len(pairs)
+    is_tuned = is_unseen or "paper-shifted" in protocols
     tuned = parts["val"][spaced_batches(len(parts["val"]))] if is_tuned else pairs[:0]
     src, dst = (ends[np.concatenate([pairs, tuned])] for ends in (graph.src, graph.dst))
     asked = np.unique(src[:count])  # first: what `sampled` draws depends on their places
@@ -357,11 +358,18 @@ def rank_links(
             queries=rows[count:],
             positives=columns[count:],
             popularity=np.bincount(linked, minlength=len(candidates)),
-            seen=known_links(graph, queries, candidates, parts["train"]),
+            seen=_seen_links(graph, queries, candidates, adjacency) if is_unseen else None,
         ),
         seed=seed,
         **pair_degrees(adjacency, graph, pairs),
     )
+
+
+def _seen_links(
+    graph: EdgeTextGraph, queries: Ids, candidates: Ids, adjacency: Adjacency
+) -> KnownLinks:
+    """What the queries have an edge to that a model may read, be it a positive one or not."""
+    return known_links(graph, queries, candidates, np.unique(adjacency.edge_ids))
 
 
 def known_links(

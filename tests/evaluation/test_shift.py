@@ -165,5 +165,5 @@ def test_validation_says_whether_what_is_seen_comes_last():
 
 
 def test_links_of_training_are_needed_to_rank_them_last():
-    with pytest.raises(InputError, match="'paper-unseen' needs the links of training"):
+    with pytest.raises(InputError, match="'paper-unseen' needs the edges of training"):
         choose_fit(SCORER, validation(4), unseen=True, batch=4)

@@ -65,7 +65,8 @@ def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulat
     assert candidates[validation.positives].tolist() == simulated.dst[parts["val"]].tolist()
     links = [int((simulated.dst[parts["train"]] == node).sum()) for node in candidates]
     assert validation.popularity.tolist() == links
-    ends = zip(simulated.src[parts["train"]], simulated.dst[parts["train"]], strict=True)
+    train = simulated.split("link") == 0  # links and what is none alike
+    ends = zip(simulated.src[train].tolist(), simulated.dst[train].tolist(), strict=True)
     seen = {(made.index(source), target) for source, target in ends if source in made}
     rows, columns = validation.seen.of(np.arange(len(nodes)))
     assert {*zip(rows.tolist(), candidates[columns].tolist(), strict=True)} == seen
