@@ -317,7 +317,7 @@ def make_config(
 
     Without a recipe, the one the file names, or `default`.
     """
-    written = {} if file is None else _without_removed(_flatten(read_toml(file)))
+    written = {} if file is None else _without_removed(flatten(read_toml(file)))
     if written.get("task", task) != task:
         raise ConfigError(f"{file} is for {written['task']}, not for {task}")
     recipe = recipe or str(written.get("recipe", "default"))
@@ -357,7 +357,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name.strip(), written.strip()
 
 
-def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of settings as single ones by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

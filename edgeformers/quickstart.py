@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.config import RunConfig, Task, make_config
+from edgeformers.config import RunConfig, Task, flatten, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig
@@ -133,7 +133,7 @@ def quickstart(
             "items": graph.num_targets,
             "reviews": graph.num_edges,
         },
-        settings={task: _flat(_config(task, name)) for task in _PRETRAINED},
+        settings={task: flatten(_config(task, name).to_dict()) for task in _PRETRAINED},
     )
     write_text_whole(folder / "results.json", results.to_json())
     write_text_whole(folder / "report.html", results_html(results))
@@ -350,12 +350,3 @@ def _one_per_topic(graph: EdgeTextGraph) -> tuple[Ids, list[str]]:
 def _active_source(graph: EdgeTextGraph) -> str:
     degrees = np.asarray(graph.adjacency.degrees())[: graph.num_sources]
     return graph.node_names([int(degrees.argmax())])[0]
-
-
-def _flat(config: RunConfig) -> dict[str, Any]:
-    sections = config.to_dict()
-    flat = {name: value for name, value in sections.items() if not isinstance(value, dict)}
-    for section, values in sections.items():
-        if isinstance(values, dict):
-            flat |= {f"{section}.{name}": value for name, value in values.items()}
-    return flat

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from torch import Tensor
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids
@@ -27,18 +28,17 @@ CHUNK = 8_192  # edges whose words are counted at once
 SHARES = (0.5, 0.35, 0.65, 0.2, 0.8, 0.0)  # of equally good ones the first is taken
 
 
-def fit_beside(objective: EdgeObjective) -> WordsAndNodes | None:
+def fit_beside(objective: EdgeObjective, vectors: Tensor) -> WordsAndNodes | None:
     """Fit the regression on training edges and set it beside the head; validation says its share.
 
-    None where it has nothing to add to the trained model, where edges have not one class each, or
-    where the network is too large for it.
+    `vectors` are those of the validation edges. None where it has nothing to add to the trained
+    model, where edges have not one class each, or where the network is too large for it.
     """
     head, train, held = objective.head, objective.parts["train"], objective.parts["val"]
     if head.kind not in ("class", "ordered") or not _fits(objective.loader.graph, train, head):
         return None
     beside = _regression(objective.loader, train, head.class_weights.cpu().double().numpy())
     beside = beside.to(objective.device)
-    vectors = torch.from_numpy(objective.encode(held)).to(objective.device)
     linear = objective.read_beside(beside, held)
     labels = torch.from_numpy(_labels(objective.loader.graph, held))
     scores = {}

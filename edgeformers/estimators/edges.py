@@ -144,26 +144,27 @@ class EdgeClassifier(Estimator):
 
     def _decide(self) -> None:
         """Let validation say what counts beside the trained model, and how much rare classes do."""
-        settings = self.config.edges
-        if settings.beside and (beside := fit_beside(self._objective())) is not None:
-            share = float(beside.share)
-            if share > 0.5:
-                tell(
-                    "the trained model adds little here to what words and nodes say one by one: by "
-                    f"validation, a linear model of these makes up {share:.0%} of each decision",
-                    show=self.show,
-                )
+        settings, objective = self.config.edges, self._objective()
+        if not (settings.beside or settings.tune_decision):
+            return
+        vectors = torch.from_numpy(objective.encode(objective.parts["val"])).to(self.device)
+        beside = fit_beside(objective, vectors) if settings.beside else None
+        if beside is not None and beside.share > 0.5:
+            tell(
+                "the trained model adds little here to what words and nodes say one by one: by "
+                f"validation, a linear model of these makes up {beside.share:.0%} of each decision",
+                show=self.show,
+            )
         if settings.tune_decision and self.head.kind == "class":
-            self._tune_decision()
+            self._tune_decision(vectors)
 
-    def _tune_decision(self) -> None:
+    def _tune_decision(self, vectors: Tensor) -> None:
         """Let validation say how much rare classes are favored."""
         objective, beside = self._objective(), self.head.beside
         labels = torch.from_numpy(np.asarray(objective.loader.graph.labels).astype(np.int64))
         train, held = objective.parts["train"], objective.parts["val"]
         counts = torch.bincount(labels[train], minlength=self.head.num_classes)
         linear = None if beside is None else objective.read_beside(beside, held)
-        vectors = torch.from_numpy(objective.encode(held)).to(self.device)
         shares = (counts / counts.sum()).to(self.device)
         self.head.tune_decision(vectors, labels[held], shares, objective.select, linear)
 

@@ -56,6 +56,27 @@ def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[Row, ...]:
     )
 
 
+def _alone_and_beside(model: str, title: str, others: str) -> tuple[Row, Row]:
+    """An Edgeformer as the others are, alone, and as the recipe `default` has it."""
+    is_edge = MODELS[model].encodes == "edges"
+    alone = Row(
+        name=model,
+        title=title,
+        model=model,
+        task="edge-classification" if is_edge else "link-prediction",
+        group="ours",
+        settings={"edges.beside" if is_edge else "links.beside": False},
+    )
+    beside = replace(
+        alone,
+        name=f"{model}-beside",
+        title=f"{title} beside {others}",
+        in_paper=False,
+        settings=dict.fromkeys(alone.settings, True),
+    )
+    return alone, beside
+
+
 EDGE_ROWS = (
     *_rows(
         "edge-classification",
@@ -72,23 +93,7 @@ EDGE_ROWS = (
         ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
         ("graphformers", "GraphFormers", "plm", True),
     ),
-    Row(
-        name="edgeformer-e",
-        title="Edgeformer-E",
-        model="edgeformer-e",
-        task="edge-classification",
-        group="ours",
-        settings={"edges.beside": False},  # as the others are: alone
-    ),
-    Row(
-        name="edgeformer-e-beside",
-        title="Edgeformer-E beside words, nodes",
-        model="edgeformer-e",
-        task="edge-classification",
-        group="ours",
-        in_paper=False,
-        settings={"edges.beside": True},
-    ),
+    *_alone_and_beside("edgeformer-e", "Edgeformer-E", "words, nodes"),
 )
 LINK_ROWS = (
     *_rows(
@@ -113,23 +118,7 @@ LINK_ROWS = (
         ("bert-censnet", "BERT+CensNet", "plm", True),
         ("bert-nenn", "BERT+NENN", "plm", True),
     ),
-    Row(
-        name="edgeformer-n",
-        title="Edgeformer-N",
-        model="edgeformer-n",
-        task="link-prediction",
-        group="ours",
-        settings={"links.beside": False},  # as the others are: alone
-    ),
-    Row(
-        name="edgeformer-n-beside",
-        title="Edgeformer-N beside LightGCN, MF, EASE",
-        model="edgeformer-n",
-        task="link-prediction",
-        group="ours",
-        in_paper=False,
-        settings={"links.beside": True},
-    ),
+    *_alone_and_beside("edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
 )
 #: The order of groups is that of the paper's tables; the simple ones stand first.
 ROWS: Mapping[str, Row] = {row.name: row for row in (*EDGE_ROWS, *LINK_ROWS)}

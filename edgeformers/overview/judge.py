@@ -1,12 +1,15 @@
 """Does the graph help, does the text? A trained model beside cheap ones that see either alone."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
+from edgeformers.config import flatten
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
@@ -21,16 +24,7 @@ from edgeformers.experiments.score import (
     score_link_baseline,
     score_predictor,
 )
-from edgeformers.models.baselines import (
-    ALS,
-    EASE,
-    LightGCN,
-    LinkBaseline,
-    NodeIds,
-    Popularity,
-    TextSimilarity,
-    Tfidf,
-)
+from edgeformers.models.baselines import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from edgeformers.overview.sees import sees
 from edgeformers.report.results_data import ModelScores, Score, Sees, TaskScores
 from edgeformers.report.results_verdict import best_of_each
@@ -60,9 +54,9 @@ def judge(made: EdgeClassifier | LinkPredictor) -> TaskScores:
     if isinstance(made, EdgeClassifier):
         if made.head.kind not in ("class", "ordered"):
             raise InputError("what helps is told where edges have one class each, and of links")
-        found = [*_hidden(made), *_simple_of_edges(made)]
+        found = [*_hidden(made), *_simple(made)]
     else:
-        found = [_whole(made), *_simple_of_links(made)]
+        found = [_whole(made), *_simple(made)]
     models = [
         ModelScores(model=one.title, sees=one.sees, metrics={metric: _score(one.scored, metric)})
         for one in found
@@ -107,12 +101,7 @@ def _between_unknown(edges: EdgeBatch) -> EdgeBatch:
 def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
     """The trained model as it is."""
     name = chosen_name(made.config)
-    settings = {
-        f"{section}.{setting}": value
-        for section, values in made.config.to_dict().items()
-        if isinstance(values, dict)
-        for setting, value in values.items()
-    }
+    settings = flatten(made.config.to_dict())
     score = score_classifier(made) if isinstance(made, EdgeClassifier) else score_predictor(made)
     return Seen(title=ROWS[name].title, sees=sees(name, settings), scored=score)
 
@@ -138,37 +127,32 @@ def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
         yield Seen(title=f"{whole.title}, {what} hidden", sees=left, scored=scored)
 
 
-def _simple_of_edges(made: EdgeClassifier) -> Iterator[Seen]:
+def _simple(made: EdgeClassifier | LinkPredictor) -> Iterator[Seen]:
+    """Simple models that see one side alone, as the tables have them."""
     graph, seed = made.objective.loader.graph, made.config.train.seed
-    split = made._split(graph)
-    kinds: tuple[tuple[str, Sees, type[Tfidf] | type[NodeIds]], ...] = (
-        ("TF-IDF", "text", Tfidf),
-        ("node ids", "nodes", NodeIds),
-    )
-    for title, seen, kind in kinds:
+    split, is_edge = made._split(graph), made.task == "edge-classification"
+    score: Any = score_edge_baseline if is_edge else score_link_baseline
+    makers: Mapping[str, Any] = EDGE_BASELINES if is_edge else LINK_BASELINES
+    for name in ("tfidf", "node-ids") if is_edge else _fitting(made, graph, split):
+        reads = {"backbone": made.config.model.backbone, "max_tokens": made.config.data.max_tokens}
+        given = reads if name in BACKBONE_BASELINES else {}
         try:
-            fitted = kind(seed=seed).fit(graph, split)
+            fitted = makers[name](seed=seed, **given).fit(graph, split)
         except MissingExtraError:  # the model with one side hidden has to do
             continue
-        scored = score_edge_baseline(fitted, graph, split, seed)
-        yield Seen(title=title, sees=seen, scored=scored)
+        scored = score(fitted, graph, split, seed)
+        yield Seen(title=ROWS[name].title, sees=sees(name, {}), scored=scored)
 
 
-def _simple_of_links(made: LinkPredictor) -> Iterator[Seen]:
-    graph, seed = made.objective.loader.graph, made.config.train.seed
-    split = made._split(graph)
-    backbone, limit = made.config.model.backbone, made.config.data.max_tokens
-    if not is_scratch(backbone):
-        fitted = TextSimilarity(backbone, max_tokens=limit).fit(graph, split)
-        scored = score_link_baseline(fitted, graph, split, seed)
-        yield Seen(title="text similarity", sees="text", scored=scored)
-    of_nodes: list[tuple[str, LinkBaseline]] = [("popularity", Popularity())]
-    of_nodes += [("EASE", EASE())] if fits_ease(graph) else []
-    of_nodes += [("MF", ALS(seed=seed))] if fits_als(graph) else []
-    of_nodes += [("LightGCN", LightGCN(seed=seed))] if fits_lightgcn(graph, split) else []
-    for title, baseline in of_nodes:
-        scored = score_link_baseline(baseline.fit(graph, split), graph, split, seed)
-        yield Seen(title=title, sees="nodes", scored=scored)
+def _fitting(
+    made: EdgeClassifier | LinkPredictor, graph: EdgeTextGraph, split: str
+) -> Iterator[str]:
+    """Models of links that take no longer than minutes here; an untrained backbone says nothing."""
+    yield "popularity"
+    yield from ["text-similarity"] * (not is_scratch(made.config.model.backbone))
+    yield from ["ease"] * fits_ease(graph)
+    yield from ["als"] * fits_als(graph)
+    yield from ["lightgcn"] * fits_lightgcn(graph, split)
 
 
 def _score(scored: Scored, metric: str) -> Score:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeformers.config import read_toml
+from edgeformers.config import flatten, read_toml
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import DEFAULT_MODELS
 from edgeformers.experiments.tune import is_trial
@@ -119,11 +119,7 @@ def _chosen(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted names, without the task."""
-    flat = {name: v for name, v in config.items() if not isinstance(v, dict) and name != "task"}
-    for section, values in config.items():
-        if isinstance(values, dict):
-            flat |= {f"{section}.{name}": value for name, value in values.items()}
-    return flat
+    return {name: value for name, value in flatten(config).items() if name != "task"}
 
 
 def _json(path: Path) -> dict[str, Any]:
