@@ -16,10 +16,20 @@ from edgeformers.models.baselines.base import Links, ValidationRanking, positive
 from edgeformers.models.baselines.ease import EASE, LAMBDAS
 from edgeformers.models.baselines.lightgcn import LightGCN
 from edgeformers.models.baselines.pairwise import PairwiseConfig
-from edgeformers.tasks.beside import Averaged, Beside, FoldIn, Solved, Summed
+from edgeformers.tasks.beside import (
+    GROUPS,
+    Averaged,
+    Beside,
+    FoldIn,
+    Solved,
+    Summed,
+    edge_groups,
+)
 from edgeformers.train.link_objective import LinkObjective, candidate_nodes
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Weights = tuple[float, ...]
 
 EASE_TARGETS = 5_000  # above, the inverse of a table of targets by targets takes too long
@@ -32,6 +42,7 @@ ALS_GRID = (
     *(ALSConfig(factors=factors, alpha=10.0, regularization=3.0) for factors in (8, 16)),
 )
 LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
+FEW_LINKS = 100  # of validation, of a group of sources: fewer tell nothing of it
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
 
@@ -69,9 +80,9 @@ def fit_beside(
 ) -> Beside | None:
     """Fit collaborative models, and weigh all by full-ranking MRR on validation.
 
-    The trained score may come out with weight 0, where the links of training alone rank better:
-    then the text has nothing to add here. None where it is best alone, or the network is too
-    large for any of them.
+    Sources with few edges, with some and with many are weighed apart. The trained score may come
+    out with weight 0, where the links of training alone rank better: then the text has nothing to
+    add there. None where it is best alone, or the network is too large for any of them.
     """
     if not (fits_ease(graph) or fits_als(graph)):
         return None
@@ -81,16 +92,21 @@ def fit_beside(
     for family in collaborative_parts(graph, split, seed=seed):
         options = (part.scaled(1 / _deviation(part, graph)) for part in family)
         scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
-    weights = weigh(scaled, ranking)
-    others = [part.scaled(w) for part, w in zip(scaled[1:], weights[1:], strict=True) if w]
+    edges = torch.from_numpy(graph.training_adjacency(split).degrees())
+    group = edge_groups(edges)
+    weights = weigh_groups(scaled, ranking, group.numpy()[ranking.rows])
+    others = [at for at in range(1, len(scaled)) if weights[:, at].any()]
     if not others:
         return None
-    query, key = (np.hstack([getattr(one, name) for one in others]) for name in ("query", "key"))
+    parts = [scaled[at] for at in others]
+    query, key = (np.hstack([getattr(one, name) for one in parts]) for name in ("query", "key"))
+    weights[:, 0] /= spread
     return Beside(
         torch.from_numpy(query),
         torch.from_numpy(key),
-        [part.fold_in() for part in others],
-        own=weights[0] / spread,
+        [part.fold_in() for part in parts],
+        weights=torch.from_numpy(weights[:, [0, *others]]),
+        group=group,
     )
 
 
@@ -110,6 +126,22 @@ def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Itera
     if fits_ease(graph):
         solved = (EASE((value,)).fit(graph, split) for value in LAMBDAS)
         yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
+
+
+def weigh_groups(parts: list[Part], ranking: ValidationRanking, group: Ints) -> Doubles:
+    """The weights of each group of sources [G, parts]; `group` [n] is that of validation links.
+
+    A source with few edges is told by other things than one with many. A group of which
+    validation has few links is weighed as all are.
+    """
+    is_small = np.bincount(group, minlength=GROUPS) < FEW_LINKS
+    everyone = weigh(parts, ranking) if is_small.any() else []
+    return np.array(
+        [
+            everyone if is_small[one] else weigh(parts, ranking.where(group == one))
+            for one in range(GROUPS)
+        ]
+    )
 
 
 def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:

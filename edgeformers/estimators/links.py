@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from edgeformers.estimators.base import Estimator, Network
 from edgeformers.estimators.beside import fit_beside
 from edgeformers.evaluation import LinkProtocol, LinkReport, bootstrap_interval
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.beside import Beside
+from edgeformers.tasks.beside import BOUNDS, Beside
 from edgeformers.tasks.link_prediction import LinkTask
 from edgeformers.train.encode import encode_nodes
 from edgeformers.train.link_objective import (
@@ -33,6 +34,8 @@ from edgeformers.train.link_objective import (
 from edgeformers.train.runlog import tell
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
+_NAMES = [f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))]
+_NAMES.append(f"{BOUNDS[-1]} edges or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +226,11 @@ class LinkPredictor(Estimator):
         if found is None:
             return
         self.head.set_beside(found.to(self.device))
-        if not found.own:
+        if silent := [_NAMES[at] for at, own in enumerate(found.weights[:, 0]) if not own]:
+            who = "" if len(silent) == len(_NAMES) else f" for sources with {' or '.join(silent)}"
             tell(
-                "the texts add nothing to who is linked to whom here: by validation, models of the "
-                "links alone rank better, so they alone rank from now on",
+                f"the texts add nothing to who is linked to whom here{who}: by validation, models "
+                "of the links alone rank better, so they alone rank from now on",
                 show=self.show,
             )
 
@@ -285,12 +289,9 @@ class LinkPredictor(Estimator):
         assert edges is not None
         seen = self.names.numbers([other for other, _ in edges], "target")
         vectors = torch.from_numpy(self.embed_new_nodes([edges])).to(self.device)
-        unknown = torch.full((1,), -1, device=self.device)
+        linked = torch.from_numpy(seen).to(self.device)
         with torch.inference_mode():
-            factors = self._objective().task_factors("query", vectors, unknown)[0]
-            if (beside := self.head.beside) is not None:
-                linked = torch.from_numpy(seen).to(self.device)
-                factors[-beside.query.size(1) :] = beside.new_query(linked)
+            factors = self._objective().new_query(vectors, linked)
         return factors.cpu().numpy(), seen[seen >= 0]
 
     def _new_egos(self, nodes: Sequence[NewEdges], side: Side) -> EgoBatch:

@@ -1,4 +1,4 @@
-"""Fixed vectors beside a trained score, and how each of them is made for a source never met."""
+"""Fixed vectors beside a trained score: what they count, and how a source never met gets them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers.errors import InputError
+from edgeformers.evaluation import DEGREES
 
 Side = Literal["query", "key"]
+
+BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11): as reports group links
+GROUPS = len(BOUNDS) + 1
+
+
+def edge_groups(edges: Tensor) -> Tensor:
+    """How many edges sources have [n] -> 0 where they are few, up to GROUPS - 1 where many."""
+    return torch.bucketize(edges, torch.tensor(BOUNDS, device=edges.device), right=True)
 
 
 class FoldIn(nn.Module, ABC):
@@ -82,55 +91,82 @@ _KINDS = {kind.__name__.lower(): kind for kind in (Summed, Averaged, Solved)}
 
 
 class Beside(nn.Module):
-    """Fixed vectors whose products are added to the trained score, which counts `own` times.
+    """Fixed vectors whose products are added to the trained score.
 
-    Such are the factors of collaborative models, laid side by side. `new` has one way of making
-    the vector of a new source for each of them, in the same order; a saved one is told by its
-    name: `new.0_summed`.
+    Such are the factors of collaborative models, laid side by side. How much each of them counts,
+    and the trained score, depends on how many edges a source has: `weights` has a row for every
+    group of sources (`edge_groups`), the trained score first, and `group` tells that of each node.
+    `new` has one way of making the vector of a new source for each model, in the same order; a
+    saved one is told by its name: `new.0_summed`.
 
-    Shapes: N nodes, R width of all together.
+    Shapes: N nodes, R width of all P together, G groups, D width of the trained score's vectors.
     """
 
-    query: Tensor
-    key: Tensor
-    own: Tensor
+    query: Tensor  # [N, R]
+    key: Tensor  # [N, R]
+    weights: Tensor  # [G, 1 + P]
+    group: Tensor  # [N]
 
     def __init__(
-        self, query: Tensor, key: Tensor, new: Sequence[FoldIn], *, own: float = 1.0
+        self, query: Tensor, key: Tensor, new: Sequence[FoldIn], *, weights: Tensor, group: Tensor
     ) -> None:
         super().__init__()
-        widths = [one.left.size(1) for one in new]
-        if query.shape != key.shape or query.size(1) != sum(widths):
+        self.widths = [one.left.size(1) for one in new]
+        if query.shape != key.shape or query.size(1) != sum(self.widths):
             raise InputError(
                 "vectors beside a model are [N, R] of every node as query and key, and those of "
                 f"new sources make up the same R (got {list(query.shape)}, {list(key.shape)} "
-                f"and {widths})"
+                f"and {self.widths})"
             )
         self.register_buffer("query", query.float())
         self.register_buffer("key", key.float())
-        self.register_buffer("own", torch.tensor(float(own)))
+        self.register_buffer("weights", weights.float())
+        self.register_buffer("group", group.to(torch.uint8))
         named = {f"{at}_{type(one).__name__.lower()}": one for at, one in enumerate(new)}
         self.new = nn.ModuleDict(named)
 
     @classmethod
     def like(cls, state: Mapping[str, Tensor], prefix: str = "beside.") -> "Beside | None":
         """Room for what a saved head has beside it; None where it has nothing."""
-        if f"{prefix}query" not in state:
+        own = {
+            name.removeprefix(prefix): value
+            for name, value in state.items()
+            if name.startswith(prefix)
+        }
+        if not own:
             return None
         found: dict[str, dict[str, Tensor]] = {}
-        for name in sorted(state):
-            if name.startswith(f"{prefix}new."):
-                place, buffer = name.removeprefix(f"{prefix}new.").split(".")
-                found.setdefault(place, {})[buffer] = state[name]
+        for name in sorted(own):
+            if name.startswith("new."):
+                place, buffer = name.removeprefix("new.").split(".")
+                found.setdefault(place, {})[buffer] = own[name]
         new = [_KINDS[place.partition("_")[2]](**buffers) for place, buffers in found.items()]
-        return cls(state[f"{prefix}query"], state[f"{prefix}key"], new)
+        return cls(own["query"], own["key"], new, weights=own["weights"], group=own["group"])
 
-    def forward(self, side: Side, nodes: Tensor) -> Tensor:
-        """Nodes [n] -> [n, R]; zeros of a new node."""
-        table = self.query if side == "query" else self.key
-        return table[nodes.clamp(min=0)] * (nodes >= 0)[:, None]
+    def forward(self, side: Side, nodes: Tensor, trained: Tensor) -> Tensor:
+        """Nodes [n] and their vectors of the trained score [n, D] -> [n, D + R].
 
-    def new_query(self, linked: Tensor) -> Tensor:
-        """What speaks for a new source that is linked to these nodes [m] -> [R]."""
+        A new node (-1) has zeros here, and counts as one without edges.
+        """
+        known = (nodes >= 0)[:, None]
+        if side == "key":
+            return torch.cat([trained, self.key[nodes.clamp(min=0)] * known], dim=-1)
+        beside = self.query[nodes.clamp(min=0)] * known
+        return self._weighed(trained, beside, self.group[nodes.clamp(min=0)] * (nodes >= 0))
+
+    def new_query(self, trained: Tensor, linked: Tensor) -> Tensor:
+        """The query of a new source with an edge to each of these nodes [m]: [D] -> [D + R].
+
+        An edge to an unknown node (-1) is an edge.
+        """
         nodes, counts = linked[linked >= 0].unique(return_counts=True)
-        return torch.cat([one(nodes, counts) for one in self.new.values()])
+        beside = torch.cat([one(nodes, counts) for one in self.new.values()])
+        group = edge_groups(torch.tensor([len(linked)], device=linked.device))
+        return self._weighed(trained[None], beside[None], group)[0]
+
+    def _weighed(self, trained: Tensor, beside: Tensor, group: Tensor) -> Tensor:
+        """Vectors [n, D] and [n, R] of sources of these groups [n] -> [n, D + R]."""
+        weights = self.weights[group.long()]  # [n, 1 + P]
+        widths = torch.tensor([trained.size(1), *self.widths], device=weights.device)
+        both = torch.cat([trained, beside], dim=-1)
+        return both * weights.repeat_interleave(widths, dim=1)

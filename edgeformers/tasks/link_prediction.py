@@ -56,7 +56,7 @@ class LinkTask(nn.Module):
 
     Score: scale h_v . h_u + weight z_v . z_u + b_u, which is one product of longer vectors
     (`factors`), so that ranking all nodes uses exactly the score that was trained. After training
-    a second product of fixed vectors can be set beside it (`set_beside`).
+    products of fixed vectors can be set beside it (`set_beside`).
 
     Shapes: n pairs, m extra keys, D width, K that of vectors z.
     """
@@ -116,25 +116,17 @@ class LinkTask(nn.Module):
     ) -> Tensor:
         """[n, D], nodes [n] and given vectors [n, K] -> [n, D'], whose products are the scores.
 
-        Of a query [scale h ; weight z ; 1], of a key [h ; z ; b]. A new node (-1) has no b: its
-        text speaks for it, and the z that is given for the unknown node.
+        Of a query [scale h ; weight z ; 1], of a key [h ; z ; b], and what is beside them. A new
+        node (-1) has no b: its text speaks for it, and the z that is given for the unknown node.
         """
-        is_query = side == "query"
-        content = node_repr.float()
-        if self.normalize:
-            content = F.normalize(content, dim=-1)
-        parts = [content * self.scale() if is_query else content]
-        if self.weight is not None:
-            vectors = _given(z)
-            parts.append(vectors * self.weight if is_query else vectors)
-        if self.bias is not None:
-            known = (nodes >= 0).float()
-            b = torch.ones_like(known) if is_query else self.bias[nodes.clamp(min=0)] * known
-            parts.append(b[:, None])
-        if self.beside is None:
-            return torch.cat(parts, dim=-1)
-        trained = torch.cat(parts, dim=-1) * (self.beside.own if is_query else 1.0)
-        return torch.cat([trained, self.beside(side, nodes)], dim=-1)
+        trained = self._trained(side, node_repr, nodes, z)
+        return trained if self.beside is None else self.beside(side, nodes, trained)
+
+    def new_query(self, node_repr: Tensor, linked: Tensor, z: Tensor | None = None) -> Tensor:
+        """Factors [D'] of a source never met: its [1, D], and the nodes of its edges [m]."""
+        unknown = torch.full((1,), -1, device=node_repr.device)
+        trained = self._trained("query", node_repr, unknown, z)[0]
+        return trained if self.beside is None else self.beside.new_query(trained, linked)
 
     def loss(
         self,
@@ -193,6 +185,22 @@ class LinkTask(nn.Module):
             self.factors("query", query_repr, query_nodes, query_z),
             self.factors("key", candidate_repr, candidate_nodes, candidate_z),
         )
+
+    def _trained(self, side: Side, node_repr: Tensor, nodes: Tensor, z: Tensor | None) -> Tensor:
+        """The factors of what was trained."""
+        is_query = side == "query"
+        content = node_repr.float()
+        if self.normalize:
+            content = F.normalize(content, dim=-1)
+        parts = [content * self.scale() if is_query else content]
+        if self.weight is not None:
+            vectors = _given(z)
+            parts.append(vectors * self.weight if is_query else vectors)
+        if self.bias is not None:
+            known = (nodes >= 0).float()
+            b = torch.ones_like(known) if is_query else self.bias[nodes.clamp(min=0)] * known
+            parts.append(b[:, None])
+        return torch.cat(parts, dim=-1)
 
 
 def false_negatives(

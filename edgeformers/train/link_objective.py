@@ -182,6 +182,11 @@ class LinkObjective:
         """Factors of nodes whose representations [n, D] are there already; -1: a new node."""
         return self.task.factors(side, node_repr, nodes, self._node_vectors(nodes))
 
+    def new_query(self, node_repr: Tensor, linked: Tensor) -> Tensor:
+        """Factors of a source never met: its representation [1, D], the nodes of its edges [m]."""
+        unknown = torch.full((1,), -1, device=self.device)
+        return self.task.new_query(node_repr, linked, self._node_vectors(unknown))
+
     def _backward_batch(self, pieces: list[LinkBatch], share: float) -> Tensor:
         if len(pieces) == 1:  # not cut
             loss = self._loss(pieces, [self._encode(pieces[0])]) * share

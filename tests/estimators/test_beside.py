@@ -17,13 +17,14 @@ from edgeformers.estimators.beside import (
     collaborative_parts,
     fit_beside,
     weigh,
+    weigh_groups,
 )
 from edgeformers.evaluation import is_clear
 from edgeformers.models.baselines.base import ValidationRanking, positive_links
 from edgeformers.models.baselines.ease import EASE, LAMBDAS
 from edgeformers.models.baselines.lightgcn import LightGCN
 from edgeformers.models.baselines.pairwise import PairwiseConfig
-from edgeformers.tasks.beside import Averaged, Beside, Solved, Summed
+from edgeformers.tasks.beside import GROUPS, Averaged, Beside, Solved, Summed, edge_groups
 from edgeformers.tasks.link_prediction import LinkTask
 from edgeformers.train.link_objective import candidate_nodes
 
@@ -68,37 +69,59 @@ def test_the_score_is_the_trained_one_counted_as_found_and_the_products_beside_i
     nodes, h = torch.tensor([0, 4, -1]), torch.randn(3, 5)
     plain = task.factors("query", h, nodes) @ task.factors("key", h, nodes).T
     tables = [torch.randn(6, 2) for _ in range(3)]
-    task.set_beside(Beside(*tables[:2], [Summed(tables[2])], own=0.3))
+    weights = torch.tensor([[0.3, 2.0], [0.5, 1.0], [0.0, 4.0]])
+    group = torch.tensor([1, 0, 0, 0, 2, 0])
+    task.set_beside(Beside(*tables[:2], [Summed(tables[2])], weights=weights, group=group))
     both = task.factors("query", h, nodes) @ task.factors("key", h, nodes).T
     added = torch.zeros(3, 3)
     added[:2, :2] = tables[0][nodes[:2]] @ tables[1][nodes[:2]].T  # a new node has no vector
-    torch.testing.assert_close(both, 0.3 * plain + added)
-    found = task.beside.new_query(torch.tensor([1, -1, 2]))
-    torch.testing.assert_close(found, tables[2][[1, 2]].sum(0))
+    own = weights[[1, 2, 0]]  # of sources with some edges, with many, and of one without any
+    torch.testing.assert_close(both, own[:, :1] * plain + own[:, 1:] * added)
+    for linked, row in (([1, -1, 2], 0), ([1, -1, 2, 1], 1), ([1] * 11, 2)):
+        found = task.new_query(h[2:], torch.tensor(linked))
+        folded = tables[2][sorted({*linked} - {-1})].sum(0)
+        bare = torch.cat([2 * h[2], torch.ones(1)])  # without anything beside it
+        right = torch.cat([weights[row, 0] * bare, weights[row, 1] * folded])
+        torch.testing.assert_close(found, right)
+
+
+def beside_of(query, key, new, own=1.0):
+    """All sources are weighed alike."""
+    weights = torch.tensor([[own] + [1.0] * len(new)] * GROUPS)
+    return Beside(query, key, new, weights=weights, group=torch.zeros(len(query)))
+
+
+def folded(beside, linked):
+    return beside.new_query(torch.ones(1), torch.tensor(linked))[1:]
+
+
+def test_sources_are_told_apart_as_reports_do():
+    found = edge_groups(torch.tensor([0, 1, 3, 4, 10, 11, 500]))
+    assert found.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert GROUPS == 3
 
 
 def test_a_new_source_is_made_by_every_part_in_its_own_way():
     left = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     gram = torch.tensor([[3.0]])
     ways = [Averaged(left, 10.0), Solved(left, gram, alpha=0.5, scale=2.0), Summed(left)]
-    beside = Beside(torch.zeros(4, 3), torch.zeros(4, 3), ways)
-    found = beside.new_query(torch.tensor([1, 2, -1, 1]))  # node 1 twice, node 2 once, one unknown
+    beside = beside_of(torch.zeros(4, 3), torch.zeros(4, 3), ways)
+    found = folded(beside, [1, 2, -1, 1])  # node 1 twice, node 2 once, one unknown
     solved = 2 * (2 * (1 + 0.5 * 2) + 4 * (1 + 0.5)) / (3 + 0.5 * 2 * 2**2 + 0.5 * 4**2)
     torch.testing.assert_close(found, torch.tensor([30.0, solved, 6.0]))
-    assert not beside.new_query(torch.tensor([-1])).any()
+    assert not folded(beside, [-1]).any()
 
 
 def test_what_is_saved_says_how_each_part_is_made():
     left, gram = torch.randn(4, 2), torch.eye(2)
     ways = [Summed(left), Solved(left, gram, alpha=0.5, scale=2.0), Averaged(left, 0.1)]
-    beside = Beside(torch.randn(4, 6), torch.randn(4, 6), ways, own=0.3)
+    beside = beside_of(torch.randn(4, 6), torch.randn(4, 6), ways, own=0.3)
     state = {f"beside.{name}": value for name, value in beside.state_dict().items()}
     made = Beside.like(dict(reversed(state.items())))  # a file keeps no order
     made.load_state_dict(beside.state_dict())
-    linked = torch.tensor([3, 0, 3])
-    assert torch.equal(made.new_query(linked), beside.new_query(linked))
+    assert torch.equal(folded(made, [3, 0, 3]), folded(beside, [3, 0, 3]))
     assert [type(one) for one in made.new.values()] == [Summed, Solved, Averaged]
-    assert float(made.own) == pytest.approx(0.3)
+    assert torch.equal(made.weights, beside.weights)
     assert Beside.like({"bias": left}) is None
 
 
@@ -127,9 +150,9 @@ def test_of_all_settings_only_the_best_and_the_last_are_held(simulated, fitted, 
 def test_tables_of_different_shapes_are_refused():
     new = [Summed(torch.zeros(6, 2))]
     with pytest.raises(InputError, match=r"got \[6, 2\], \[6, 3\] and \[2\]"):
-        Beside(torch.zeros(6, 2), torch.zeros(6, 3), new)
+        beside_of(torch.zeros(6, 2), torch.zeros(6, 3), new)
     with pytest.raises(InputError, match=r"got \[6, 3\], \[6, 3\] and \[2\]"):
-        Beside(torch.zeros(6, 3), torch.zeros(6, 3), new)
+        beside_of(torch.zeros(6, 3), torch.zeros(6, 3), new)
 
 
 def test_ease_as_a_product_of_vectors_scores_as_ease_does(simulated):
@@ -219,20 +242,42 @@ def test_what_ranks_below_the_best_collaborative_model_alone_is_left_out(simulat
     assert weigh([spoiled, known], ranking) == [0.0, 1.0]
 
 
-def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "edgeformers.estimators.beside.weigh", lambda parts, ranking: [0.0] + [1.0] * 3
-    )
+@pytest.mark.parametrize(
+    ("silent", "words"),
+    [
+        ([0, 1, 2], "to whom here: by validation"),
+        ([0, 2], "here for sources with 0 to 3 edges or 11 edges or more: by validation"),
+        ([], ""),
+    ],
+)
+def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys, silent, words):
+    weights = np.ones((GROUPS, 4))
+    weights[silent, 0] = 0.0
+    monkeypatch.setattr("edgeformers.estimators.beside.weigh_groups", lambda *_: weights)
     made = make()
     made.show = True
     made.fit(simulated)
-    assert "the texts add nothing to who is linked to whom here" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert words in told
+    assert ("the texts add nothing" in told) == bool(silent)
+
+
+def test_sources_with_few_edges_and_with_many_are_weighed_apart(simulated, monkeypatch):
+    monkeypatch.setattr("edgeformers.estimators.beside.FEW_LINKS", 10)
+    ranking = ValidationRanking(simulated, "link")
+    group = np.arange(len(ranking.rows)) % 2  # as if every second link had a source of many edges
+    table = np.zeros((simulated.num_nodes, simulated.num_nodes), np.float32)
+    table[ranking.rows, ranking.columns + simulated.num_sources] = np.where(group == 0, 1.0, -3.0)
+    eye = np.eye(simulated.num_nodes, dtype=np.float32)
+    for_few, for_many = Part(table, eye), Part(-table / 3 - 2 * (table > 0) * table, eye)
+    found = weigh_groups([for_few, for_many], ranking, group)
+    assert found[:2].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert found[2].tolist() == weigh([for_few, for_many], ranking)  # no link: as all are
 
 
 def test_a_model_that_is_best_alone_has_nothing_beside_it(simulated, fitted, monkeypatch):
-    monkeypatch.setattr(
-        "edgeformers.estimators.beside.weigh", lambda parts, ranking: [1.0] + [0.0] * 3
-    )
+    weights = np.tile([1.0, 0.0, 0.0, 0.0], (GROUPS, 1))
+    monkeypatch.setattr("edgeformers.estimators.beside.weigh_groups", lambda *_: weights)
     assert fit_beside(fitted.objective, simulated, "link", seed=0) is None
 
 

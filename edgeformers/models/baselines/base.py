@@ -6,6 +6,7 @@ validation part: they are to be beaten at their best.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -212,6 +213,12 @@ class ValidationRanking:
         self.known = positive_links(graph, split, (TRAIN, VAL, PROFILE))
         self.candidates = np.arange(links.num_columns) + links.first_column
         self.is_bipartite = graph.is_bipartite
+
+    def where(self, chosen: NDArray[np.bool_]) -> Self:
+        """The same of some of the links [n] alone."""
+        some = copy(self)
+        some.rows, some.columns = self.rows[chosen], self.columns[chosen]
+        return some
 
     def mrr(self, scorer: Scorer) -> float:
         """The mean reciprocal rank; nan without validation links."""
