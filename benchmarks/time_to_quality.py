@@ -38,6 +38,8 @@ class Timed(EdgeClassifier):
         def noted(part: str) -> dict[str, float]:
             found = evaluate(part)
             self.reached.append((time.perf_counter() - self.started, found[metric]))
+            seconds, score = self.reached[-1]
+            print(f"{self.config.recipe}: {seconds:.1f} s, {metric} {score:.4f}", flush=True)
             if found[metric] >= self.enough:
                 raise GoodEnough
             return found
