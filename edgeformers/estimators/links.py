@@ -164,7 +164,8 @@ class LinkPredictor(Estimator):
 
         `edges` describes a source never met by its texts, in place of `node`. `exclude_seen`
         leaves out what the source is linked to already. `explain` gives so many texts of each
-        recommended node's edges, those that contribute most to its score.
+        recommended node's edges, those that contribute most to its score; none where, by
+        validation, texts do not count for such a source.
         """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new one")
@@ -318,10 +319,17 @@ class LinkPredictor(Estimator):
                 f"'{self.config.model.name}' cannot say which texts speak for a node; take "
                 "explain=0, or an edgeformer-n"
             )
+        reasons: list[list[Reason]] = [[] for _ in targets]
+        if not query[: int(self.model.width)].any():  # type: ignore[arg-type]
+            tell(
+                "no text speaks for what is recommended: by validation, models of the links alone "
+                "rank for a source with so many edges",
+                show=self.show,
+            )
+            return reasons
         loader = self._objective().loader
         found = loader.target_sampler.sample(targets, epoch=INFERENCE)
         batch = loader.nodes(targets, side="target").to(self.device)
-        reasons: list[list[Reason]] = [[] for _ in targets]
         if not batch.text.num_texts:
             return reasons
         with self.autocast():

@@ -262,6 +262,17 @@ def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys, sile
     assert ("the texts add nothing" in told) == bool(silent)
 
 
+def test_where_texts_do_not_count_none_is_named_as_a_reason(simulated, fitted, tmp_path, capsys):
+    made = load(fitted.save(tmp_path / "model"), network=simulated)
+    name = made.names.of(np.arange(1))[0]
+    made.head.beside.weights[:, 0] = 1.0
+    assert all(one.because for one in made.recommend(name, 3, explain=1))
+    made.head.beside.weights[:, 0] = 0.0
+    made.show = True
+    assert not any(one.because for one in made.recommend(name, 3, explain=1))
+    assert "no text speaks for what is recommended" in capsys.readouterr().err
+
+
 def test_sources_with_few_edges_and_with_many_are_weighed_apart(simulated, monkeypatch):
     monkeypatch.setattr("edgeformers.estimators.beside.FEW_LINKS", 10)
     ranking = ValidationRanking(simulated, "link")
