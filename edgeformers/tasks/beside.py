@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgeformers.errors import InputError
+from edgeformers.errors import FormatError, InputError
 from edgeformers.evaluation import DEGREES
 
 Side = Literal["query", "key"]
@@ -135,6 +135,11 @@ class Beside(nn.Module):
         }
         if not own:
             return None
+        if missing := {"query", "key", "weights", "group"} - own.keys():
+            raise FormatError(
+                "the saved model is of an earlier version: what stands beside its score lacks "
+                f"{' and '.join(sorted(missing))}; train it again, in a new folder"
+            )
         found: dict[str, dict[str, Tensor]] = {}
         for name in sorted(own):
             if name.startswith("new."):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.errors import InputError
+from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.estimators.beside import (
     ALS_GRID,
@@ -123,6 +123,12 @@ def test_what_is_saved_says_how_each_part_is_made():
     assert [type(one) for one in made.new.values()] == [Summed, Solved, Averaged]
     assert torch.equal(made.weights, beside.weights)
     assert Beside.like({"bias": left}) is None
+
+
+def test_what_an_earlier_version_saved_is_refused_with_a_sentence():
+    state = {"beside.query": torch.zeros(4, 2), "beside.key": torch.zeros(4, 2)}
+    with pytest.raises(FormatError, match="earlier version.* lacks group and weights; train it"):
+        Beside.like(state)
 
 
 def test_a_network_too_large_for_any_of_them_leaves_the_model_alone(simulated, monkeypatch):
