@@ -127,7 +127,7 @@ def test_what_is_saved_says_how_each_part_is_made():
 
 def test_what_an_earlier_version_saved_is_refused_with_a_sentence():
     state = {"beside.query": torch.zeros(4, 2), "beside.key": torch.zeros(4, 2)}
-    with pytest.raises(FormatError, match="earlier version.* lacks group and weights; train it"):
+    with pytest.raises(FormatError, match=r"earlier version.* lacks group and weights; train it"):
         Beside.like(state)
 
 
