@@ -164,8 +164,8 @@ class LinkPredictor(Estimator):
 
         `edges` describes a source never met by its texts, in place of `node`. `exclude_seen`
         leaves out what the source is linked to already. `explain` gives so many texts of each
-        recommended node's edges, those that contribute most to its score; none where, by
-        validation, texts do not count for such a source.
+        recommended node's edges, those that contribute most to its score; where texts do not
+        count for such a source, by validation, those nearest to its own, with a weight of 0.
         """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new one")
@@ -180,7 +180,10 @@ class LinkPredictor(Estimator):
         k = min(k, int(np.isfinite(scores).sum()))
         best = np.argpartition(-scores, k - 1)[:k] if k else np.empty(0, int)
         best = best[np.argsort(-scores[best], kind="stable")]
-        reasons = self._reasons(query, candidates[best], explain) if explain else [[]] * len(best)
+        reasons: list[list[Reason]] = [[] for _ in best]
+        if explain:
+            text, counts = self._text_query(query, node, edges)
+            reasons = self._reasons(text, candidates[best], explain, counts=counts)
         names = self.names.of(candidates[best])
         return [
             Recommendation(node=name, score=float(scores[i]), because=why)
@@ -306,8 +309,25 @@ class LinkPredictor(Estimator):
             is_out=torch.full((len(flat),), side == "source"),
         )
 
+    def _text_query(
+        self, query: NDArray[np.float32], node: str | None, edges: NewEdges | None
+    ) -> tuple[NDArray[np.float32], bool]:
+        """What a source's texts are asked with [D], and whether they count in its ranking."""
+        text = query[: int(self.model.width)]  # type: ignore[arg-type]
+        if text.any():
+            return text, True
+        own = self.embed_nodes([node]) if node is not None else self.embed_new_nodes([edges or []])
+        tell(
+            "the texts named do not count in this ranking: by validation, models of the links "
+            "alone rank better for a source with so many edges",
+            show=self.show,
+        )
+        return own[0], False
+
     @torch.inference_mode()
-    def _reasons(self, query: NDArray[np.float32], targets: Ids, count: int) -> list[list[Reason]]:
+    def _reasons(
+        self, query: NDArray[np.float32], targets: Ids, count: int, *, counts: bool
+    ) -> list[list[Reason]]:
         """Of each target, the edges that contribute most to its score.
 
         A target is the sum of its edges' shares, so the text's part of its score is the sum of
@@ -320,13 +340,6 @@ class LinkPredictor(Estimator):
                 "explain=0, or an edgeformer-n"
             )
         reasons: list[list[Reason]] = [[] for _ in targets]
-        if not query[: int(self.model.width)].any():  # type: ignore[arg-type]
-            tell(
-                "no text speaks for what is recommended: by validation, models of the links alone "
-                "rank for a source with so many edges",
-                show=self.show,
-            )
-            return reasons
         loader = self._objective().loader
         found = loader.target_sampler.sample(targets, epoch=INFERENCE)
         batch = loader.nodes(targets, side="target").to(self.device)
@@ -335,7 +348,7 @@ class LinkPredictor(Estimator):
         with self.autocast():
             states = self.model.encode_ego_edges(batch)  # type: ignore[operator]
             shares = self.model.edge_shares(batch, states).float()  # type: ignore[operator]
-        given = shares @ torch.from_numpy(query[: shares.size(1)]).to(self.device)  # [E]
+        given = shares @ torch.from_numpy(query).to(self.device)  # [E]
         if self.head.normalize:
             sums = shares.new_zeros(len(targets), shares.size(1))
             lengths = sums.index_add(0, batch.owner, shares).norm(dim=1).clamp(min=1e-12)
@@ -346,5 +359,6 @@ class LinkPredictor(Estimator):
         for i in np.argsort(-weights, kind="stable"):
             mine = reasons[owner[i]]
             if len(mine) < count and texts[i]:
-                mine.append(Reason(text=texts[i], node=others[i], weight=float(weights[i])))
+                weight = float(weights[i]) if counts else 0.0
+                mine.append(Reason(text=texts[i], node=others[i], weight=weight))
         return reasons

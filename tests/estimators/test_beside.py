@@ -268,15 +268,21 @@ def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys, sile
     assert ("the texts add nothing" in told) == bool(silent)
 
 
-def test_where_texts_do_not_count_none_is_named_as_a_reason(simulated, fitted, tmp_path, capsys):
+def test_texts_that_do_not_count_are_named_with_a_weight_of_0(simulated, fitted, tmp_path, capsys):
     made = load(fitted.save(tmp_path / "model"), network=simulated)
-    name = made.names.of(np.arange(1))[0]
-    made.head.beside.weights[:, 0] = 1.0
-    assert all(one.because for one in made.recommend(name, 3, explain=1))
-    made.head.beside.weights[:, 0] = 0.0
     made.show = True
-    assert not any(one.because for one in made.recommend(name, 3, explain=1))
-    assert "no text speaks for what is recommended" in capsys.readouterr().err
+    name, target = made.names.of(np.array([0, candidate_nodes(simulated)[0]]))
+    for asked in ({"node": name}, {"edges": [(target, "a fine tent")]}):
+        made.head.beside.weights[:, 0] = 1.0
+        heard = {one.node: one.because for one in made.recommend(**asked, k=99, explain=2)}
+        assert "do not count" not in capsys.readouterr().err
+        made.head.beside.weights[:, 0] = 0.0
+        unheard = {one.node: one.because for one in made.recommend(**asked, k=99, explain=2)}
+        assert "the texts named do not count in this ranking" in capsys.readouterr().err
+        assert any(one.weight for because in heard.values() for one in because)
+        for node, because in unheard.items():
+            assert [one.text for one in because] == [one.text for one in heard[node]]
+            assert not any(one.weight for one in because)
 
 
 def test_sources_with_few_edges_and_with_many_are_weighed_apart(simulated, monkeypatch):
