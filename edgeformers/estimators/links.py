@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from os import PathLike
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from edgeformers.estimators.base import Estimator, Network
 from edgeformers.estimators.beside import fit_beside
 from edgeformers.evaluation import LinkProtocol, LinkReport, bootstrap_interval
 from edgeformers.models.io import SavedModel
-from edgeformers.tasks.beside import BOUNDS, Beside
+from edgeformers.tasks.beside import GROUP_NAMES, Beside
 from edgeformers.tasks.link_prediction import LinkTask
 from edgeformers.train.encode import encode_nodes
 from edgeformers.train.link_objective import (
@@ -34,8 +33,6 @@ from edgeformers.train.link_objective import (
 from edgeformers.train.runlog import tell
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
-_NAMES = [f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))]
-_NAMES.append(f"{BOUNDS[-1]} edges or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,8 +227,10 @@ class LinkPredictor(Estimator):
         if found is None:
             return
         self.head.set_beside(found.to(self.device))
-        if silent := [_NAMES[at] for at, own in enumerate(found.weights[:, 0]) if not own]:
-            who = "" if len(silent) == len(_NAMES) else f" for sources with {' or '.join(silent)}"
+        own = zip(GROUP_NAMES, found.weights[:, 0], strict=True)
+        if silent := [name for name, weight in own if not weight]:
+            some = f" for sources with {' or '.join(silent)}"
+            who = some if len(silent) < len(GROUP_NAMES) else ""
             tell(
                 f"the texts add nothing to who is linked to whom here{who}: by validation, models "
                 "of the links alone rank better, so they alone rank from now on",

@@ -93,14 +93,16 @@ def _ranks(
     last = scorer.num_candidates - 1
     some = np.unique(np.linspace(0, last, SPREAD_CANDIDATES).round().astype(np.int64))
     ranks = np.empty((len(fits), len(rows)))
+    is_seen_asked = any(fit.seen_last for fit in fits)
     for part in parts(len(rows), batch):
         asked = np.concatenate([columns[part], some])
         scores = np.asarray(scorer.scores(rows[part], asked), np.float64)  # [b, b + some]
         own, spread = scores[:, : len(part)], scores[:, len(part) :].std(1, keepdims=True)
+        seen = _seen(validation, rows[part], columns[part]) if is_seen_asked else None
         for at, fit in enumerate(fits):
             fitted = own - fit.shift * spread * taken[columns[part]]
-            if fit.seen_last:
-                fitted = _seen_last(fitted, _seen(validation, rows[part], columns[part]))
+            if fit.seen_last and seen is not None:
+                fitted = _seen_last(fitted, seen)
             ranks[at, part] = metrics.rank_of(fitted, np.arange(len(part)))
     return ranks
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,10 @@ Side = Literal["query", "key"]
 
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11): as reports group links
 GROUPS = len(BOUNDS) + 1
+GROUP_NAMES = (
+    *(f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))),
+    f"{BOUNDS[-1]} edges or more",
+)
 
 
 def edge_groups(edges: Tensor) -> Tensor:
