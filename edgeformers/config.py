@@ -93,12 +93,14 @@ class LinkSettings:
     collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
     popularity_bias: bool = False
     beside: bool = False  # rank with LightGCN, ALS and EASE beside it, weighed on validation
-    new_nodes: float = 0.0  # share of nodes that an epoch reads as new ones, others each time
+    new_nodes: float | None = (
+        0.0  # share of nodes an epoch reads as new ones; None: some where a split holds nodes out
+    )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.new_nodes < 1:
+        if self.new_nodes is not None and not 0 <= self.new_nodes < 1:
             raise ConfigError(
-                f"links.new_nodes is a share of all nodes, below 1 (got {self.new_nodes})"
+                f"links.new_nodes is a share of all nodes, below 1, or none (got {self.new_nodes})"
             )
 
 
@@ -270,6 +272,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.uniform_negatives": 128,
             "links.logq": 1.0,
             "links.beside": True,
+            "links.new_nodes": None,
             "model.node_table": "factorized",
             "data.source_neighbors": [4],
             "data.target_neighbors": [4],

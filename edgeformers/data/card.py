@@ -10,7 +10,7 @@ from edgeformers.errors import FormatError
 
 Severity = Literal["note", "warning"]
 
-VERSION = 1  # of card.json
+VERSION = 2  # of card.json
 CUTS = (64, 128, 256)  # text lengths, in tokens, at which models commonly cut
 
 
@@ -61,6 +61,7 @@ class Counts:
     identical_edges: int  # edges beyond the first with the same two ends and the same text
     self_loops: int
     isolated: int  # nodes without any edge
+    shared_names: int  # of a network with two kinds of nodes: sources called as a target is
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ MANY_CUT_TEXTS = 0.1
 FREQUENT_LABEL, DOMINANT_LABEL = 0.6, 0.8
 RARE_LABEL, FEW_EDGES = 0.01, 10  # of the labelled edges; edges of one label
 MANY_SINGLE_EDGES = 0.3
+MANY_SHARED_NAMES, FEW_NAMES = 0.2, 10  # of the smaller side; names that may well be chance
 HUB, SMALL_SIDE = 0.1, 10  # of all edges; nodes among which one may well have that many
 MANY_IDENTICAL_EDGES = 0.01
 MANY_SHARED_TEXTS = 0.05
@@ -119,6 +120,17 @@ def _node_findings(card: DataCard) -> Iterator[Finding]:
     counts = card.counts
     for side in card.sides:
         yield from _degree_findings(side, counts.edges)
+    smaller = min(counts.sources, counts.targets)
+    if counts.shared_names >= max(MANY_SHARED_NAMES * smaller, FEW_NAMES):
+        yield finding(
+            "warning",
+            "two kinds of nodes",
+            f"{of_all(counts.shared_names, counts.sources, 'sources')} are called as a target is, "
+            "and are two nodes each: that one answers another is not known of them.",
+            "Where they are the same, prepare with --one-node-type (in Python bipartite=False).",
+            count=counts.shared_names,
+            share=counts.shared_names / counts.sources,
+        )
     if counts.isolated:
         yield finding(
             "note",

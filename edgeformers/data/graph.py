@@ -304,6 +304,16 @@ class EdgeTextGraph:
         names: list[str] = self._names.take(pa.array(wanted)).to_pylist()
         return names
 
+    def count_shared_names(self) -> int:
+        """How many sources have the name of a target, where these are two kinds of nodes."""
+        if not self.is_bipartite:
+            return 0
+        sources, targets = (
+            self._names.slice(0, self.num_sources),
+            self._names.slice(self.num_sources),
+        )
+        return int(pc.sum(pc.is_in(sources, value_set=targets)).as_py() or 0)
+
     def node_number(self, name: str, side: Literal["source", "target"] | None = None) -> int:
         """The number of a node; in a bipartite network `side` tells two equal ids apart."""
         first = self.num_sources if self.is_bipartite and side == "target" else 0

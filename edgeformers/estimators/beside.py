@@ -1,6 +1,6 @@
 """Collaborative models set beside a trained one, all counted alike unless validation objects."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.evaluation import is_clear
+from edgeformers.evaluation import KnownLinks, is_clear
 from edgeformers.models.baselines.als import ALS, GRID, ALSConfig
 from edgeformers.models.baselines.base import Links, ValidationRanking, positive_links
 from edgeformers.models.baselines.ease import EASE, LAMBDAS
 from edgeformers.models.baselines.lightgcn import LightGCN
 from edgeformers.models.baselines.pairwise import PairwiseConfig
+from edgeformers.models.baselines.reciprocity import has_returns, links_back
 from edgeformers.tasks.beside import (
     GROUPS,
     Averaged,
     Beside,
     FoldIn,
+    Returned,
     Solved,
     Summed,
     edge_groups,
@@ -75,6 +77,36 @@ class Part:
         return self.new(self.scale)
 
 
+class ReturnedPart:
+    """A score that is `scale` where a candidate has a training link to the query, and 0 elsewhere.
+
+    Of a network with one kind of node and directed edges.
+    """
+
+    def __init__(self, links: KnownLinks, scale: float = 1.0) -> None:
+        self.links, self.scale = links, scale
+
+    def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
+        table = np.zeros((len(queries), len(candidates)), np.float32)
+        table[self.links.among(queries, candidates)] = self.scale
+        return table
+
+    def scaled(self, factor: float) -> "ReturnedPart":
+        """The same score times `factor`."""
+        return ReturnedPart(self.links, self.scale * factor)
+
+    def weighed(self, weights: Doubles) -> Returned:
+        """As it stands beside a trained score, counted so for each group of sources [G]."""
+        offsets, nodes = (
+            torch.from_numpy(self.links.indptr),
+            torch.from_numpy(self.links.candidates),
+        )
+        return Returned(offsets, nodes, torch.from_numpy(weights * self.scale))
+
+
+AnyPart = Part | ReturnedPart
+
+
 def fit_beside(
     objective: LinkObjective, graph: EdgeTextGraph, split: str, *, seed: int
 ) -> Beside | None:
@@ -82,31 +114,52 @@ def fit_beside(
 
     Sources with few edges, with some and with many are weighed apart. The trained score may come
     out with weight 0, where the links of training alone rank better: then the text has nothing to
-    add there. None where it is best alone, or the network is too large for any of them.
+    add there. Where nodes are of one kind and edges directed, who is linked to a source counts
+    too. None where the trained score is best alone, or the network is too large for any of them.
     """
-    if not (fits_ease(graph) or fits_als(graph)):
+    can_return = has_returns(graph)
+    if not (fits_ease(graph) or fits_als(graph) or can_return):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
     spread = _deviation(own, graph)
-    scaled = [own.scaled(1 / spread)]
+    scaled: list[AnyPart] = [own.scaled(1 / spread)]
     for family in collaborative_parts(graph, split, seed=seed):
         options = (part.scaled(1 / _deviation(part, graph)) for part in family)
         scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
+    if can_return:
+        back = ReturnedPart(links_back(positive_links(graph, split)))
+        scaled.append(back.scaled(1 / _deviation(back, graph)))
     edges = torch.from_numpy(graph.training_adjacency(split).degrees())
     group = edge_groups(edges)
     weights = weigh_groups(scaled, ranking, group.numpy()[ranking.rows])
-    others = [at for at in range(1, len(scaled)) if weights[:, at].any()]
-    if not others:
+    if not weights[:, 1:].any():
         return None
-    parts = [scaled[at] for at in others]
-    query, key = (np.hstack([getattr(one, name) for one in parts]) for name in ("query", "key"))
     weights[:, 0] /= spread
+    return _assemble(scaled, weights, group)
+
+
+def _assemble(parts: list[AnyPart], weights: Doubles, group: Tensor) -> Beside:
+    """What counts at all, the trained score first among `parts` and `weights` [G, parts]."""
+    products, returned = [0], None
+    for at, part in enumerate(parts[1:], start=1):
+        if not weights[:, at].any():
+            continue
+        if isinstance(part, ReturnedPart):
+            returned = part.weighed(weights[:, at])
+        else:
+            products.append(at)
+    some = [part for part in (parts[at] for at in products[1:]) if isinstance(part, Part)]
+    empty = np.empty((len(group), 0), np.float32)
+    query, key = (
+        np.hstack([empty, *(getattr(one, name) for one in some)]) for name in ("query", "key")
+    )
     return Beside(
         torch.from_numpy(query),
         torch.from_numpy(key),
-        [part.fold_in() for part in parts],
-        weights=torch.from_numpy(weights[:, [0, *others]]),
+        [part.fold_in() for part in some],
+        weights=torch.from_numpy(weights[:, products]),
         group=group,
+        returned=returned,
     )
 
 
@@ -128,7 +181,7 @@ def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Itera
         yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
 
 
-def weigh_groups(parts: list[Part], ranking: ValidationRanking, group: Ints) -> Doubles:
+def weigh_groups(parts: Sequence[AnyPart], ranking: ValidationRanking, group: Ints) -> Doubles:
     """The weights of each group of sources [G, parts]; `group` [n] is that of validation links.
 
     A source with few edges is told by other things than one with many. A group of which
@@ -144,11 +197,12 @@ def weigh_groups(parts: list[Part], ranking: ValidationRanking, group: Ints) -> 
     )
 
 
-def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:
+def weigh(parts: Sequence[AnyPart], ranking: ValidationRanking) -> list[float]:
     """The weight of each score: as many as possible, all alike, unless validation clearly objects.
 
-    Clear is what ranks better by more than two standard errors of the difference, link by link:
-    few links tell little. Members are chosen first, then other weights are tried one at a time.
+    Clear is what ranks better by more than two standard errors of the difference, source by source:
+    few links tell little, and many of one source hardly more. Members are chosen first, then
+    other weights are tried one at a time.
     """
     best = _choose_members(parts, ranking)
     held = _reciprocals(parts, best, ranking)
@@ -159,14 +213,14 @@ def weigh(parts: list[Part], ranking: ValidationRanking) -> list[float]:
             if changed == best or not any(changed):
                 continue
             found = _reciprocals(parts, changed, ranking)
-            if is_clear(found - held):
+            if is_clear(found - held, ranking.rows):
                 best, held = changed, found
         if best == before:
             break
     return list(best)
 
 
-def _choose_members(parts: list[Part], ranking: ValidationRanking) -> Weights:
+def _choose_members(parts: Sequence[AnyPart], ranking: ValidationRanking) -> Weights:
     """The largest choice of scores, all alike, that is not clearly worse than the best choice.
 
     Nor may it rank worse than the best collaborative model alone, clearly or not: then there were
@@ -177,12 +231,16 @@ def _choose_members(parts: list[Part], ranking: ValidationRanking) -> Weights:
     mean = {one: float(found[one].mean()) for one in every}
     best = max(every, key=lambda one: mean[one])
     least = max((mean[one] for one in every if sum(one) == 1 and not one[0]), default=0.0)
-    close = [o for o in every if mean[o] >= least and not is_clear(found[best] - found[o])]
+    close = [
+        one
+        for one in every
+        if mean[one] >= least and not is_clear(found[best] - found[one], ranking.rows)
+    ]
     return max(close, key=lambda one: (sum(one), mean[one]))
 
 
 def _reciprocals(
-    parts: list[Part], weights: Weights, ranking: ValidationRanking
+    parts: Sequence[AnyPart], weights: Weights, ranking: ValidationRanking
 ) -> NDArray[np.float64]:
     mixed = [part.scaled(w) for part, w in zip(parts, weights, strict=True) if w]
     return ranking.reciprocals(lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed)))
@@ -204,12 +262,12 @@ def fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
     return len(positive_links(graph, split).rows) <= most
 
 
-def _mrr(parts: list[Part], ranking: ValidationRanking) -> float:
+def _mrr(parts: Sequence[AnyPart], ranking: ValidationRanking) -> float:
     """The MRR of the sum of some scores."""
     return float(_reciprocals(parts, (1.0,) * len(parts), ranking).mean())
 
 
-def _worth(part: Part, others: list[Part], ranking: ValidationRanking) -> float:
+def _worth(part: Part, others: Sequence[AnyPart], ranking: ValidationRanking) -> float:
     """What a score is good for: alone, or with the others."""
     return max(_mrr([part], ranking), _mrr([*others, part], ranking))
 
@@ -257,7 +315,7 @@ def _lightgcn_part(model: LightGCN, num_nodes: int) -> Part:
     return Part(query, key, partial(Averaged, torch.from_numpy(key)))
 
 
-def _deviation(part: Part, graph: EdgeTextGraph, rows: int = 256) -> float:
+def _deviation(part: AnyPart, graph: EdgeTextGraph, rows: int = 256) -> float:
     """How far scores differ among candidates, over some queries."""
     some = np.unique(np.linspace(0, graph.num_sources - 1, rows).astype(np.int64))
     return float(part.scores(some, candidate_nodes(graph)).std()) or 1.0

@@ -14,7 +14,7 @@ from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, usual_batch
-from edgeformers.data.splits import Side
+from edgeformers.data.splits import PROFILE, Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
@@ -33,6 +33,7 @@ from edgeformers.train.link_objective import (
 from edgeformers.train.runlog import tell
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
+NEW_NODES = 0.3  # share of nodes that an epoch reads as new ones, where a split holds nodes out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +145,8 @@ class LinkPredictor(Estimator):
         dst = self.names.known_numbers([target for _, target in pairs], "target")
         queries, rows = np.unique(src, return_inverse=True)
         keys, columns = np.unique(dst, return_inverse=True)
-        left = objective.factors("query", queries)[rows]
-        right = objective.factors("key", keys)[columns]
-        return np.asarray(np.einsum("nd,nd->n", left, right), np.float32)
+        scores = objective.scorer(queries, keys).pick(rows, columns[:, None])
+        return np.asarray(scores[:, 0], np.float32)
 
     def recommend(
         self,
@@ -172,6 +172,9 @@ class LinkPredictor(Estimator):
         graph, candidates = objective.loader.graph, candidate_nodes(objective.loader.graph)
         query, seen = self._query(node, edges, graph)
         scores = self._candidate_factors() @ query  # [C]
+        if node is not None and self.head.beside is not None:
+            back, amount = self.head.beside.returned_to(self._number(node))
+            scores[back - candidates[0]] += amount
         if exclude_seen:
             scores[seen - candidates[0]] = -np.inf
         k = min(k, int(np.isfinite(scores).sum()))
@@ -255,9 +258,15 @@ class LinkPredictor(Estimator):
             eval_batch=train.eval_batch,
             eval_pairs=train.eval_pairs,
             select=train.select,
-            new_nodes=self.config.links.new_nodes,
+            new_nodes=self._new_nodes(graph, split),
         )
         self._candidates: NDArray[np.float32] | None = None
+
+    def _new_nodes(self, graph: EdgeTextGraph, split: str) -> float:
+        """The share of nodes an epoch reads as new ones; unless given, by what the split asks."""
+        if (given := self.config.links.new_nodes) is not None:
+            return given
+        return NEW_NODES if (graph.split(split) == PROFILE).any() else 0.0
 
     def _objective(self) -> LinkObjective:
         objective: LinkObjective = self._ready_objective()
@@ -272,6 +281,9 @@ class LinkPredictor(Estimator):
             raise InputError(f"give nodes as a list of ids (got '{nodes}')")
         return self.names.known_numbers(list(nodes), side)
 
+    def _number(self, source: str) -> int:
+        return int(self.names.known_numbers([source], "source")[0])
+
     def _candidate_factors(self) -> NDArray[np.float32]:
         """Key factors of every candidate, made once and kept."""
         if self._candidates is None:
@@ -284,8 +296,8 @@ class LinkPredictor(Estimator):
     ) -> tuple[NDArray[np.float32], Ids]:
         """The query factors of a source, and the targets it is linked to already."""
         if node is not None:
-            number = int(self.names.known_numbers([node], "source")[0])
-            seen = np.unique(graph.adjacency.neighbors_of(number)).astype(np.int64)
+            number = self._number(node)
+            seen = _linked_from(number, graph)
             if not graph.is_bipartite:
                 seen = np.append(seen, number)
             return self._objective().factors("query", np.array([number]))[0], seen
@@ -361,3 +373,12 @@ class LinkPredictor(Estimator):
                 weight = float(weights[i]) if counts else 0.0
                 mine.append(Reason(text=texts[i], node=others[i], weight=weight))
         return reasons
+
+
+def _linked_from(node: int, graph: EdgeTextGraph) -> Ids:
+    """What a source is linked to already; who is linked to it alone, by a directed edge, is not."""
+    edges = graph.adjacency.edges_of(node)
+    if graph.is_directed:
+        edges = edges[graph.src[edges] == node]
+    ends = np.concatenate([graph.src[edges], graph.dst[edges]])
+    return np.unique(ends[ends != node]).astype(np.int64)

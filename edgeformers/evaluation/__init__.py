@@ -14,7 +14,7 @@ from edgeformers.evaluation.report import (
     degree_groups,
     evaluate_links,
 )
-from edgeformers.evaluation.scorers import Factors, ScoreFunction, Scorer
+from edgeformers.evaluation.scorers import Factors, Raised, ScoreFunction, Scorer
 from edgeformers.evaluation.shift import SHIFTS, Fit, Validation, choose_fit, spaced_batches
 from edgeformers.evaluation.statistics import (
     Interval,
@@ -44,6 +44,7 @@ __all__ = [
     "LinkProtocol",
     "LinkReport",
     "PairedComparison",
+    "Raised",
     "ScoreFunction",
     "Scorer",
     "Spread",

@@ -46,6 +46,15 @@ class KnownLinks:
         within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
         return place, self.candidates[self.indptr[rows][place] + within]
 
+    def among(self, rows: Rows, candidates: Rows) -> tuple[Rows, Rows]:
+        """(place in `rows`, place in `candidates`) of the known links between the two."""
+        place, found = self.of(rows)
+        most = max(found.max(initial=-1), candidates.max(initial=-1))
+        column = np.full(int(most) + 1, -1)
+        column[candidates] = np.arange(len(candidates))
+        is_asked = column[found] >= 0
+        return place[is_asked], column[found[is_asked]]
+
     def contains(self, rows: Rows, columns: Rows) -> Truths:
         """Whether each (query, candidate), broadcast against each other, is known."""
         wanted = _pair_keys(rows, columns)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.errors import InputError
-from edgeformers.evaluation.pairs import Rows
+from edgeformers.evaluation.pairs import KnownLinks, Rows
 
 
 class Scorer(Protocol):
@@ -84,6 +84,35 @@ class ScoreFunction:
 
     def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
         return np.take_along_axis(self.scores(rows), columns, axis=1)
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The scores of another, raised by `amount` [Q] for the candidates in `links` of each query."""
+
+    scorer: Scorer
+    links: KnownLinks
+    amount: NDArray[np.float32]
+
+    @property
+    def num_candidates(self) -> int:
+        return self.scorer.num_candidates
+
+    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+        block = np.array(self.scorer.scores(rows, columns))
+        if columns is None:
+            place, candidate = self.links.of(rows)
+            block[place, candidate] += self.amount[rows][place]
+            return block
+        return self._raise(block, rows, columns[None])
+
+    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+        return self._raise(np.array(self.scorer.pick(rows, columns)), rows, columns)
+
+    def _raise(self, block: NDArray[Any], rows: Rows, columns: Rows) -> NDArray[Any]:
+        is_linked = self.links.contains(rows[:, None], columns)
+        raised: NDArray[Any] = block + is_linked * self.amount[rows][:, None]
+        return raised
 
 
 def on_host(block: Any) -> NDArray[Any]:

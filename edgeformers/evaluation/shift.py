@@ -65,7 +65,7 @@ def choose_fit(
     fits = [Fit(shift=shift, seen_last=last) for last in lasts for shift in SHIFTS]
     found = 1 / _ranks(scorer, rows, columns, fits, validation, batch)  # [fits, n]
     best = int(found.mean(1).argmax()) if len(rows) else 0
-    return fits[best] if is_clear(found[best] - found[0]) else Fit()
+    return fits[best] if is_clear(found[best] - found[0], rows) else Fit()
 
 
 def rank_fitted(

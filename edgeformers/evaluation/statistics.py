@@ -57,12 +57,17 @@ class PairedComparison:
     ties: int
 
 
-def is_clear(gains: ArrayLike) -> bool:
-    """Whether the mean gain of examples is more than two of its standard errors."""
-    found = np.asarray(gains, np.float64)
-    if len(found) < 2:
+def is_clear(gains: ArrayLike, groups: ArrayLike | None = None) -> bool:
+    """Whether the mean gain of examples is more than two of its standard errors.
+
+    With `groups` [n], examples of one group count as one observation, as in `bootstrap_interval`.
+    """
+    sums, sizes = _by_group(gains, groups)
+    if len(sums) < 2:
         return False
-    return bool(found.mean() > 2 * found.std(ddof=1) / math.sqrt(len(found)))
+    mean, count = sums.sum() / sizes.sum(), len(sums)
+    apart = np.square(sums - mean * sizes).sum() * count / (count - 1)
+    return bool(mean > 2 * math.sqrt(apart) / sizes.sum())
 
 
 def bootstrap_interval(

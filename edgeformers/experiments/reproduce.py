@@ -27,6 +27,7 @@ from edgeformers.experiments.rows import (
     LINK_ROWS,
     NEIGHBORS,
     NODE_ROWS,
+    RETURN_ROWS,
     ROWS,
     TIMED_ROWS,
     Row,
@@ -38,6 +39,7 @@ from edgeformers.experiments.rows import (
 )
 from edgeformers.experiments.tables import Table, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
+from edgeformers.models.baselines.reciprocity import has_returns
 from edgeformers.report.files import write_text_whole
 from edgeformers.report.terminal import table
 
@@ -89,12 +91,16 @@ class Reproduced:
     notes: list[str] = field(default_factory=list)
 
 
-def experiment_rows(what: str, options: Options) -> tuple[Row, ...]:
-    """The rows an experiment has, those wanted, and of those the ones there are models for."""
+def experiment_rows(what: str, options: Options, *, returns: bool = False) -> tuple[Row, ...]:
+    """The rows an experiment has, those wanted, and of those the ones there are models for.
+
+    Some rows are only for networks in which nodes can be linked back (`returns`).
+    """
+    links = (*RETURN_ROWS, *LINK_ROWS) if returns else LINK_ROWS
     rows: Mapping[str, tuple[Row, ...]] = {
         "edge-classification": EDGE_ROWS,
-        "link-prediction": LINK_ROWS,
-        "cold-start": LINK_ROWS,
+        "link-prediction": links,
+        "cold-start": links,
         "ablation": ablation_rows(),
         "node-classification": tuple(ROWS[name] for name in NODE_ROWS),
         "efficiency": tuple(ROWS[name] for name in TIMED_ROWS),
@@ -126,7 +132,7 @@ def reproduce(
     show: bool = True,
 ) -> Reproduced:
     """Make a table or a figure of the paper on a network; run again, it goes on."""
-    rows = experiment_rows(what, options)
+    rows = experiment_rows(what, options, returns=has_returns(graph))
     if what in ONE_SEED:
         choices = replace(choices, seeds=1)
     if what in NEED_MODELS:

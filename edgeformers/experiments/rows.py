@@ -120,8 +120,10 @@ LINK_ROWS = (
     ),
     *_alone_and_beside("edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
 )
+#: For networks in which nodes can be linked back.
+RETURN_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
 #: The order of groups is that of the paper's tables; the simple ones stand first.
-ROWS: Mapping[str, Row] = {row.name: row for row in (*EDGE_ROWS, *LINK_ROWS)}
+ROWS: Mapping[str, Row] = {row.name: row for row in (*EDGE_ROWS, *RETURN_ROWS, *LINK_ROWS)}
 
 #: Virtual tokens as the paper's Table 3 names them.
 TOKENS = {

@@ -25,6 +25,7 @@ from edgeformers.experiments.score import (
     score_predictor,
 )
 from edgeformers.models.baselines import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
+from edgeformers.models.baselines.reciprocity import has_returns
 from edgeformers.overview.sees import sees
 from edgeformers.report.results_data import ModelScores, Score, Sees, TaskScores
 from edgeformers.report.results_verdict import best_of_each
@@ -149,6 +150,7 @@ def _fitting(
 ) -> Iterator[str]:
     """Models of links that take no longer than minutes here; an untrained backbone says nothing."""
     yield "popularity"
+    yield from ["reciprocity"] * has_returns(graph)
     yield from ["text-similarity"] * (not is_scratch(made.config.model.backbone))
     yield from ["ease"] * fits_ease(graph)
     yield from ["als"] * fits_als(graph)

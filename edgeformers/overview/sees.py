@@ -9,7 +9,7 @@ from edgeformers.report.results_data import Sees
 
 #: Models that read texts alone, and models that know nodes and links alone; all others see both.
 TEXT = frozenset({"bert", "bert-n", "frozen", "graphformers-n", "text-similarity", "tfidf"})
-NODES = frozenset({"als", "bpr", "ease", "lightgcn", "mf", "node-ids", "popularity"})
+NODES = frozenset({"als", "bpr", "ease", "lightgcn", "mf", "node-ids", "popularity", "reciprocity"})
 #: Settings under which nodes count with a model that does not read them itself.
 BRING_NODES = ("links.collaborative", "links.beside", "edges.beside")
 KNOWN = {*MODELS, *EDGE_BASELINES, *LINK_BASELINES}

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgeformers.errors import FormatError, InputError
-from edgeformers.evaluation import DEGREES
+from edgeformers.evaluation import DEGREES, KnownLinks, Raised, Scorer
 
 Side = Literal["query", "key"]
 
@@ -95,6 +97,38 @@ class Solved(FoldIn):
 _KINDS = {kind.__name__.lower(): kind for kind in (Summed, Averaged, Solved)}
 
 
+class Returned(nn.Module):
+    """Who has an edge to a node is likelier to get one back: an amount on top of its score.
+
+    Of a network with one kind of node and directed edges. No product of short vectors says who
+    has written to whom, so these links stand as they are: node v has one from each of
+    `nodes[offsets[v] : offsets[v + 1]]`, sorted. `amount` depends on how many edges v has.
+
+    Shapes: N nodes, m links, G groups.
+    """
+
+    offsets: Tensor  # [N + 1]
+    nodes: Tensor  # [m]
+    amount: Tensor  # [G]
+
+    def __init__(self, offsets: Tensor, nodes: Tensor, amount: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("offsets", offsets.long())
+        self.register_buffer("nodes", nodes.long())
+        self.register_buffer("amount", amount.float())
+
+    def of(self, node: int) -> NDArray[np.int64]:
+        """The nodes that have an edge to this one."""
+        start, stop = self.offsets[node : node + 2].tolist()
+        found: NDArray[np.int64] = self.nodes[start:stop].cpu().numpy()
+        return found
+
+    def among(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> KnownLinks:
+        """Which of the candidates [C] have an edge to each query [Q], both told by their place."""
+        every = KnownLinks(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
+        return KnownLinks.from_pairs(*every.among(queries, candidates), len(queries))
+
+
 class Beside(nn.Module):
     """Fixed vectors whose products are added to the trained score.
 
@@ -102,7 +136,8 @@ class Beside(nn.Module):
     and the trained score, depends on how many edges a source has: `weights` has a row for every
     group of sources (`edge_groups`), the trained score first, and `group` tells that of each node.
     `new` has one way of making the vector of a new source for each model, in the same order; a
-    saved one is told by its name: `new.0_summed`.
+    saved one is told by its name: `new.0_summed`. What is no product of vectors, `returned`, is
+    added where pairs are scored (`raise_returned`).
 
     Shapes: N nodes, R width of all P together, G groups, D width of the trained score's vectors.
     """
@@ -113,7 +148,14 @@ class Beside(nn.Module):
     group: Tensor  # [N]
 
     def __init__(
-        self, query: Tensor, key: Tensor, new: Sequence[FoldIn], *, weights: Tensor, group: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        new: Sequence[FoldIn],
+        *,
+        weights: Tensor,
+        group: Tensor,
+        returned: Returned | None = None,
     ) -> None:
         super().__init__()
         self.widths = [one.left.size(1) for one in new]
@@ -129,6 +171,7 @@ class Beside(nn.Module):
         self.register_buffer("group", group.to(torch.uint8))
         named = {f"{at}_{type(one).__name__.lower()}": one for at, one in enumerate(new)}
         self.new = nn.ModuleDict(named)
+        self.returned = returned
 
     @classmethod
     def like(cls, state: Mapping[str, Tensor], prefix: str = "beside.") -> "Beside | None":
@@ -151,7 +194,15 @@ class Beside(nn.Module):
                 place, buffer = name.removeprefix("new.").split(".")
                 found.setdefault(place, {})[buffer] = own[name]
         new = [_KINDS[place.partition("_")[2]](**buffers) for place, buffers in found.items()]
-        return cls(own["query"], own["key"], new, weights=own["weights"], group=own["group"])
+        back = {n.removeprefix("returned."): v for n, v in own.items() if n.startswith("returned.")}
+        return cls(
+            own["query"],
+            own["key"],
+            new,
+            weights=own["weights"],
+            group=own["group"],
+            returned=Returned(**back) if back else None,
+        )
 
     def forward(self, side: Side, nodes: Tensor, trained: Tensor) -> Tensor:
         """Nodes [n] and their vectors of the trained score [n, D] -> [n, D + R].
@@ -170,9 +221,26 @@ class Beside(nn.Module):
         An edge to an unknown node (-1) is an edge.
         """
         nodes, counts = linked[linked >= 0].unique(return_counts=True)
-        beside = torch.cat([one(nodes, counts) for one in self.new.values()])
+        none = trained.new_empty(0)
+        beside = torch.cat([none, *(one(nodes, counts) for one in self.new.values())])
         group = edge_groups(torch.tensor([len(linked)], device=linked.device))
         return self._weighed(trained[None], beside[None], group)[0]
+
+    def raise_returned(
+        self, scorer: Scorer, queries: NDArray[np.int64], candidates: NDArray[np.int64]
+    ) -> Scorer:
+        """Scores of known queries [Q] and candidates [C], with what links back to the queries."""
+        if self.returned is None:
+            return scorer
+        amount = self.returned.amount[self.group[torch.from_numpy(queries)].long()]
+        links = self.returned.among(queries, candidates)
+        return Raised(scorer, links, amount.cpu().numpy())
+
+    def returned_to(self, node: int) -> tuple[NDArray[np.int64], float]:
+        """The nodes that have an edge to this one, and by how much that raises their scores."""
+        if self.returned is None:
+            return np.empty(0, np.int64), 0.0
+        return self.returned.of(node), float(self.returned.amount[int(self.group[node])])
 
     def _weighed(self, trained: Tensor, beside: Tensor, group: Tensor) -> Tensor:
         """Vectors [n, D] and [n, R] of sources of these groups [n] -> [n, D + R]."""

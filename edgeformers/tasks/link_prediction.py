@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, nearest
-from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, Factors
+from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, Factors, Scorer
 from edgeformers.tasks.beside import Beside, Side
 
 _LARGEST_SCALE = 100.0  # a learned temperature stops at 0.01, or training breaks down
@@ -179,12 +181,20 @@ class LinkTask(nn.Module):
         candidate_nodes: Tensor,
         query_z: Tensor | None = None,
         candidate_z: Tensor | None = None,
-    ) -> Factors:
+    ) -> Scorer:
         """The trained score of all queries and candidates, for `evaluate_links` and for search."""
-        return Factors(
+        products = Factors(
             self.factors("query", query_repr, query_nodes, query_z),
             self.factors("key", candidate_repr, candidate_nodes, candidate_z),
         )
+        return self.whole(products, query_nodes.cpu().numpy(), candidate_nodes.cpu().numpy())
+
+    def whole(
+        self, products: Factors, queries: NDArray[np.int64], candidates: NDArray[np.int64]
+    ) -> Scorer:
+        """The scores of known nodes whose products are given: with what is no product."""
+        beside = self.beside
+        return products if beside is None else beside.raise_returned(products, queries, candidates)
 
     def _trained(self, side: Side, node_repr: Tensor, nodes: Tensor, z: Tensor | None) -> Tensor:
         """The factors of what was trained."""

@@ -155,11 +155,12 @@ class LinkObjective:
             seed=self.seed,
         )
 
-    def scorer(self, queries: Ids, candidates: Ids, *, show: bool = False) -> Factors:
-        """The trained score of chosen queries and candidates."""
-        return Factors(
+    def scorer(self, queries: Ids, candidates: Ids, *, show: bool = False) -> Scorer:
+        """The score of chosen queries and candidates."""
+        products = Factors(
             self.factors("query", queries, show=show), self.factors("key", candidates, show=show)
         )
+        return self.task.whole(products, queries, candidates)
 
     def factors(self, side: Role, nodes: Ids, *, show: bool = False) -> np.ndarray:
         """Vectors whose products are scores, of nodes in the role of queries or of keys."""

@@ -40,6 +40,10 @@ class FakeGraph:
     notes: list = field(default_factory=list)
     name: str = "fake"
     origin: str = "reviews.csv"
+    shared_names: int = 0
+
+    def count_shared_names(self):
+        return self.shared_names
 
     def __post_init__(self):
         pairs = np.array(self.ends, dtype=np.int32).reshape(-1, 2)

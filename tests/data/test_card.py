@@ -15,9 +15,9 @@ def test_json_brings_the_card_back():
     ("text", "words"),
     [
         ("{", "line 1 is not JSON"),
-        ("[]", "version 1 expected (got None); write it again with describe()"),
-        ('{"version": 7}', "version 1 expected (got 7)"),
-        ('{"version": 1}', "a field does not fit ('name')"),
+        ("[]", "version 2 expected (got None); write it again with describe()"),
+        ('{"version": 7}', "version 2 expected (got 7)"),
+        ('{"version": 2}', "a field does not fit ('name')"),
     ],
 )
 def test_a_foreign_file_is_no_card(text, words):

@@ -48,3 +48,13 @@ def test_repeated_pairs_advise_a_split_that_exists(graph):
     assert "2 pairs of nodes have several edges" in finding.sentence
     assert "--split link=per-source+new-pairs" in finding.advice
     assert SplitConfig.parse("link=per-source+new-pairs").new_pairs
+
+
+def test_people_who_are_two_nodes_each_are_told_of(graph):
+    ends = [(i, 20 + (i + 1) % 20) for i in range(20)]
+    people = FakeGraph(ends, ["hello"] * 20, 20, 20, shared_names=18)
+    [finding] = found(describe(people), "two kinds of nodes")
+    assert "90% of the sources (18) are called as a target is" in finding.sentence
+    assert "--one-node-type" in finding.advice
+    assert not found(describe(replace(people, shared_names=3)), "two kinds of nodes")
+    assert not found(describe(replace(graph, shared_names=2)), "two kinds of nodes")  # few at all

@@ -230,6 +230,12 @@ def test_texts_come_in_the_order_asked_for(reviews):
         reviews.texts([-1, 5])
 
 
+def test_names_on_both_sides_are_counted_where_there_are_two(make_network):
+    rows = [{"source": a, "target": b, "text": "hi"} for a, b in ("ab", "ba", "cd", "ce")]
+    assert make_network(rows).count_shared_names() == 2
+    assert make_network(rows, out="one", bipartite=False).count_shared_names() == 0
+
+
 def test_nodes_are_known_by_name_and_number(reviews):
     assert reviews.node_names([3, 0, 5]) == ["alien", "ann", "ann"]
     assert reviews.node_number("ann") == reviews.node_number("ann", "source") == 0

@@ -9,6 +9,7 @@ from edgeformers.data.splits import PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.table import EdgeTable
 from edgeformers.errors import ConfigError
 from edgeformers.estimators import LinkPredictor, load
+from edgeformers.estimators.links import NEW_NODES
 from edgeformers.experiments.score import score_link_baseline
 from edgeformers.models.baselines import Popularity
 from edgeformers.train.link_objective import candidate_nodes, drawable_nodes
@@ -112,6 +113,19 @@ def test_a_hidden_node_gets_no_gradient_and_the_unknown_one_does(simulated):
 def test_a_share_of_new_nodes_is_below_one():
     with pytest.raises(ConfigError, match=r"links.new_nodes is a share .* \(got 1.0\)"):
         make(**{"links.new_nodes": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("split", "given", "used"),
+    [(SPLIT, None, NEW_NODES), ("link", None, 0.0), (SPLIT, 0.0, 0.0), ("link", 0.2, 0.2)],
+)
+def test_nodes_are_read_as_new_ones_where_the_split_holds_some_out(simulated, split, given, used):
+    made = make(**{"data.split": split, "links.new_nodes": given}).set_up(simulated)
+    assert made.objective.new_nodes == used
+
+
+def test_the_usual_recipe_asks_the_split():
+    assert LinkPredictor("scratch:2x32", show=False).config.links.new_nodes is None
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,9 @@ EVERY = np.arange(4)
 
 
 def validation(pairs, popularity=POPULARITY, seen=None):
-    rows = np.arange(pairs) % 4
-    return Validation(queries=rows, positives=rows, popularity=popularity, seen=seen)
+    return Validation(
+        queries=np.arange(pairs), positives=np.arange(pairs) % 4, popularity=popularity, seen=seen
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,22 @@ def test_a_gain_is_clear_by_two_standard_errors():
     assert not is_clear(np.array([5.0]))
 
 
+def test_many_examples_of_one_group_make_a_gain_no_clearer():
+    gains = np.array([0.0, 1.2, 2.4, 1.2])
+    assert is_clear(gains)
+    assert is_clear(np.repeat(gains, 3), groups=np.repeat(np.arange(4), 3)) == is_clear(gains)
+    unclear = np.array([0.0, 1.0, 2.0])
+    assert is_clear(np.repeat(unclear, 9))
+    assert not is_clear(np.repeat(unclear, 9), groups=np.repeat(np.arange(3), 9))
+    assert not is_clear(np.repeat(unclear, 9), groups=np.zeros(27))  # all of one group
+
+
+def test_the_error_of_groups_of_different_sizes():
+    gains, groups = np.array([1.0, 2.0, 3.0]), np.array([7, 7, 5])  # mean 2, error 2 / 3
+    assert is_clear(gains, groups)
+    assert not is_clear(gains - 0.7, groups)
+
+
 def test_batches_to_choose_on_are_whole_and_evenly_spaced():
     assert spaced_batches(250).tolist() == list(range(250))
     assert spaced_batches(0).tolist() == []
@@ -134,8 +151,9 @@ def test_what_is_missing_gets_a_sentence():
         choose_fit(SCORER, validation(4, POPULARITY[:3]))
 
 
-#: Queries 0 and 1 are linked to both popular candidates already, which they like best.
-SEEN = KnownLinks.from_pairs([0, 0, 1, 1], [2, 3, 2, 3], 4)
+#: Who likes a rare one is linked to both popular candidates already, and likes them best.
+LIKES_RARE = np.flatnonzero(np.arange(400) % 4 < 2)
+SEEN = KnownLinks.from_pairs(np.repeat(LIKES_RARE, 2), np.tile([2, 3], len(LIKES_RARE)), 400)
 
 
 def test_what_training_has_linked_is_ranked_last_in_its_own_order():
@@ -153,7 +171,8 @@ def test_validation_says_whether_what_is_seen_comes_last():
     assert fit.seen_last or fit.shift == 0.8  # either puts the right ones first
     flat = [0.0] * 4
     assert choose_fit(SCORER, validation(400, flat, SEEN), unseen=True, batch=4).seen_last
-    every = KnownLinks.from_pairs(EVERY, EVERY, 4)  # all that is asked for was there before
+    many = np.arange(400)
+    every = KnownLinks.from_pairs(many, many % 4, 400)  # all that is asked for was there before
     assert not choose_fit(SCORER, validation(400, flat, every), unseen=True, batch=4).seen_last
     protocols = ("paper-shifted", "paper-unseen")
     report = evaluate_links(

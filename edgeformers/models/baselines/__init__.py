@@ -18,6 +18,7 @@ from edgeformers.models.baselines.lightgcn import LightGCN
 from edgeformers.models.baselines.node_ids import NodeIds
 from edgeformers.models.baselines.pairwise import PairwiseConfig
 from edgeformers.models.baselines.popularity import Popularity
+from edgeformers.models.baselines.reciprocity import Reciprocity
 from edgeformers.models.baselines.similarity import TextSimilarity
 from edgeformers.models.baselines.tfidf import Tfidf, TfidfNodes
 from edgeformers.models.baselines.vectors import BACKBONE, MAX_TOKENS, text_vectors
@@ -26,6 +27,11 @@ from edgeformers.models.baselines.vectors import BACKBONE, MAX_TOKENS, text_vect
 def make_popularity(*, seed: int = 0) -> Popularity:
     """Popularity, the same whatever the seed."""
     return Popularity()
+
+
+def make_reciprocity(*, seed: int = 0) -> Reciprocity:
+    """Reciprocity, the same whatever the seed."""
+    return Reciprocity()
 
 
 def make_ease(*, seed: int = 0) -> EASE:
@@ -59,6 +65,7 @@ EDGE_BASELINES: Mapping[str, Callable[..., EdgeBaseline]] = {
 #: the network by least squares. ALS does so; BPR learns to rank.
 LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "popularity": make_popularity,
+    "reciprocity": make_reciprocity,
     "als": ALS,
     "mf": ALS,
     "bpr": BPR,
@@ -88,6 +95,7 @@ __all__ = [
     "NodeIds",
     "PairwiseConfig",
     "Popularity",
+    "Reciprocity",
     "TextSimilarity",
     "Tfidf",
     "TfidfNodes",
