@@ -16,7 +16,8 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.train.link_objective import candidate_nodes
+from edgeformers.evaluation import Factors
+from edgeformers.train.link_objective import candidate_nodes, seen_nodes
 
 ROWS = 8_192  # edges read, predicted and written together
 CELLS = 1 << 24  # scores held at once while recommending: 64 MB
@@ -76,13 +77,12 @@ def recommend_all(
     with bar:
         for start in range(0, len(sources), size):
             block = sources[start : start + size].astype(np.int64)
-            scores = objective.factors("query", block) @ keys.T  # [b, C]
+            products = Factors(objective.factors("query", block), keys)
+            whole = objective.task.whole(products, block, candidates)
+            scores = whole.scores(np.arange(len(block)))  # [b, C]
             if exclude_seen:
                 for row, node in enumerate(block.tolist()):
-                    seen = graph.adjacency.neighbors_of(node).astype(np.int64) - candidates[0]
-                    scores[row, seen] = -np.inf
-                    if not graph.is_bipartite:
-                        scores[row, node] = -np.inf
+                    scores[row, seen_nodes(graph, node) - candidates[0]] = -np.inf
             yield _best_rows(predictor, block, candidates, scores, k)
             bar.update(len(block))
 

@@ -19,7 +19,7 @@ from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
 from edgeformers.estimators.beside import fit_beside
-from edgeformers.evaluation import LinkProtocol, LinkReport, bootstrap_interval
+from edgeformers.evaluation import Factors, LinkProtocol, LinkReport, Scorer, bootstrap_interval
 from edgeformers.models.io import SavedModel
 from edgeformers.tasks.beside import GROUP_NAMES, Beside
 from edgeformers.tasks.link_prediction import LinkTask
@@ -29,6 +29,7 @@ from edgeformers.train.link_objective import (
     LinkObjective,
     candidate_nodes,
     link_parts,
+    seen_nodes,
 )
 from edgeformers.train.runlog import tell
 
@@ -171,10 +172,7 @@ class LinkPredictor(Estimator):
         objective = self._objective()
         graph, candidates = objective.loader.graph, candidate_nodes(objective.loader.graph)
         query, seen = self._query(node, edges, graph)
-        scores = self._candidate_factors() @ query  # [C]
-        if node is not None and self.head.beside is not None:
-            back, amount = self.head.beside.returned_to(self._number(node))
-            scores[back - candidates[0]] += amount
+        scores = self._scores(query, node, candidates)
         if exclude_seen:
             scores[seen - candidates[0]] = -np.inf
         k = min(k, int(np.isfinite(scores).sum()))
@@ -297,17 +295,25 @@ class LinkPredictor(Estimator):
         """The query factors of a source, and the targets it is linked to already."""
         if node is not None:
             number = self._number(node)
-            seen = _linked_from(number, graph)
-            if not graph.is_bipartite:
-                seen = np.append(seen, number)
-            return self._objective().factors("query", np.array([number]))[0], seen
+            factors = self._objective().factors("query", np.array([number]))[0]
+            return factors, seen_nodes(graph, number)
         assert edges is not None
         seen = self.names.numbers([other for other, _ in edges], "target")
         vectors = torch.from_numpy(self.embed_new_nodes([edges])).to(self.device)
         linked = torch.from_numpy(seen).to(self.device)
         with torch.inference_mode():
-            factors = self._objective().new_query(vectors, linked)
-        return factors.cpu().numpy(), seen[seen >= 0]
+            made = self._objective().new_query(vectors, linked)
+        return made.cpu().numpy(), seen[seen >= 0]
+
+    def _scores(
+        self, query: NDArray[np.float32], node: str | None, candidates: Ids
+    ) -> NDArray[np.float32]:
+        """The scores of all candidates [C]; nobody is linked to a source never met."""
+        scorer: Scorer = Factors(query[None], self._candidate_factors())
+        if node is not None:
+            scorer = self.head.whole(scorer, np.array([self._number(node)]), candidates)
+        scores: NDArray[np.float32] = scorer.scores(np.zeros(1, np.int64))[0]
+        return scores
 
     def _new_egos(self, nodes: Sequence[NewEdges], side: Side) -> EgoBatch:
         other: Side = "target" if side == "source" else "source"
@@ -373,12 +379,3 @@ class LinkPredictor(Estimator):
                 weight = float(weights[i]) if counts else 0.0
                 mine.append(Reason(text=texts[i], node=others[i], weight=weight))
         return reasons
-
-
-def _linked_from(node: int, graph: EdgeTextGraph) -> Ids:
-    """What a source is linked to already; who is linked to it alone, by a directed edge, is not."""
-    edges = graph.adjacency.edges_of(node)
-    if graph.is_directed:
-        edges = edges[graph.src[edges] == node]
-    ends = np.concatenate([graph.src[edges], graph.dst[edges]])
-    return np.unique(ends[ends != node]).astype(np.int64)

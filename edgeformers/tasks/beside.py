@@ -117,12 +117,6 @@ class Returned(nn.Module):
         self.register_buffer("nodes", nodes.long())
         self.register_buffer("amount", amount.float())
 
-    def of(self, node: int) -> NDArray[np.int64]:
-        """The nodes that have an edge to this one."""
-        start, stop = self.offsets[node : node + 2].tolist()
-        found: NDArray[np.int64] = self.nodes[start:stop].cpu().numpy()
-        return found
-
     def among(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> KnownLinks:
         """Which of the candidates [C] have an edge to each query [Q], both told by their place."""
         every = KnownLinks(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
@@ -235,12 +229,6 @@ class Beside(nn.Module):
         amount = self.returned.amount[self.group[torch.from_numpy(queries)].long()]
         links = self.returned.among(queries, candidates)
         return Raised(scorer, links, amount.cpu().numpy())
-
-    def returned_to(self, node: int) -> tuple[NDArray[np.int64], float]:
-        """The nodes that have an edge to this one, and by how much that raises their scores."""
-        if self.returned is None:
-            return np.empty(0, np.int64), 0.0
-        return self.returned.of(node), float(self.returned.amount[int(self.group[node])])
 
     def _weighed(self, trained: Tensor, beside: Tensor, group: Tensor) -> Tensor:
         """Vectors [n, D] and [n, R] of sources of these groups [n] -> [n, D + R]."""

@@ -190,7 +190,7 @@ class LinkTask(nn.Module):
         return self.whole(products, query_nodes.cpu().numpy(), candidate_nodes.cpu().numpy())
 
     def whole(
-        self, products: Factors, queries: NDArray[np.int64], candidates: NDArray[np.int64]
+        self, products: Scorer, queries: NDArray[np.int64], candidates: NDArray[np.int64]
     ) -> Scorer:
         """The scores of known nodes whose products are given: with what is no product."""
         beside = self.beside

@@ -399,6 +399,18 @@ def known_links(
     return KnownLinks.from_pairs(rows, columns, len(queries))
 
 
+def seen_nodes(graph: EdgeTextGraph, node: int) -> Ids:
+    """What a source is linked to already, of a one-kind network also itself.
+
+    Who is linked to it by a directed edge alone is not seen: it may link back.
+    """
+    edges = graph.adjacency.edges_of(node)
+    if graph.is_directed:
+        edges = edges[graph.src[edges] == node]
+    ends = np.unique(np.concatenate([graph.src[edges], graph.dst[edges], [node]]))
+    return ends[ends != node].astype(np.int64) if graph.is_bipartite else ends.astype(np.int64)
+
+
 def _checked_metric(name: str) -> str:
     known = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if name not in known:

@@ -1,8 +1,10 @@
 """Messages between people: who has written to somebody is likely to be answered."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from edgeformers.bulk import recommend_all
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
@@ -14,7 +16,6 @@ from edgeformers.models.baselines import Popularity, Reciprocity
 from edgeformers.models.baselines.base import positive_links
 from edgeformers.models.baselines.reciprocity import has_returns, links_back
 from edgeformers.overview import judge
-from edgeformers.tasks.beside import edge_groups
 
 PEOPLE = 80
 
@@ -181,11 +182,15 @@ def test_tables_and_verdicts_have_it_where_it_can_be(mail, fitted, simulated):
     assert "reciprocity" in str(told).lower()
 
 
-def test_groups_of_sources_are_raised_each_by_its_own_amount(mail, fitted):
-    groups = edge_groups(fitted.head.beside.group.new_tensor([1, 5, 50]))
-    assert groups.tolist() == [0, 1, 2]
-    for node in range(mail.num_nodes):
-        by, amount = fitted.head.beside.returned_to(node)
-        group = int(fitted.head.beside.group[node])
-        assert amount == float(fitted.head.beside.returned.amount[group])
-        assert {(int(one), node) for one in by} <= training_pairs(mail)
+def test_the_table_of_every_night_says_what_one_source_is_told(mail, fitted):
+    for exclude in (True, False):
+        table = pa.concat_tables(
+            list(recommend_all(fitted, k=5, exclude_seen=exclude, cells=900, show=False))
+        ).to_pylist()
+        for name in mail.node_names(np.array([0, 7, 79])):
+            one = fitted.recommend(name, k=5, exclude_seen=exclude)
+            rows = [row for row in table if row["source"] == name]
+            assert [row["target"] for row in rows] == [found.node for found in one]
+            np.testing.assert_allclose(
+                [row["score"] for row in rows], [found.score for found in one], rtol=1e-4
+            )
