@@ -14,7 +14,7 @@ from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, usual_batch
-from edgeformers.data.splits import PROFILE, Side
+from edgeformers.data.splits import PROFILE, TRAIN, Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
@@ -163,7 +163,8 @@ class LinkPredictor(Estimator):
         `edges` describes a source never met by its texts, in place of `node`. `exclude_seen`
         leaves out what the source is linked to already. `explain` gives so many texts of each
         recommended node's edges, those that contribute most to its score; where texts do not
-        count for such a source, by validation, those nearest to its own, with a weight of 0.
+        count for such a source, by validation, those nearest to its own, with a weight of 0. What
+        a node has written to the source comes first, where it is recommended for that.
         """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new one")
@@ -182,6 +183,11 @@ class LinkPredictor(Estimator):
         if explain:
             text, counts = self._text_query(query, node, edges)
             reasons = self._reasons(text, candidates[best], explain, counts=counts)
+            if node is not None:
+                first = self._returned(self._number(node), candidates[best])
+                reasons = [
+                    [*own, *more][:explain] for own, more in zip(first, reasons, strict=True)
+                ]
         names = self.names.of(candidates[best])
         return [
             Recommendation(node=name, score=float(scores[i]), because=why)
@@ -340,6 +346,22 @@ class LinkPredictor(Estimator):
             show=self.show,
         )
         return own[0], False
+
+    def _returned(self, node: int, targets: Ids) -> list[list[Reason]]:
+        """Of each target that is raised for its edges to the source, the text of the last one."""
+        graph, beside = self._objective().loader.graph, self.head.beside
+        reasons: list[list[Reason]] = [[] for _ in targets]
+        if beside is None or not (amount := beside.returned_amount(node)):
+            return reasons
+        edges = graph.adjacency.edges_of(node)
+        is_trained = (graph.split(self._split(graph)) == TRAIN) & graph.is_positive
+        edges = np.sort(edges[(graph.dst[edges] == node) & is_trained[edges]])
+        last = dict(zip(graph.src[edges].tolist(), edges.tolist(), strict=True))
+        (name,) = self.names.of(np.array([node]))
+        for mine, target in zip(reasons, targets.tolist(), strict=True):
+            if target in last and (text := graph.texts(np.array([last[target]]))[0]):
+                mine.append(Reason(text=text, node=name, weight=amount))
+        return reasons
 
     @torch.inference_mode()
     def _reasons(

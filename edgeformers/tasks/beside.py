@@ -118,9 +118,16 @@ class Returned(nn.Module):
         self.register_buffer("amount", amount.float())
 
     def among(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> KnownLinks:
-        """Which of the candidates [C] have an edge to each query [Q], both told by their place."""
+        """Which of the candidates [C] have an edge to each query [Q], both told by their place.
+
+        A new node (-1) has none.
+        """
         every = KnownLinks(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
-        return KnownLinks.from_pairs(*every.among(queries, candidates), len(queries))
+        nobody = len(self.offsets) - 1
+        known = np.where(candidates < 0, nobody, candidates)
+        place, column = every.among(queries.clip(min=0), known)
+        is_known = queries[place] >= 0
+        return KnownLinks.from_pairs(place[is_known], column[is_known], len(queries))
 
 
 class Beside(nn.Module):
@@ -229,6 +236,12 @@ class Beside(nn.Module):
         amount = self.returned.amount[self.group[torch.from_numpy(queries)].long()]
         links = self.returned.among(queries, candidates)
         return Raised(scorer, links, amount.cpu().numpy())
+
+    def returned_amount(self, node: int) -> float:
+        """By how much those are raised that have an edge to this node."""
+        if self.returned is None:
+            return 0.0
+        return float(self.returned.amount[int(self.group[node])])
 
     def _weighed(self, trained: Tensor, beside: Tensor, group: Tensor) -> Tensor:
         """Vectors [n, D] and [n, R] of sources of these groups [n] -> [n, D + R]."""

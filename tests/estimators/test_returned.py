@@ -194,3 +194,27 @@ def test_the_table_of_every_night_says_what_one_source_is_told(mail, fitted):
             np.testing.assert_allclose(
                 [row["score"] for row in rows], [found.score for found in one], rtol=1e-4
             )
+
+
+def test_what_somebody_wrote_to_the_source_is_the_first_reason(mail, fitted):
+    names = mail.node_names(np.arange(mail.num_nodes))
+    pairs = training_pairs(mail)
+    for node in range(20):
+        for one in fitted.recommend(names[node], k=6, explain=2):
+            by = names.index(one.node)
+            first = one.because[0]
+            if (by, node) in pairs:
+                assert (first.text, first.node) == (f"hello {names[node]}", names[node])
+                assert first.weight == pytest.approx(fitted.head.beside.returned_amount(node))
+            assert len(one.because) <= 2
+
+
+def test_nobody_is_linked_to_a_node_never_met(mail, fitted):
+    everyone, some = np.arange(mail.num_nodes), np.array([4, -1, 9])
+    found = fitted.head.beside.returned.among(some, everyone)
+    assert found.indptr[1] == found.indptr[2]
+    right = fitted.head.beside.returned.among(np.array([4, 9]), everyone)
+    assert found.candidates.tolist() == right.candidates.tolist()
+    fewer = fitted.head.beside.returned.among(everyone, np.array([-1, 0]))
+    assert not (fewer.candidates == 0).any()
+    assert fewer.candidates.size == sum(by == 0 for by, _ in training_pairs(mail))
