@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgeformers.evaluation import PROFILES
-from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, Row
+from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, RETURN_ROWS, Row
 
 OURS = "ours"  # the section of a claim that is not the paper's
 
@@ -48,7 +48,9 @@ _LOST = {
     "local": "the neighbor text token",
 }
 
-_BASELINES = tuple(row.name for row in LINK_ROWS if row.group != "ours")
+#: Rows that not every network can have: nobody misses them there.
+SOMETIMES = frozenset(name for row in RETURN_ROWS for name in (row.name, f"{row.name}-cold"))
+_BASELINES = tuple(row.name for row in (*LINK_ROWS, *RETURN_ROWS) if row.group != "ours")
 _TEXT_ALONE = ("text-similarity", "bert-n")
 
 

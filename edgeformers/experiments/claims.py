@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal
 
-from edgeformers.experiments.claim_list import CLAIMS, OURS, Claim
+from edgeformers.experiments.claim_list import CLAIMS, OURS, SOMETIMES, Claim
 from edgeformers.experiments.record import Comparison, Record
 from edgeformers.experiments.rows import EDGE_ROWS
 from edgeformers.experiments.tables import Cell, Spec, row_means, table_specs
@@ -216,7 +216,7 @@ def _words(margin: Margin, titles: Mapping[str, str]) -> str:
 def _missing(claim: Claim, means: Means) -> int:
     """Rows without numbers; a rise is told of the values that were tried."""
     named = () if claim.compare == "rising" else (*claim.better, *claim.worse)
-    return sum(row not in means for row in named)
+    return sum(row not in means and row not in SOMETIMES for row in named)
 
 
 def _best(values: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -1,10 +1,19 @@
 """Records made by hand, for tables and claims."""
 
 from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
-from edgeformers.experiments.rows import ROWS, ablation_rows, cold_rows
+from edgeformers.experiments.rows import (
+    LINK_ROWS,
+    RETURN_ROWS,
+    ROWS,
+    ablation_rows,
+    cold_rows,
+)
 
 NETWORK = {"name": "net", "origin": "net.csv", "nodes": 1200, "edges": 34567, "fingerprint": "f"}
-KNOWN = {**ROWS, **{row.name: row for row in (*ablation_rows(), *cold_rows())}}
+KNOWN = {
+    **ROWS,
+    **{row.name: row for row in (*ablation_rows(), *cold_rows((*LINK_ROWS, *RETURN_ROWS)))},
+}
 
 
 def make_record(what="edge-classification", values=None, *, part="test", dataset=None, **more):

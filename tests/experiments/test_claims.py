@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.experiments.claim_list import CLAIMS
+from edgeformers.experiments.claim_list import CLAIMS, SOMETIMES
 from edgeformers.experiments.claims import (
     check_claims,
     claim_lines,
@@ -218,6 +218,20 @@ def test_claims_name_rows_that_there_are():
     studied = ("node-dimension", "neighbor-size")
     named = {row for c in CLAIMS if c.what not in studied for row in (*c.better, *c.worse)}
     assert named <= set(KNOWN)
+
+
+def test_a_row_that_the_network_cannot_have_is_not_missed():
+    rows = {
+        "edgeformer-n-beside": [{"full/mrr/degree 1-3": 0.5, "links/degree 1-3": 7.0}],
+        "popularity": [{"full/mrr/degree 1-3": 0.1, "links/degree 1-3": 7.0}],
+    }
+    [plain] = [c for c in CLAIMS if c.what == "link-prediction" and c.groups]
+    assert "reciprocity" in plain.worse
+    assert "reciprocity-cold" in SOMETIMES
+    assert set(plain.worse) - SOMETIMES >= {"popularity", "lightgcn", "bert-n"}
+    record = make_record("link-prediction", rows)
+    [checked] = [one for one in check_claims(record) if one.claim == plain and one.margin]
+    assert checked.missing == len(plain.worse) - 2  # all but popularity, and but reciprocity
 
 
 def test_lines_count_what_was_not_measured_and_markdown_has_all():
