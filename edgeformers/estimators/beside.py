@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.estimators.when import SMOOTHINGS, has_times, when_vectors
 from edgeformers.evaluation import KnownLinks, is_clear
 from edgeformers.models.baselines.als import ALS, GRID, ALSConfig
 from edgeformers.models.baselines.base import Links, ValidationRanking, positive_links
@@ -115,10 +116,11 @@ def fit_beside(
     Sources with few edges, with some and with many are weighed apart. The trained score may come
     out with weight 0, where the links of training alone rank better: then the text has nothing to
     add there. Where nodes are of one kind and edges directed, who is linked to a source counts
-    too. None where the trained score is best alone, or the network is too large for any of them.
+    too, and where edges have times and that helps, who is active at the same times. None where
+    the trained score is best alone, or the network is too large for any of them.
     """
     can_return = has_returns(graph)
-    if not (fits_ease(graph) or fits_als(graph) or can_return):
+    if not (fits_ease(graph) or fits_als(graph) or can_return or has_times(graph, split)):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
     spread = _deviation(own, graph)
@@ -126,6 +128,8 @@ def fit_beside(
     for family in collaborative_parts(graph, split, seed=seed):
         options = (part.scaled(1 / _deviation(part, graph)) for part in family)
         scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
+    if (times := _times_that_help(graph, split, scaled, ranking)) is not None:
+        scaled.append(times)
     if can_return:
         back = ReturnedPart(links_back(positive_links(graph, split)))
         scaled.append(back.scaled(1 / _deviation(back, graph)))
@@ -313,6 +317,24 @@ def _lightgcn_part(model: LightGCN, num_nodes: int) -> Part:
     key = _placed(columns, model.links.first_column, num_nodes)
     query = _placed(rows * is_linked[:, None], 0, num_nodes)
     return Part(query, key, partial(Averaged, torch.from_numpy(key)))
+
+
+def _times_that_help(
+    graph: EdgeTextGraph, split: str, others: Sequence[AnyPart], ranking: ValidationRanking
+) -> Part | None:
+    """Who is active when, smoothed as adds most; None where that adds nothing to the others.
+
+    Models of links are worth having unless validation objects. Times may be mere chance.
+    """
+    if not has_times(graph, split):
+        return None
+    vectors = (when_vectors(graph, split, one) for one in SMOOTHINGS)
+    parts = (Part(query, key, partial(Averaged, torch.from_numpy(key))) for query, key in vectors)
+    scaled = (part.scaled(1 / _deviation(part, graph)) for part in parts)
+    worth, best = max(
+        ((_mrr([*others, part], ranking), part) for part in scaled), key=lambda one: one[0]
+    )
+    return best if worth > _mrr(others, ranking) else None
 
 
 def _deviation(part: AnyPart, graph: EdgeTextGraph, rows: int = 256) -> float:
