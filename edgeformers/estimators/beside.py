@@ -87,6 +87,11 @@ class ReturnedPart:
     def __init__(self, links: KnownLinks, scale: float = 1.0) -> None:
         self.links, self.scale = links, scale
 
+    @classmethod
+    def of(cls, back: Links) -> "ReturnedPart":
+        """Of those who are linked to each node."""
+        return cls(KnownLinks.from_pairs(back.rows, back.columns, back.num_rows))
+
     def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
         table = np.zeros((len(queries), len(candidates)), np.float32)
         table[self.links.among(queries, candidates)] = self.scale
@@ -131,7 +136,7 @@ def fit_beside(
     if (times := _times_that_help(graph, split, scaled, ranking)) is not None:
         scaled.append(times)
     if can_return:
-        back = ReturnedPart(links_back(positive_links(graph, split)))
+        back = ReturnedPart.of(links_back(positive_links(graph, split)))
         scaled.append(back.scaled(1 / _deviation(back, graph)))
     edges = torch.from_numpy(graph.training_adjacency(split).degrees())
     group = edge_groups(edges)

@@ -241,7 +241,7 @@ def test_one_kind_of_node_ranks_all_nodes(name, directed, graph, make, make_netw
     scores = model.scores(*ends(one_kind))
     assert scores.shape == (20, 20)
     assert np.isfinite(scores).all()
-    if name == "popularity":
+    if name == "popularity" or (name == "reciprocity" and not directed):
         return  # who asks does not count
     number = np.array([int(name[1:]) for name in one_kind.node_names(np.arange(20))])
     alike = (number[:, None] - number) % 2 == 0  # links never join an even and an odd node

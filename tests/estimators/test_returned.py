@@ -64,7 +64,7 @@ def training_pairs(graph):
 def test_who_is_linked_to_a_node_is_known_from_training_alone(mail):
     back = links_back(positive_links(mail, "link"))
     everyone = np.arange(mail.num_nodes)
-    found = set(zip(*(part.tolist() for part in back.among(everyone, everyone)), strict=True))
+    found = set(zip(*(part.tolist() for part in back.cells_of(everyone)), strict=True))
     assert found == {(to, by) for by, to in training_pairs(mail)}
 
 

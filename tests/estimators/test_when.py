@@ -179,6 +179,12 @@ def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path
     assert not has_times(write_network(table, tmp_path / "one", config=config), "link")
 
 
+def test_where_later_links_are_asked_for_times_do_not_count(films):
+    assert not has_times(films, "chronological")
+    assert has_times(films, "chronological-per-source")  # validation says what they are worth
+    assert has_times(films, "random")
+
+
 def test_times_alone_may_stand_beside_a_model(films, fitted, monkeypatch):
     for name in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.estimators.beside.{name}", 0)

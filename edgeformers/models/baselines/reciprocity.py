@@ -1,12 +1,12 @@
 """Reciprocity: who has written to you is whom you will write to."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.evaluation import KnownLinks
 from edgeformers.models.baselines.base import Links, Scores, positive_links
 
 
@@ -15,9 +15,10 @@ def has_returns(graph: EdgeTextGraph) -> bool:
     return not graph.is_bipartite and graph.is_directed
 
 
-def links_back(links: Links) -> KnownLinks:
+def links_back(links: Links) -> Links:
     """Who is linked to each node, of a network in which nodes can be linked back."""
-    return KnownLinks.from_pairs(links.columns, links.rows, links.num_rows)
+    columns, rows, counts = links.transposed()
+    return replace(links, rows=columns, columns=rows, counts=counts, with_profiles=None)
 
 
 class Reciprocity:
@@ -27,7 +28,7 @@ class Reciprocity:
     """
 
     links: Links
-    back: KnownLinks | None
+    back: Links | None
 
     def __init__(self) -> None:
         self.setting: dict[str, Any] = {}  # nothing is chosen
@@ -40,8 +41,7 @@ class Reciprocity:
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Node numbers [q] and [c] -> [q, c]."""
         rows, columns = self.links.row_numbers(queries), self.links.column_numbers(candidates)
-        popularity = self.links.popularity[columns] / (1 + self.links.popularity.max(initial=0))
-        table = np.tile(popularity.astype(np.float32), (len(rows), 1))
+        table = np.tile(self.links.popularity.astype(np.float32), (len(rows), 1))
         if self.back is not None:
-            table[self.back.among(rows, columns)] += 1
-        return table
+            table[self.back.cells_of(rows)] += 1 + table.max(initial=0)
+        return table[:, columns]
