@@ -46,6 +46,7 @@ ALS_GRID = (
 )
 LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
 FEW_LINKS = 100  # of validation, of a group of sources: fewer tell nothing of it
+MANY_LINKS = 1_000  # of validation: the mean over so many is not chance alone
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
 
@@ -329,17 +330,21 @@ def _times_that_help(
 ) -> Part | None:
     """Who is active when, smoothed as adds most; None where that adds nothing to the others.
 
-    Models of links are worth having unless validation objects. Times may be mere chance.
+    Models of links are worth having unless validation objects. Times may tell nothing at all, so
+    validation has to speak for them: clearly, where it has few links.
     """
     if not has_times(graph, split):
         return None
     vectors = (when_vectors(graph, split, one) for one in SMOOTHINGS)
     parts = (Part(query, key, partial(Averaged, torch.from_numpy(key))) for query, key in vectors)
-    scaled = (part.scaled(1 / _deviation(part, graph)) for part in parts)
-    worth, best = max(
-        ((_mrr([*others, part], ranking), part) for part in scaled), key=lambda one: one[0]
+    best = max(
+        (part.scaled(1 / _deviation(part, graph)) for part in parts),
+        key=lambda part: _mrr([*others, part], ranking),
     )
-    return best if worth > _mrr(others, ranking) else None
+    without = _reciprocals(others, (1.0,) * len(others), ranking)
+    gains = _reciprocals([*others, best], (1.0,) * (len(others) + 1), ranking) - without
+    is_worth = gains.mean() > 0 if len(gains) >= MANY_LINKS else is_clear(gains, ranking.rows)
+    return best if is_worth else None
 
 
 def _deviation(part: AnyPart, graph: EdgeTextGraph, rows: int = 256) -> float:

@@ -132,8 +132,9 @@ def test_what_an_earlier_version_saved_is_refused_with_a_sentence():
 
 
 def test_a_network_too_large_for_any_of_them_leaves_the_model_alone(simulated, monkeypatch):
-    monkeypatch.setattr("edgeformers.estimators.beside.EASE_TARGETS", 1)
-    monkeypatch.setattr("edgeformers.estimators.beside.ALS_LINKS", 1)
+    for limit in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
+        monkeypatch.setattr(f"edgeformers.estimators.beside.{limit}", 1)
+    monkeypatch.setattr("edgeformers.estimators.when.MOST_NODES", 1)
     made = make().fit(simulated)
     assert made.head.beside is None
     target = made.names.of(candidate_nodes(simulated)[:1])[0]
