@@ -61,6 +61,7 @@ def test_asking_leaves_the_saved_tokenizer_whole(classifier, tmp_path):
 
 def test_a_saved_classifier_answers_as_it_did(classifier, simulated, tmp_path):
     rows = edges_of(simulated, np.arange(20))
+    classifier.evaluate()
     loaded = edgeformers.load(classifier.save(tmp_path / "model"))
     probs = classifier.predict_proba(rows)
     np.testing.assert_allclose(loaded.predict_proba(rows), probs, rtol=1e-5)
