@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.estimators.when import SMOOTHINGS, has_times, when_vectors
+from edgeformers.estimators.when import has_times, when_vectors
 from edgeformers.evaluation import KnownLinks, is_clear
 from edgeformers.models.baselines.als import ALS, GRID, ALSConfig
 from edgeformers.models.baselines.base import Links, ValidationRanking, positive_links
@@ -104,11 +104,8 @@ class ReturnedPart:
 
     def weighed(self, weights: Doubles) -> Returned:
         """As it stands beside a trained score, counted so for each group of sources [G]."""
-        offsets, nodes = (
-            torch.from_numpy(self.links.indptr),
-            torch.from_numpy(self.links.candidates),
-        )
-        return Returned(offsets, nodes, torch.from_numpy(weights * self.scale))
+        tables = (self.links.indptr, self.links.candidates, weights * self.scale)
+        return Returned(*map(torch.from_numpy, tables))
 
 
 AnyPart = Part | ReturnedPart
@@ -150,26 +147,20 @@ def fit_beside(
 
 def _assemble(parts: list[AnyPart], weights: Doubles, group: Tensor) -> Beside:
     """What counts at all, the trained score first among `parts` and `weights` [G, parts]."""
-    products, returned = [0], None
-    for at, part in enumerate(parts[1:], start=1):
-        if not weights[:, at].any():
-            continue
-        if isinstance(part, ReturnedPart):
-            returned = part.weighed(weights[:, at])
-        else:
-            products.append(at)
-    some = [part for part in (parts[at] for at in products[1:]) if isinstance(part, Part)]
+    used = [(at, part) for at, part in enumerate(parts) if at and weights[:, at].any()]
+    some = [(at, part) for at, part in used if isinstance(part, Part)]
+    back = [part.weighed(weights[:, at]) for at, part in used if isinstance(part, ReturnedPart)]
     empty = np.empty((len(group), 0), np.float32)
     query, key = (
-        np.hstack([empty, *(getattr(one, name) for one in some)]) for name in ("query", "key")
+        np.hstack([empty, *(getattr(one, name) for _, one in some)]) for name in ("query", "key")
     )
     return Beside(
         torch.from_numpy(query),
         torch.from_numpy(key),
-        [part.fold_in() for part in some],
-        weights=torch.from_numpy(weights[:, products]),
+        [part.fold_in() for _, part in some],
+        weights=torch.from_numpy(weights[:, [0, *(at for at, _ in some)]]),
         group=group,
-        returned=returned,
+        returned=back[0] if back else None,
     )
 
 
@@ -335,8 +326,10 @@ def _times_that_help(
     """
     if not has_times(graph, split):
         return None
-    vectors = (when_vectors(graph, split, one) for one in SMOOTHINGS)
-    parts = (Part(query, key, partial(Averaged, torch.from_numpy(key))) for query, key in vectors)
+    parts = (
+        Part(query, key, partial(Averaged, torch.from_numpy(key)))
+        for query, key in when_vectors(graph, split)
+    )
     best = max(
         (part.scaled(1 / _deviation(part, graph)) for part in parts),
         key=lambda part: _mrr([*others, part], ranking),

@@ -1,11 +1,13 @@
 """When nodes are active: vectors over time, whose products tell who is active at the same times."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import NO_TIME, PROFILE, TRAIN, VAL
-from edgeformers.models.baselines.base import positive_links
+from edgeformers.data.splits import NO_TIME, TRAIN, VAL
+from edgeformers.models.baselines.base import fold_means, positive_links
 
 Floats = NDArray[np.float32]
 
@@ -30,44 +32,44 @@ def has_times(graph: EdgeTextGraph, split: str) -> bool:
     return len(_borders(train)) > 0 and not is_later
 
 
-def when_vectors(graph: EdgeTextGraph, split: str, smoothing: float) -> tuple[Floats, Floats]:
+def when_vectors(
+    graph: EdgeTextGraph, split: str, smoothings: Sequence[float] = SMOOTHINGS
+) -> Iterator[tuple[Floats, Floats]]:
     """Vectors of all nodes as queries and as keys [N, T]: the share of its edges in each period.
 
-    A node that training has not met is described as one that arrives without times: a source by
-    the mean of what its profile links to. A target by the times of its profile.
+    One pair for each way of smoothing. Who was held out is the mean of what its profile links to,
+    as one that arrives without times.
     """
-    key = _activity(graph, split, smoothing)
-    links = positive_links(graph, split)
-    cold = links.cold_rows
-    if not len(cold):
-        return key, key
-    place, column = links.known.cells_of(cold)
-    sums = np.zeros((len(cold), key.shape[1]), np.float32)
-    np.add.at(sums, place, key[column + links.first_column])
-    query = key.copy()
-    query[cold] = sums / np.bincount(place, minlength=len(cold))[:, None].clip(min=1)
-    return query, key
+    counts, links = _count_edges(graph, split), positive_links(graph, split)
+    sources = slice(0, links.num_rows)
+    targets = slice(links.first_column, links.first_column + links.num_columns)
+    for smoothing in smoothings:
+        shares = _smoothed_shares(counts, smoothing)
+        query, key = shares.copy(), shares
+        query[sources], key[targets] = fold_means(links, shares[sources], shares[targets])
+        yield query, key
 
 
-def _activity(graph: EdgeTextGraph, split: str, smoothing: float) -> Floats:
-    """The share of each node's edges in each period [N, T], smoothed; zeros where it has none."""
+def _count_edges(graph: EdgeTextGraph, split: str) -> NDArray[np.float64]:
+    """The training edges of each node in each period [N, T]."""
     assert graph.times is not None
-    codes, borders = graph.split(split), _borders(_times(graph, split, TRAIN))
-    periods = len(borders) + 1
+    train = np.flatnonzero((graph.split(split) == TRAIN) & (graph.times != NO_TIME))
+    times = graph.times[train]
+    borders = _borders(times)
+    period, periods = np.searchsorted(borders, times, side="right"), len(borders) + 1
     counts = np.zeros(graph.num_nodes * periods)
-    held_out = graph.training_adjacency(split).held_out
     for ends in (graph.src, graph.dst):
-        mine = codes == TRAIN
-        if held_out is not None:
-            mine |= (codes == PROFILE) & held_out[ends]
-        chosen = np.flatnonzero(mine & (graph.times != NO_TIME))
-        period = np.searchsorted(borders, graph.times[chosen], side="right")
-        cells = ends[chosen].astype(np.int64) * periods + period
+        cells = ends[train].astype(np.int64) * periods + period
         counts += np.bincount(cells, minlength=len(counts))
-    at = np.arange(periods)
+    return counts.reshape(-1, periods)
+
+
+def _smoothed_shares(counts: NDArray[np.float64], smoothing: float) -> Floats:
+    """What share of a node's edges lies in each period [N, T]; zeros where it has none."""
+    at = np.arange(counts.shape[1])
     bell = np.exp(-np.square((at[:, None] - at) / smoothing) / 2)
     bell /= bell.sum(1, keepdims=True)
-    spread = (counts.reshape(-1, periods) @ bell).astype(np.float32)
+    spread = (counts @ bell).astype(np.float32)
     total = spread.sum(1, keepdims=True)
     total[total == 0] = 1
     shares: Floats = spread / total

@@ -198,6 +198,23 @@ def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRA
     return links
 
 
+def fold_means(links: Links, rows: Scores, columns: Scores) -> tuple[Scores, Scores]:
+    """Vectors [R, K] and [C, K] with those of nodes that were held out made anew.
+
+    Each is the mean of what its profile links to, the other side as it was learned.
+    """
+    known, (new_rows, new_columns) = links.known, (rows.copy(), columns.copy())
+    for own, cold, mine, others, theirs in (
+        (new_rows, links.cold_rows, known.rows, known.columns, columns),
+        (new_columns, links.cold_columns, known.columns, known.rows, rows),
+    ):
+        chosen = np.isin(mine, cold)
+        own[cold] = 0.0
+        np.add.at(own, mine[chosen], theirs[others[chosen]])
+        own[cold] /= np.bincount(mine[chosen], minlength=len(own))[cold, None]
+    return new_rows, new_columns
+
+
 class ValidationRanking:
     """Full-ranking MRR on validation: each link among all candidates, known ones left out.
 

@@ -22,6 +22,7 @@ from edgeformers.models.baselines.base import (
     ValidationRanking,
     best_setting,
     choose,
+    fold_means,
     positive_links,
 )
 
@@ -165,15 +166,7 @@ def _train(
 
 def fold_in(links: Links, factors: PairFactors) -> PairFactors:
     """Vectors of nodes that were held out, the other side as it was learned."""
-    known, (rows, columns) = links.known, (factors.rows.copy(), factors.columns.copy())
-    for own, cold, mine, others, theirs in (
-        (rows, links.cold_rows, known.rows, known.columns, factors.columns),
-        (columns, links.cold_columns, known.columns, known.rows, factors.rows),
-    ):
-        chosen = np.isin(mine, cold)
-        own[cold] = 0.0
-        np.add.at(own, mine[chosen], theirs[others[chosen]])
-        own[cold] /= np.bincount(mine[chosen], minlength=len(own))[cold, None]
+    rows, columns = fold_means(links, factors.rows, factors.columns)
     return replace(factors, rows=rows, columns=columns)
 
 
