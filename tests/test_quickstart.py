@@ -145,3 +145,11 @@ def test_reviews_of_weight_0_are_not_called_causes():
 
     assert reasons_heading(found(0.2)) == "with the reviews that caused it"
     assert "caused" not in reasons_heading(found(0.0))
+
+
+@pytest.mark.parametrize("name", ["results.json", "report.html"])
+def test_files_of_other_work_are_not_replaced(name, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"{name} exists already, and the quickstart did not wri"):
+        quickstart(tmp_path, **TINY)
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from edgeformers.errors import EdgeformersError, FormatError, InputError
 
 REMEDY = "prepare the network again"  # what would do about a damaged file
+LITTER = (".DS_Store", "Thumbs.db", "desktop.ini")  # files an operating system leaves in a folder
 
 
 class FolderExistsError(InputError):
@@ -147,28 +148,29 @@ def check_files(
 
 @contextmanager
 def folder_written_aside(
-    out: Path, *, overwrite: bool = False, known_by: str | None = "network.json"
+    out: Path, *, overwrite: bool = False, check: Callable[[Path], None] | None = None
 ) -> Iterator[Path]:
     """A new folder that takes the name `out` only when everything in it is written.
 
     It is written in a hidden workshop beside `out`, locked as long as its process lives; what a
     killed run left behind is removed by the next one (where the file system has locks). Without
-    `overwrite`, a folder that exists is refused; with it, the old one, which must have a file
-    `known_by` if that is given, stays until the new one is complete. Of several processes writing
-    the same folder, the first to finish names it.
+    `overwrite`, a folder that exists is refused; with it, the old one stays until the new one is
+    complete. `check` raises an InputError where the old folder holds files that this library did
+    not write (see `refuse_foreign`); without it, only an empty folder is replaced. Of several
+    processes writing the same folder, the first to finish names it.
     """
     if out.name in ("", ".."):
         out = out.resolve()
     with _telling_why_not(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_behind(out)
-        _refuse(out, overwrite, known_by)
+        _refuse(out, overwrite, check)
         workshop, lock = _make_workshop(out)
         aside = workshop / out.name
         aside.mkdir()
     try:
         yield aside
-        _take_place(aside, out, overwrite, known_by)
+        _take_place(aside, out, overwrite, check)
         shutil.rmtree(workshop, ignore_errors=True)
     except Exception as error:
         if sentence := _exhaustion(error, out):
@@ -180,31 +182,72 @@ def folder_written_aside(
             os.close(lock)
 
 
-def _refuse(out: Path, overwrite: bool, known_by: str | None) -> None:
-    if out.exists() and not overwrite:
-        raise FolderExistsError(f"{out} exists already; choose another folder, or pass --overwrite")
-    if not _may_replace(out, known_by):
-        raise InputError(f"{out} is not a prepared network; it is not overwritten")
+def refuse_foreign(folder: Path, is_ours: Callable[[str], bool]) -> None:
+    """Refuse to replace a folder that holds anything else than what `is_ours` knows by its path."""
+    foreign = [name for name in _entries(folder) if not is_ours(name) and not _is_litter(name)]
+    if foreign:
+        named = ", ".join(sorted(foreign)[:3]) + (", ..." if len(foreign) > 3 else "")
+        raise InputError(
+            f"{folder} is not overwritten, because edgeformers did not write everything in it "
+            f"({named}); move that elsewhere, or choose another folder. Nothing was deleted"
+        )
 
 
-def _may_replace(folder: Path, known_by: str | None) -> bool:
-    """Whether it is of the same kind, empty, or not there at all."""
+def _entries(folder: Path) -> Iterator[str]:
+    """The path of every file below a folder, and of every empty folder with a / at its end."""
+    for path in folder.iterdir():
+        if path.is_symlink() or not path.is_dir():
+            yield path.name
+        elif below := list(_entries(path)):
+            yield from (f"{path.name}/{name}" for name in below)
+        else:
+            yield f"{path.name}/"
+
+
+def _is_litter(name: str) -> bool:
+    return name.rpartition("/")[2] in LITTER
+
+
+def _refuse(out: Path, overwrite: bool, check: Callable[[Path], None] | None) -> None:
+    """Raise where a folder is in the way that may not be replaced."""
+    while (folder := _identity(out)) is not None:
+        if not overwrite:
+            raise FolderExistsError(
+                f"{out} exists already; choose another folder, or pass --overwrite"
+            )
+        try:
+            if not out.is_dir():
+                raise InputError(f"{out} is a file; it is not overwritten")
+            if any(out.iterdir()):
+                (check or _refuse_all)(out)
+            return
+        except (OSError, EdgeformersError):
+            if folder == _identity(out):
+                raise  # otherwise another process replaced it meanwhile
+
+
+def _refuse_all(folder: Path) -> None:
+    refuse_foreign(folder, lambda name: False)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
     try:
-        names = [path.name for path in folder.iterdir()]
+        found = folder.stat()
     except FileNotFoundError:
-        return True
-    except NotADirectoryError:
-        return False
-    return not names or known_by is None or known_by in names
+        return None
+    return found.st_dev, found.st_ino
 
 
-def _take_place(aside: Path, out: Path, overwrite: bool, known_by: str | None) -> None:
+def _take_place(
+    aside: Path, out: Path, overwrite: bool, check: Callable[[Path], None] | None
+) -> None:
     """Rename; the old folder moves into the workshop only now, and goes with it."""
     for attempt in range(100):  # another process may take the name at any moment
-        _refuse(out, overwrite, known_by)
+        _refuse(out, overwrite, check)
         if overwrite:
             with suppress(FileNotFoundError):
-                out.rename(aside.with_name(f"{out.name}.replaced-{attempt}"))
+                old = out.rename(aside.with_name(f"{out.name}.replaced-{attempt}"))
+                _keep_litter(old, aside)
         try:
             aside.rename(out)
             return
@@ -212,6 +255,13 @@ def _take_place(aside: Path, out: Path, overwrite: bool, known_by: str | None) -
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
     raise InputError(f"{out} is being replaced by other runs all the time; stop them first")
+
+
+def _keep_litter(old: Path, new: Path) -> None:
+    """What the operating system keeps in a folder stays in those folders that there still are."""
+    for name in filter(_is_litter, _entries(old)):
+        if (new / name).parent.is_dir() and not (new / name).exists():
+            (old / name).rename(new / name)
 
 
 def _make_workshop(out: Path) -> tuple[Path, int | None]:

@@ -24,7 +24,7 @@ from edgeformers.data.arrays import (
 from edgeformers.data.columns import ColumnArrays, NodeLabels, write_classes, write_label_sets
 from edgeformers.data.csr import IntArray, build_adjacency
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
-from edgeformers.data.meta import NetworkMeta
+from edgeformers.data.meta import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
@@ -76,7 +76,7 @@ def write_network(
     _check_columns(table, config)
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
-    with folder_written_aside(out, overwrite=overwrite) as folder:
+    with folder_written_aside(out, overwrite=overwrite, check=check_replaceable) as folder:
         thinned, notes = thin(
             table,
             drop_repeats=config.drop_repeats,

@@ -24,6 +24,7 @@ from edgeformers.data.arrays import (
     fingerprint_folder,
     folder_written_aside,
     open_array,
+    refuse_foreign,
     write_record,
 )
 from edgeformers.data.kernels import lay_texts
@@ -164,7 +165,7 @@ def write_tokens(
     meanwhile is left alone.
     """
     meta = token_meta(tokenizer, name, limit)
-    written = folder_written_aside(folder, overwrite=overwrite, known_by=None)
+    written = folder_written_aside(folder, overwrite=overwrite, check=_check_replaceable)
     with suppress(FolderExistsError), written as aside:
         tokenizer.save(str(aside / TOKENIZER))
         for part, (chunks, count) in parts.items():
@@ -175,6 +176,11 @@ def write_tokens(
         record = {"meta": asdict(meta), "files": fingerprint_folder(aside)}
         write_record(aside / RECORD, record)
     return meta
+
+
+def _check_replaceable(folder: Path) -> None:
+    arrays = {f"{part}.{name}.npy" for part in ("edges", "nodes") for name in ("ids", "offsets")}
+    refuse_foreign(folder, lambda name: name in {RECORD, TOKENIZER, *arrays})
 
 
 def _write_part(

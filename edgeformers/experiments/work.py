@@ -5,7 +5,6 @@ python -m edgeformers.experiments.work PLAN.json NUMBER  # as a process of its o
 
 import gc
 import json
-import shutil
 import sys
 import time
 import traceback
@@ -30,8 +29,10 @@ from edgeformers.experiments.score import (
     score_predictor,
 )
 from edgeformers.models.baselines import EDGE_BASELINES, LINK_BASELINES
+from edgeformers.models.io import remove_model
 from edgeformers.report.files import write_text_whole
 from edgeformers.runs import MODEL, RECORD, fit_run, network_fingerprint
+from edgeformers.train.checkpoint import remove_checkpoints
 from edgeformers.train.runlog import LOG, read_log
 from edgeformers.train.start import choose_device
 from edgeformers.train.trainer import SMALLER_IS_BETTER
@@ -76,9 +77,9 @@ def do_run(plan: Plan, run: Run, graph: EdgeTextGraph, *, show: bool) -> None:
     }
     write_text_whole(run.path / OUTCOME, json.dumps(outcome, indent=1) + "\n")
     write_results(run.path, scored.results)  # last: it says that the run is finished
-    shutil.rmtree(run.path / "checkpoints", ignore_errors=True)  # it will not go on from there
+    remove_checkpoints(run.path / "checkpoints")  # it will not go on from there
     if run.kind == "trial" or not plan.keep_models:
-        shutil.rmtree(run.path / MODEL, ignore_errors=True)
+        remove_model(run.path / MODEL)
 
 
 def read_outcome(run: Run) -> dict[str, Any]:

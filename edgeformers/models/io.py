@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -17,7 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from edgeformers import __version__
-from edgeformers.data.arrays import fingerprint, folder_written_aside
+from edgeformers.data.arrays import fingerprint, folder_written_aside, refuse_foreign
 from edgeformers.errors import FormatError, InputError, nearest
 from edgeformers.models.base import ModelConfig
 from edgeformers.models.registry import ModelEntry, find_entry, model_name
@@ -29,6 +30,7 @@ SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, HEAD = "config.json", "model.safetensors", "head.safetensors"
 TOKENIZER, NODES, CARD = "tokenizer.json", "nodes.parquet", "README.md"
 CARD_PARTS = ("title", "license", "data", "split", "protocol", "metrics", "settings", "notes")
+_OURS = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}  # all that a saved model consists of
 REMEDY = "save the model again, or fetch the folder again"
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
@@ -88,8 +90,8 @@ def save_model(
     }
     _as_json(facts)  # refuses before anything is written
     written_card = _card(name, out.name, facts, card or {})
-    _refuse_foreign(out, overwrite)
-    with folder_written_aside(out, overwrite=overwrite, known_by=CONFIG) as aside:
+    _refuse_existing(out, overwrite)
+    with folder_written_aside(out, overwrite=overwrite, check=check_replaceable) as aside:
         save_file(_plain(_tensors(model)), aside / WEIGHTS, metadata={"format": "pt"})
         if head:
             save_file(_plain(head), aside / HEAD)
@@ -99,6 +101,14 @@ def save_model(
         (aside / CONFIG).write_text(_as_json(facts), encoding="utf-8")
         (aside / CARD).write_text(written_card, encoding="utf-8")
     return out
+
+
+def remove_model(folder: str | PathLike[str]) -> None:
+    """Remove a saved model; a folder that is none, or that holds other files too, stays."""
+    path = Path(folder).expanduser()
+    with suppress(InputError, OSError):
+        check_replaceable(path)
+        shutil.rmtree(path)
 
 
 def load_model(folder: str | PathLike[str]) -> SavedModel:
@@ -229,14 +239,16 @@ def _read_nodes(path: Path, num_nodes: int) -> pa.Table:
     return table
 
 
-def _refuse_foreign(out: Path, overwrite: bool) -> None:
-    """A folder is replaced when asked for, and only one that holds a saved model, or nothing."""
-    if not out.exists():
-        return
-    if not overwrite:
+def check_replaceable(folder: Path) -> None:
+    """Refuse to replace a folder that is not a saved model, or that holds other files too."""
+    if _foreign(folder):
+        raise InputError(f"{folder} is not a saved model; it is not overwritten")
+    refuse_foreign(folder, lambda name: name in _OURS)
+
+
+def _refuse_existing(out: Path, overwrite: bool) -> None:
+    if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; choose another folder, or pass overwrite=True")
-    if not out.is_dir() or (any(out.iterdir()) and _foreign(out)):
-        raise InputError(f"{out} is not a saved model; it is not overwritten")
 
 
 def _foreign(folder: Path) -> bool:

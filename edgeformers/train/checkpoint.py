@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
     return sorted(folder.glob(f"{_PREFIX}*")) if folder.is_dir() else []
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints, and their folder if it then is empty."""
+    for path in (*checkpoints(folder), *folder.glob(f".{_PREFIX}*")):
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def latest_checkpoint(folder: Path) -> Path | None:

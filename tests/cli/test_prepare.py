@@ -8,6 +8,7 @@ import pytest
 
 import edgeformers as library
 from edgeformers.cli.prepare import EXAMPLES
+from tests.data.folders import contents
 
 QUICK = ("--tokenizer", "none", "--quiet")
 
@@ -109,6 +110,45 @@ def test_a_network_is_replaced_when_asked(edgeformers, edges, tmp_path):
     assert "net exists already" in refusal(again, tmp_path, left=("edges.csv", "net"))
     assert edgeformers("prepare", edges, "-o", "net", *QUICK, "--overwrite").code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "net"]
+
+
+def test_only_a_network_and_nothing_beside_it_is_replaced(edgeformers, edges, tmp_path):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "network.json").write_text('{"name": "my-npm-package"}')
+    (tmp_path / "net" / "thesis.tex").write_text("mine")
+    overwrite = ("prepare", edges, "-o", "net", *QUICK, "--overwrite")
+    told = refusal(edgeformers(*overwrite), tmp_path, left=("edges.csv", "net"))
+    assert told.startswith("net is not a prepared network; it is not overwritten")
+    assert sorted(path.name for path in (tmp_path / "net").iterdir()) == [
+        "network.json",
+        "thesis.tex",
+    ]
+    assert edgeformers("prepare", edges, "-o", "own", *QUICK).code == 0
+    (tmp_path / "own" / "thesis.tex").write_text("mine")
+    before = contents(tmp_path / "own")
+    answer = edgeformers("prepare", edges, "-o", "own", *QUICK, "--overwrite")
+    told = refusal(answer, tmp_path, left=("edges.csv", "net", "own"))
+    assert "own is not overwritten, because edgeformers did not write everything in it" in told
+    assert "(thesis.tex)" in told
+    assert contents(tmp_path / "own") == before
+
+
+def test_what_other_commands_add_to_a_network_is_replaced_with_it(edgeformers, edges, tmp_path):
+    tokens = ("--tokenizer", "train:300")
+    assert edgeformers("prepare", edges, "-o", "net", *QUICK, *tokens).code == 0
+    assert edgeformers("describe", "net").code == 0
+    (store,) = (tmp_path / "net" / "tokens").iterdir()
+    vectors = tmp_path / "net" / "vectors" / store.name
+    vectors.mkdir(parents=True)
+    for path in (
+        vectors / "vectors.npy",
+        tmp_path / "net" / ".card.json.4711",
+        tmp_path / "net" / "tokens" / f".{store.name}.partial-abc" / "lock",
+    ):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert edgeformers("prepare", edges, "-o", "net", *QUICK, "--overwrite").code == 0
+    assert not {"tokens", "vectors"} & {path.name for path in (tmp_path / "net").iterdir()}
 
 
 def test_a_full_disk_is_answered_with_a_sentence(edgeformers, edges, tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from edgeformers.data.arrays import (
     fingerprint_folder,
     folder_written_aside,
     open_array,
+    refuse_foreign,
     save_array,
     write_record,
 )
@@ -136,8 +137,12 @@ def test_files_are_checked_for_presence_size_and_content(tmp_path):
         check_files(tmp_path, known)
 
 
+def only_a_record(folder: Path) -> None:
+    refuse_foreign(folder, lambda name: name == "network.json")
+
+
 def write_aside(out: Path, content: str, **options) -> None:
-    with folder_written_aside(out, **options) as folder:
+    with folder_written_aside(out, **{"check": only_a_record, **options}) as folder:
         (folder / "network.json").write_text(content)
 
 
@@ -163,7 +168,8 @@ def test_the_folder_one_stands_in_may_be_written_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing_and_keeps_the_old_folder(error, tmp_path):
     write_aside(tmp_path / "net", "old")
-    with pytest.raises(type(error)), folder_written_aside(tmp_path / "net", overwrite=True):
+    written = folder_written_aside(tmp_path / "net", overwrite=True, check=only_a_record)
+    with pytest.raises(type(error)), written:
         raise error
     assert (tmp_path / "net/network.json").read_text() == "old"
     assert not hidden(tmp_path)
@@ -182,10 +188,47 @@ def test_what_is_not_a_network_is_never_overwritten(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home/thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("x")
-    for name in ("home", "file"):
-        with pytest.raises(InputError, match=rf"{name} is not a prepared network; it is not over"):
-            write_aside(tmp_path / name, "new", overwrite=True)
+    for name, words in (
+        ("home", r"is not overwritten, .*\(thesis.txt\)"),
+        ("file", "is a file; it"),
+    ):
+        for check in (None, only_a_record):
+            with pytest.raises(InputError, match=f"{name} {words}"):
+                write_aside(tmp_path / name, "new", overwrite=True, check=check)
     assert (tmp_path / "home/thesis.txt").exists()
+
+
+@pytest.mark.parametrize("mine", ["thesis.tex", "a/b/thesis.tex", ".git/HEAD", "empty/"])
+def test_a_folder_with_other_files_is_never_overwritten(mine, tmp_path):
+    write_aside(tmp_path / "net", "old")
+    path = tmp_path / "net" / mine
+    path.mkdir() if mine.endswith("/") else path.parent.mkdir(parents=True, exist_ok=True)
+    if not mine.endswith("/"):
+        path.write_text("mine")
+    words = rf"net is not overwritten, .* \({re.escape(mine)}\); move that elsewhere, or choose"
+    with pytest.raises(InputError, match=words):
+        write_aside(tmp_path / "net", "new", overwrite=True)
+    assert path.exists()
+    assert (tmp_path / "net/network.json").read_text() == "old"
+    assert not hidden(tmp_path)
+
+
+def test_a_file_that_comes_while_the_new_folder_is_written_is_kept(tmp_path):
+    write_aside(tmp_path / "net", "old")
+    slow = folder_written_aside(tmp_path / "net", overwrite=True, check=only_a_record)
+    (slow.__enter__() / "network.json").write_text("slow")
+    (tmp_path / "net/thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"did not write everything in it \(thesis.tex\)"):
+        slow.__exit__(None, None, None)
+    assert (tmp_path / "net/thesis.tex").read_text() == "mine"
+
+
+def test_a_file_of_the_operating_system_stays(tmp_path):
+    write_aside(tmp_path / "net", "old")
+    (tmp_path / "net/.DS_Store").write_text("view")
+    write_aside(tmp_path / "net", "new", overwrite=True)
+    assert (tmp_path / "net/network.json").read_text() == "new"
+    assert (tmp_path / "net/.DS_Store").read_text() == "view"
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from edgeformers import __version__
 from edgeformers.data.arrays import fingerprint
 from edgeformers.errors import FormatError, InputError
-from edgeformers.models.io import load_model, model_fingerprint, save_model
+from edgeformers.models.io import load_model, model_fingerprint, remove_model, save_model
 from edgeformers.models.registry import make_tiny
 
 NAMES = [f"node {i}" for i in range(7)]
@@ -222,11 +222,24 @@ def test_other_folders_are_never_overwritten(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "tokenizer.json").write_text("{}")
     (tmp_path / "file").write_text("mine")
-    for name in ("thesis", "file"):
-        with pytest.raises(InputError, match=f"{name} is not a saved model; it is not overwri"):
+    for name, words in (("thesis", "not a saved model"), ("file", "a file")):
+        with pytest.raises(InputError, match=f"{name} is {words}; it is not overwritten"):
             save(tmp_path / name, overwrite=True)
     (tmp_path / "empty").mkdir()
     assert save(tmp_path / "empty", overwrite=True).is_dir()
+
+
+def test_a_model_with_other_files_beside_it_is_never_overwritten(saved):
+    (saved / ".git").mkdir()
+    (saved / ".git" / "HEAD").write_text("mine")
+    with pytest.raises(InputError, match=r"saved is not overwritten, .*\(\.git/HEAD\)"):
+        save(saved, overwrite=True, extra={"second": True})
+    remove_model(saved)
+    assert load_model(saved).extra == {}
+    assert (saved / ".git" / "HEAD").read_text() == "mine"
+    shutil.rmtree(saved / ".git")
+    remove_model(saved)
+    assert not saved.exists()
 
 
 def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):

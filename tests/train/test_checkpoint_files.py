@@ -9,7 +9,12 @@ import pytest
 import torch
 
 from edgeformers.train import checkpoint
-from edgeformers.train.checkpoint import checkpoints, latest_checkpoint, load_checkpoint
+from edgeformers.train.checkpoint import (
+    checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    remove_checkpoints,
+)
 from edgeformers.train.checkpoint import save_checkpoint as save
 
 
@@ -35,6 +40,19 @@ def test_the_last_ones_are_kept(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at open files in /proc")
+def test_all_are_removed_but_not_what_else_is_there(tmp_path):
+    folder = tmp_path / "checkpoints"
+    remove_checkpoints(folder)
+    for step in (1, 2):
+        save(folder, step, {"step": step}, keep=2)
+    (folder / "notes.txt").write_text("mine")
+    remove_checkpoints(folder)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    remove_checkpoints(folder)
+    assert not folder.exists()
+
+
 def test_files_are_on_the_disk_before_they_are_called_a_checkpoint(tmp_path, monkeypatch):
     settled = []
     fsync = os.fsync

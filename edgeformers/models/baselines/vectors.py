@@ -15,6 +15,7 @@ from edgeformers.data.arrays import (
     FolderExistsError,
     folder_written_aside,
     open_array,
+    refuse_foreign,
     save_array,
     write_record,
 )
@@ -53,11 +54,15 @@ def text_vectors(
         if folder.exists():
             return _read(folder, graph.num_edges)
     made = _encode(encoder, tokens, max_tokens, show)
-    written = folder_written_aside(folder, overwrite=folder.exists(), known_by=None)
+    written = folder_written_aside(folder, overwrite=folder.exists(), check=_check_replaceable)
     with suppress(FolderExistsError), written as aside:
         save_array(aside / "vectors.npy", made)
         write_record(aside / "vectors.json", {"backbone": backbone, "max_tokens": max_tokens})
     return _read(folder, graph.num_edges)
+
+
+def _check_replaceable(folder: Path) -> None:
+    refuse_foreign(folder, lambda name: name in ("vectors.npy", "vectors.json"))
 
 
 def mean_pool(hidden: Tensor, text: PackedText) -> Tensor:
