@@ -72,10 +72,8 @@ def open_run(
     made.show = show and made.show
     if not hasattr(made, "objective"):
         if made.trained_on is None or not Path(made.trained_on).is_dir():
-            raise InputError(
-                f"the network {run} was trained on is no longer at {made.trained_on}; name it "
-                "with --network"
-            )
+            where = f"no longer at {made.trained_on}" if made.trained_on else "not saved with it"
+            raise InputError(f"the network {run} was trained on is {where}; name it with --network")
         made.attach()
     return made
 

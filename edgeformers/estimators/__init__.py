@@ -33,7 +33,8 @@ def load(
     """The estimator saved in a folder, or the one a run folder holds.
 
     A link predictor reads neighborhoods from its network, and a classifier evaluates on its own:
-    `network`, or the one it was trained on where it is still there.
+    `network`, or the one it was trained on where it is still there. A model that was fitted on a
+    data frame has it in its folder.
     """
     path = Path(folder).expanduser()
     saved = load_model(path / "model" if (path / "model").is_dir() else path)

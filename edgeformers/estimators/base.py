@@ -90,7 +90,7 @@ class Estimator(ABC):
         self.results: dict[str, Any] = {}
         self.label_names: list[str] = []
         self.graph: EdgeTextGraph | None = None
-        self._from_frame = False  # its network is then gone with this estimator
+        self._carries_network = False  # made from a frame: it is saved with the model
 
     def __repr__(self) -> str:
         state = "fitted" if self.is_fitted else "not fitted"
@@ -108,16 +108,12 @@ class Estimator(ABC):
     def attach(self, network: EdgeTextGraph | str | PathLike[str] | None = None) -> Self:
         """Give a loaded model the network it was trained on, to evaluate and embed.
 
-        Without `network` it is looked for where it was.
+        Without `network` it is looked for where it was, or in the folder of the model.
         """
         self._require_fitted()
+        carried = network is None and self._carries_network
         if network is None:
-            network = self.trained_on or ""
-            if not network or not Path(network).is_dir():
-                raise InputError(
-                    f"the network this model was trained on is no longer at '{network}'; "
-                    "say where it is: attach(NETWORK)"
-                )
+            network = self._find_network()
         graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
         names = graph.nodes(["id"]).column(0)
         labels = list(graph.label_names) if self.label_names else []
@@ -127,8 +123,22 @@ class Estimator(ABC):
                 "on; give that one"
             )
         self._attach(graph, self._token_store(graph))
-        self.graph = graph
+        self.graph, self._carries_network = graph, carried
         return self
+
+    def _find_network(self) -> Path:
+        """The network of a loaded model, where it was."""
+        if self.trained_on is not None and Path(self.trained_on).is_dir():
+            return Path(self.trained_on)
+        where = (
+            "was not saved with it"
+            if self.trained_on is None
+            else f"is no longer at '{self.trained_on}'"
+        )
+        raise InputError(
+            f"the network this model was trained on {where}; say where it is: attach(NETWORK), "
+            "load(MODEL, network=NETWORK), or --network on the command line"
+        )
 
     def write_results(self, run: str | PathLike[str]) -> None:
         """RUN/results.json with what `evaluate` found."""
@@ -136,7 +146,11 @@ class Estimator(ABC):
         distributed.only_main(lambda: write_results(folder, self.results))
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write the model as one folder that `edgeformers.load` reads."""
+        """Write the model as one folder that `edgeformers.load` reads.
+
+        The network of a model that was fitted on a data frame is saved with it; of another one,
+        the path is.
+        """
         return self._save(folder, {})
 
     @classmethod
@@ -177,7 +191,7 @@ class Estimator(ABC):
     def _open(self, network: Network, columns: Mapping[str, Any]) -> EdgeTextGraph:
         """A prepared network, or one made on the spot from a frame."""
         if as_frame(network) is not None:
-            self._from_frame = True
+            self._carries_network = True
             folder = Path(mkdtemp(prefix="edgeformers-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             config = PrepareConfig(tokenizer=None, progress=self.show)
@@ -187,7 +201,7 @@ class Estimator(ABC):
                 f"{', '.join(columns)}: a prepared network has its columns named already; names "
                 "are for data frames"
             )
-        self._from_frame = False
+        self._carries_network = False
         return network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
 
     def _split(self, graph: EdgeTextGraph) -> str:
@@ -243,8 +257,11 @@ class Estimator(ABC):
         self._require_fitted()
         graph, results = self.graph, _plain(self.results)
         facts = {"task": self.task, "config": self.config.to_dict(), "results": results, **extra}
-        if graph is not None and not self._from_frame:
-            facts["network"] = str(graph.path.resolve())
+        network = self.trained_on if graph is None else graph.path
+        if self._carries_network and graph is None:
+            network = self._find_network()
+        if network is not None and not self._carries_network:
+            facts["network"] = str(Path(network).resolve())
         card = {
             "data": "" if graph is None else f"{graph!r}, made from {graph.origin}",
             "split": self.config.data.split or "the task's own",
@@ -256,6 +273,8 @@ class Estimator(ABC):
             },
             "settings": self.config.to_dict(),
         }
+        if self._carries_network:
+            card["notes"] = "The folder `network` holds the edges it was trained on, with texts."
         distributed.only_main(
             lambda: save_model(
                 self.model,
@@ -267,6 +286,7 @@ class Estimator(ABC):
                 head=self.head.state_dict(),
                 extra=facts,
                 card=card,
+                network=network if self._carries_network else None,
                 overwrite=True,
             )
         )
@@ -281,7 +301,8 @@ class Estimator(ABC):
         self.names = NodeNames(saved.node_names, count)
         self.label_names = list(saved.label_names)
         self.results = dict(saved.extra.get("results", {}))
-        self.trained_on = saved.extra.get("network")
+        self._carries_network = saved.network is not None
+        self.trained_on = str(saved.network) if saved.network else saved.extra.get("network")
 
     def _attach_where_it_was(self) -> None:
         with suppress(InputError, FormatError):  # gone, or another one by now: to be given

@@ -127,7 +127,11 @@ class EdgeClassifier(Estimator):
         return torch.cat(parts).cpu().numpy()
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write the model as one folder that `edgeformers.load` reads."""
+        """Write the model as one folder that `edgeformers.load` reads.
+
+        The network of a model that was fitted on a data frame is saved with it; of another one,
+        the path is.
+        """
         self._require_fitted()
         return self._save(folder, {"kind": self.head.kind})
 

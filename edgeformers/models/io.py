@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from edgeformers import __version__
 from edgeformers.data.arrays import fingerprint, folder_written_aside, refuse_foreign
+from edgeformers.data.meta import METADATA
+from edgeformers.data.meta import check_replaceable as check_replaceable_network
 from edgeformers.errors import FormatError, InputError, nearest
 from edgeformers.models.base import ModelConfig
 from edgeformers.models.registry import ModelEntry, find_entry, model_name
@@ -29,6 +31,7 @@ FORMAT = "edgeformers-model"
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, HEAD = "config.json", "model.safetensors", "head.safetensors"
 TOKENIZER, NODES, CARD = "tokenizer.json", "nodes.parquet", "README.md"
+NETWORK = "network"  # the folder of the network, where the model carries it
 CARD_PARTS = ("title", "license", "data", "split", "protocol", "metrics", "settings", "notes")
 _OURS = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}  # all that a saved model consists of
 REMEDY = "save the model again, or fetch the folder again"
@@ -42,6 +45,7 @@ class SavedModel:
 
     The nodes are numbered as the model's node table; `node_sides` says "source" or "target", or
     null where all nodes are of one kind. `head` holds what stands on top, such as a classifier.
+    `network` is the folder of the network that was saved with it, if any was.
     """
 
     name: str
@@ -52,6 +56,7 @@ class SavedModel:
     label_names: list[str]
     head: dict[str, Tensor]
     extra: dict[str, Any]
+    network: Path | None = None
 
 
 def save_model(
@@ -65,13 +70,15 @@ def save_model(
     head: Mapping[str, Tensor] | None = None,
     extra: Mapping[str, Any] | None = None,
     card: Mapping[str, Any] | None = None,
+    network: str | PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a model as one folder, which takes its name only when it is complete.
 
     Of a bipartite network, the first `num_sources` nodes are sources and the others targets.
     `extra` is kept as it is and must be plain values. `card` fills the model card; its parts are
-    title, license, data, split, protocol, metrics, settings and notes.
+    title, license, data, split, protocol, metrics, settings and notes. `network` is the folder of
+    a prepared network to copy into the model's, texts included.
     """
     out, name = Path(folder).expanduser(), model_name(model)
     config, encoder = _configs(model)
@@ -98,6 +105,10 @@ def save_model(
         own_tokenizer.save(str(aside / TOKENIZER))
         pq.write_table(nodes, aside / NODES, compression="zstd")
         facts["files"] = {path.name: fingerprint(path) for path in sorted(aside.iterdir())}
+        if network is not None:
+            hidden = shutil.ignore_patterns(".*")
+            shutil.copytree(Path(network).expanduser(), aside / NETWORK, ignore=hidden)
+            facts["network"] = fingerprint(aside / NETWORK / METADATA)
         (aside / CONFIG).write_text(_as_json(facts), encoding="utf-8")
         (aside / CARD).write_text(written_card, encoding="utf-8")
     return out
@@ -136,6 +147,7 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
         label_names=facts["label_names"],
         head=_read_tensors(path / HEAD) if HEAD in facts["files"] else {},
         extra=facts["extra"],
+        network=_find_network(path, facts),
     )
 
 
@@ -243,7 +255,27 @@ def check_replaceable(folder: Path) -> None:
     """Refuse to replace a folder that is not a saved model, or that holds other files too."""
     if _foreign(folder):
         raise InputError(f"{folder} is not a saved model; it is not overwritten")
-    refuse_foreign(folder, lambda name: name in _OURS)
+    carried = _carries_network(folder, json.loads((folder / CONFIG).read_bytes()))
+    if carried:
+        check_replaceable_network(folder / NETWORK)
+    refuse_foreign(
+        folder, lambda name: name in _OURS or (carried and name.startswith(f"{NETWORK}/"))
+    )
+
+
+def _carries_network(folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether the network in a model's folder is the one that was saved with it."""
+    file = folder / NETWORK / METADATA
+    return "network" in facts and file.is_file() and fingerprint(file) == facts["network"]
+
+
+def _find_network(folder: Path, facts: Mapping[str, Any]) -> Path | None:
+    """The network that was saved with a model; whoever passes the model on may have removed it."""
+    if "network" not in facts or not (folder / NETWORK).exists():
+        return None
+    if not _carries_network(folder, facts):
+        raise FormatError(f"{folder / NETWORK} is not the network saved with the model; {REMEDY}")
+    return folder / NETWORK
 
 
 def _refuse_existing(out: Path, overwrite: bool) -> None:

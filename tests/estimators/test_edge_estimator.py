@@ -1,5 +1,7 @@
 """EdgeClassifier: fitted, asked, saved and loaded."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from edgeformers.config import make_config
 from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, NotFittedError, load
 from edgeformers.models.io import load_model, save_model
+from edgeformers.runs import open_run
 from tests.estimators.conftest import tiny
 
 
@@ -155,8 +158,19 @@ def test_a_data_frame_is_learned_from_on_the_spot(tmp_path):
     assert made.predict([("u1", "v1", "a good film")])[0] in ("0", "1")
     loaded = load(made.save(tmp_path / "model"))
     assert loaded.predict(frame, **columns, label="stars") == made.predict(range(80))
-    with pytest.raises(InputError, match="no longer at ''; say where it is: attach"):
-        loaded.evaluate()
+    assert loaded.evaluate() == made.evaluate()
+    (tmp_path / "model").rename(tmp_path / "moved")
+    assert load(load(tmp_path / "moved").save(tmp_path / "again")).evaluate() == made.evaluate()
+    shutil.rmtree(tmp_path / "again" / "network")  # by someone who passes on the model alone
+    alone = load(tmp_path / "again")
+    assert alone.predict(frame, **columns, label="stars") == made.predict(range(80))
+    with pytest.raises(InputError, match=r"was not saved with it; say where it is: attach\(NETWOR"):
+        alone.evaluate()
+    with pytest.raises(
+        InputError, match=r"again was trained on is not saved with it; name it with"
+    ):
+        open_run(tmp_path / "again")
+    assert alone.attach(tmp_path / "moved" / "network").evaluate() == made.evaluate()
     with pytest.raises(InputError, match="source: a prepared network has its columns named alre"):
         made.fit(made.graph, source="who")
 

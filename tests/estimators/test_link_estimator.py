@@ -1,6 +1,9 @@
 """LinkPredictor: fitted, asked, explained, saved and loaded."""
 
+import gc
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -9,7 +12,7 @@ import torch
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE
-from edgeformers.errors import InputError
+from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import LinkPredictor, NotFittedError, load
 from edgeformers.train.link_objective import candidate_nodes
 from tests.estimators.conftest import tiny
@@ -152,6 +155,74 @@ def test_a_loaded_predictor_whose_network_moved_is_given_it(predictor, tmp_path,
     found = loaded.attach(moved).recommend("user-000003", 3)
     assert_same(found, predictor.recommend("user-000003", 3))
     assert load(tmp_path / "model", network=EdgeTextGraph.open(moved)).graph.path == moved
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 12, (150, 2))
+    return pd.DataFrame(
+        {
+            "source": [f"n{a}" for a, _ in pairs],
+            "target": [f"m{b}" for _, b in pairs],
+            "text": [f"word{a % 3} word{b % 3}" for a, b in pairs],
+        }
+    )
+
+
+ANSWER = """
+import sys, edgeformers
+loaded = edgeformers.load(sys.argv[1], device="cpu")
+loaded.show = False
+print(loaded.recommend("n3", 1, explain=1)[0].because[0].text)
+print(float(loaded.score([("n3", "m4")])[0]))
+print(loaded.evaluate()["full/mrr"])
+loaded.save(sys.argv[2])
+"""
+
+
+def test_a_predictor_of_a_frame_is_saved_with_its_network(frame, tmp_path):
+    made = tiny(LinkPredictor).fit(frame)
+    expected = [
+        made.recommend("n3", 1, explain=1)[0].because[0].text,
+        pytest.approx(float(made.score([("n3", "m4")])[0]), rel=1e-4),
+        pytest.approx(made.evaluate()["full/mrr"], rel=1e-4),
+    ]
+    first, moved, second = (tmp_path / name for name in ("model", "moved", "second"))
+    made.save(first)
+    made.save(first)  # again, in place of itself
+    del made
+    gc.collect()
+    first.rename(moved)
+    for folder, next_folder in ((moved, second), (second, second)):
+        command = [sys.executable, "-c", ANSWER, str(folder), str(next_folder)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        words, score, mrr = told.splitlines()
+        assert [words, float(score), float(mrr)] == expected
+
+
+def test_a_network_of_the_user_is_recorded_not_copied(predictor, frame, tmp_path):
+    predictor.save(tmp_path / "model")
+    assert not (tmp_path / "model" / "network").exists()
+    again = load(tmp_path / "model")
+    again.save(tmp_path / "again")
+    assert load(tmp_path / "again").trained_on == str(predictor.graph.path.resolve())
+    tiny(LinkPredictor).fit(frame).save(tmp_path / "frame")
+    shutil.copytree(tmp_path / "frame" / "network", tmp_path / "mine")
+    given = load(tmp_path / "frame", network=tmp_path / "mine")
+    given.save(tmp_path / "given")
+    assert not (tmp_path / "given" / "network").exists()
+    shutil.copytree(tmp_path / "mine", tmp_path / "given" / "network")  # the user's own, there
+    with pytest.raises(InputError, match=r"given is not overwritten, .*\(network/"):
+        given.save(tmp_path / "given")
+
+
+def test_a_network_exchanged_in_a_saved_model_is_named(frame, tmp_path):
+    tiny(LinkPredictor).fit(frame).save(tmp_path / "model")
+    with (tmp_path / "model" / "network" / "network.json").open("a") as file:
+        file.write(" ")
+    with pytest.raises(FormatError, match="network is not the network saved with the model; save"):
+        load(tmp_path / "model")
 
 
 def test_no_backbone_is_opened_to_attach_a_network(predictor, tmp_path, monkeypatch):
