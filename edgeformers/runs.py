@@ -116,6 +116,7 @@ def _begin(
     folder: Path, graph: EdgeTextGraph, config: RunConfig, device: str | None, show: bool
 ) -> EdgeClassifier | LinkPredictor:
     """An untrained estimator, and a folder that is its own."""
+    graph.verify()  # before there is a folder
     made = ESTIMATORS[config.task](config=config, device=check_device(device), show=show)
     _claim(folder, graph, config)
     distributed.barrier()

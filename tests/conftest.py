@@ -1,5 +1,10 @@
 """Small tables, networks and tokenizers that tests of several modules use."""
 
+import atexit
+import os
+import shutil
+import tempfile
+
 import pytest
 import torch
 from hypothesis import settings
@@ -12,6 +17,9 @@ from edgeformers.data.table import EdgeTable, NodeTable
 settings.register_profile("busy", deadline=None)  # a machine may have other work to do
 settings.load_profile("busy")
 torch.set_num_threads(1)  # models here are tiny: threads would only wait for each other
+
+os.environ["EDGEFORMERS_CACHE"] = tempfile.mkdtemp(prefix="edgeformers-tests-")
+atexit.register(shutil.rmtree, os.environ["EDGEFORMERS_CACHE"], ignore_errors=True)
 
 PLAIN = PrepareConfig(tokenizer=None, progress=False)
 WORDS = ["a", "good", "film", "bad", "book", "##s", "##ly", "!", "."]

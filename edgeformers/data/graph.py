@@ -29,6 +29,7 @@ from edgeformers.data.splits import (
 )
 from edgeformers.data.table import LabelKind
 from edgeformers.data.tokens import TokenStore, open_tokens
+from edgeformers.data.verified import verify_files
 from edgeformers.errors import ConfigError, FormatError, InputError, nearest
 
 SEARCHED_NAMES = 10_000  # node ids among which the nearest to a mistyped one is sought
@@ -58,6 +59,14 @@ class EdgeTextGraph:
             for store in graph._token_folders():
                 open_tokens(store, verify=True)
         return graph
+
+    def verify(self) -> None:
+        """Compare the checksums of files that changed since this was last done.
+
+        Whatever learns from a network, or computes with it, does so first. Tokens are verified
+        when they are opened to be used.
+        """
+        verify_files(self.path, self.meta.files)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EdgeTextGraph, (self.path, self.meta)  # another process maps the arrays itself
@@ -351,7 +360,7 @@ class EdgeTextGraph:
         known = {store.meta.fingerprint: store for store in stores.values()} | stores
         if name not in known:
             raise InputError(f"{self.path} is not tokenised with '{name}'; {nearest(name, stores)}")
-        return open_tokens(known[name].folder, part)
+        return open_tokens(known[name].folder, part, verify="changed")
 
     @property
     def tokens(self) -> TokenStore | None:

@@ -30,15 +30,17 @@ def add_tokens(
 
     `tokenizer` is a name `load_tokenizer` knows, such as a backbone's, or "train:8000" to learn
     one from the texts. A store is known by what its tokenizer does, not by its name, so a
-    backbone's folder may move. One that is damaged, or keeps fewer tokens than `limit`, is made
-    again.
+    backbone's folder may move. One that lacks a file, or keeps fewer tokens than `limit`, is made
+    again; one whose contents changed is refused.
     """
     name = fspath(tokenizer)
     made = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
     folder = graph.token_folder(token_meta(made, name).fingerprint)
+    enough = False
     with suppress(FormatError):
-        if folder.exists() and (store := open_tokens(folder)).meta.limit >= limit:
-            return store
+        enough = folder.exists() and open_tokens(folder).meta.limit >= limit
+    if enough:
+        return open_tokens(folder, verify="changed")
     parts: dict[str, tuple[Any, int]] = {"edges": (graph.iter_texts(), graph.num_edges)}
     if graph.meta.has_node_texts:
         parts["nodes"] = (graph.iter_node_texts(), graph.num_nodes)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -29,6 +29,7 @@ from edgeformers.data.arrays import (
 )
 from edgeformers.data.kernels import lay_texts
 from edgeformers.data.tokenizer import TOKENIZER
+from edgeformers.data.verified import verify_files
 from edgeformers.errors import FormatError, InputError
 
 RECORD = "tokens.json"
@@ -227,8 +228,13 @@ def _as_arrays(encoded: list[Any], dtype: Any) -> Encoded:
     return np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths
 
 
-def open_tokens(folder: Path, part: str = "edges", *, verify: bool = False) -> TokenStore:
-    """The token store in a folder, its files checked for presence and size, or checksums too."""
+def open_tokens(
+    folder: Path, part: str = "edges", *, verify: bool | Literal["changed"] = False
+) -> TokenStore:
+    """The token store in a folder, its files checked for presence and size.
+
+    With `verify`, checksums are compared too, those of all files or of those that changed.
+    """
     if not (folder / RECORD).is_file():
         raise FormatError(
             f"{folder} is not a token store: it has no {RECORD}; remove it and tokenise again"
@@ -242,7 +248,10 @@ def open_tokens(folder: Path, part: str = "edges", *, verify: bool = False) -> T
             f"{folder / RECORD} does not describe a token store of this library ({error}); "
             "remove the folder and tokenise again"
         ) from error
-    check_files(folder, files, checksums=verify)
+    if verify == "changed":
+        verify_files(folder, files)
+    else:
+        check_files(folder, files, checksums=verify)
     if f"{part}.ids.npy" not in files:
         raise InputError(f"{folder} has no tokens of {part}: the network has no texts for them")
     return TokenStore(folder, meta, part)

@@ -114,7 +114,7 @@ class Estimator(ABC):
         carried = network is None and self._carries_network
         if network is None:
             network = self._find_network()
-        graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
+        graph = _verified(network)
         names = graph.nodes(["id"]).column(0)
         labels = list(graph.label_names) if self.label_names else []
         if names.cast(pa.string()) != self.names.names or labels != list(self.label_names):
@@ -202,7 +202,7 @@ class Estimator(ABC):
                 "are for data frames"
             )
         self._carries_network = False
-        return network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
+        return _verified(network)
 
     def _split(self, graph: EdgeTextGraph) -> str:
         """The split to learn from: the one named, the task's own, or the only one."""
@@ -324,6 +324,12 @@ class Estimator(ABC):
         cutter.enable_truncation(kept if whole else self.config.data.max_tokens)
         encoded = cutter.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(one.ids for one in encoded)
+
+
+def _verified(network: EdgeTextGraph | str | PathLike[str]) -> EdgeTextGraph:
+    graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
+    graph.verify()
+    return graph
 
 
 def _write_config(folder: Path, config: RunConfig) -> None:

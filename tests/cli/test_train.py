@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -150,3 +151,53 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(home, tmp_path):
     assert answer.code == 0, answer.err
     found = [json.loads((run / "results.json").read_text())["test"] for run in (whole, cut)]
     assert found[0]["macro_f1"] == pytest.approx(found[1]["macro_f1"], abs=1e-6)
+
+
+@pytest.fixture
+def net(home, tmp_path):
+    """The network, to be damaged."""
+    return shutil.copytree(home / "network", tmp_path / "net")
+
+
+def flip(path):
+    """One bit, somewhere in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "src.npy",
+        "labels.npy",
+        "adjacency.links.npy",
+        "splits/edge.npy",
+        "texts.parquet",
+        "nodes.parquet",
+        "edges.parquet",
+    ],
+)
+def test_a_network_with_a_flipped_bit_is_refused(home, net, tmp_path, name):
+    flip(net / name)
+    answer = call("train", "edge-classification", net, "-o", tmp_path / "run", *TINY)
+    assert answer.code == 2
+    words = f"error: {net / name} is damaged: its checksum differs; prepare the network again\n"
+    assert answer.err == words
+    assert not (tmp_path / "run").exists()
+    for command in (
+        ("evaluate", "run-edges"),
+        ("recommend", "run-links", "user-000001"),
+        ("embed", "run-links", "--nodes", "-o", tmp_path / "nodes.parquet"),
+    ):
+        answer = call(*command, "--network", net, "--quiet")
+        assert (answer.code, answer.err) == (2, words), command
+
+
+@pytest.mark.parametrize("name", ["edges.ids.npy", "edges.offsets.npy", "tokenizer.json"])
+def test_tokens_with_a_flipped_bit_are_refused(net, tmp_path, name):
+    for path in net.glob(f"tokens/*/{name}"):  # whichever the backbone takes
+        flip(path)
+    answer = call("train", "edge-classification", net, "-o", tmp_path / "run", *TINY)
+    assert answer.code == 2
+    assert f"{name} is damaged: its checksum differs; prepare the network again" in answer.err

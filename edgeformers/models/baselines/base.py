@@ -174,6 +174,7 @@ def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRA
 
     Those of training alone come with what is known of nodes that training has not met.
     """
+    graph.verify()
     chosen = np.isin(graph.split(split), parts) & graph.is_positive
     if TRAIN in parts and not chosen.any():
         raise InputError(

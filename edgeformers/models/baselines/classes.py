@@ -30,6 +30,7 @@ class LabeledParts:
 
 def labeled_parts(graph: EdgeTextGraph, split: str) -> LabeledParts:
     """Training and validation edges whose class is known; training must have two classes."""
+    graph.verify()
     train, val = (labeled_edges(graph, split, part) for part in (TRAIN, VAL))
     labels = np.asarray(graph.labels, np.int64)
     found = np.unique(labels[train])

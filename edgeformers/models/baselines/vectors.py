@@ -13,6 +13,8 @@ from tqdm.auto import tqdm
 
 from edgeformers.data.arrays import (
     FolderExistsError,
+    checked_record,
+    fingerprint_folder,
     folder_written_aside,
     open_array,
     refuse_foreign,
@@ -23,6 +25,7 @@ from edgeformers.data.batch import pack_texts
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.tokenise import add_tokens
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.verified import verify_files
 from edgeformers.errors import FormatError, InputError
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone
 from edgeformers.nn.encoder import TextEncoder
@@ -57,7 +60,8 @@ def text_vectors(
     written = folder_written_aside(folder, overwrite=folder.exists(), check=_check_replaceable)
     with suppress(FolderExistsError), written as aside:
         save_array(aside / "vectors.npy", made)
-        write_record(aside / "vectors.json", {"backbone": backbone, "max_tokens": max_tokens})
+        facts = {"backbone": backbone, "max_tokens": max_tokens}
+        write_record(aside / "vectors.json", {**facts, "files": fingerprint_folder(aside)})
     return _read(folder, graph.num_edges)
 
 
@@ -95,6 +99,9 @@ def _fingerprint(encoder: TextEncoder, tokens: TokenStore, max_tokens: int) -> s
 
 
 def _read(folder: Path, num_edges: int) -> Vectors:
+    record = folder / "vectors.json"
+    if record.is_file():
+        verify_files(folder, checked_record(record).get("files", {}))
     vectors = open_array(folder / "vectors.npy")
     if len(vectors) != num_edges:
         raise FormatError(f"{folder} has {len(vectors):,} vectors for {num_edges:,} edges")
