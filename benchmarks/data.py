@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.machine import machine, print_table
-from edgeformers.data.csr import build_adjacency
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.simulate import simulate
 from edgeformers.data.tokenizer import load_tokenizer, train_tokenizer
 from edgeformers.data.tokens import TOKEN_LIMIT, encode_chunks
-from edgeformers.offline import MINILM, has_minilm
+from edgeformers.minilm import MINILM, has_minilm
 
 TOKENS = 64  # tokens per text in the authors' layout
 APPS = {"source": 6, "target": 10}  # texts stored per pair on Amazon-Apps: 3 + 3 and 5 + 5

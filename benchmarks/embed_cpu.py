@@ -31,15 +31,15 @@ from benchmarks.workload import (
     new_model,
     spread,
 )
-from edgeformers.data.csr import build_adjacency
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.tokenise import add_tokens
+from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TokenStore
+from edgeformers.inference.encode import encode_edges, encode_nodes
+from edgeformers.minilm import MINILM
 from edgeformers.nn.backbones import load_backbone
-from edgeformers.offline import MINILM
-from edgeformers.train.encode import encode_edges, encode_nodes
 
 CPU = torch.device("cpu")
 NEIGHBORS = 8

@@ -14,9 +14,9 @@ from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
 from edgeformers.data.arrays import fingerprint_folder, save_array, write_record
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
-from edgeformers.data.meta import NetworkMeta
+from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.simulate import simulate
-from edgeformers.data.splits import DEFAULT_SPLITS, EdgeFacts, make_split
+from edgeformers.data.splits import DEFAULT_SPLITS, EdgeArrays, make_split
 from edgeformers.data.table import NODE_FIELDS
 from edgeformers.data.tokens import RECORD, TokenMeta, TokenStore, open_tokens
 
@@ -75,7 +75,7 @@ def write_arrays(
     if texts is not None:
         pq.write_table(pa.table({"text": texts}), out / "texts.parquet", row_group_size=TEXT_ROWS)
     pq.write_table(_nodes(sources, targets), out / "nodes.parquet")
-    facts = EdgeFacts(src=src, dst=dst, num_nodes=sources + targets)
+    facts = EdgeArrays(src=src, dst=dst, num_nodes=sources + targets)
     for split in DEFAULT_SPLITS:
         save_array(out / f"splits/{split.name}.npy", make_split(split, facts))
     NetworkMeta(

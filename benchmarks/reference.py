@@ -143,14 +143,14 @@ class PaddedEdgeformerN(PaddedText):
         shape = batch.edge_mask.shape  # [B, N]
         center = self.projection(self.table[batch.center])  # [B, D]
         neighbor = self.projection(self.table[batch.neighbor]).flatten(0, 1)  # [B*N, D]
-        beside = center.repeat_interleave(shape[1], dim=0)
+        ensemble = center.repeat_interleave(shape[1], dim=0)
         mask = batch.token_mask.flatten(0, 1)  # [B*N, L]
         rows = self.embed(batch.token_ids.flatten(0, 1), 3)  # [B*N, 3+L, D]
         for index, layer in enumerate(self.layers):
             if index:
                 cls = rows[:, 3].unflatten(0, shape)  # [B, N, D]
                 heard = self.local(cls, cls, batch.edge_mask).flatten(0, 1)
-                virtual = torch.stack([beside, neighbor, heard], dim=1)
+                virtual = torch.stack([ensemble, neighbor, heard], dim=1)
                 rows = torch.cat([virtual, rows[:, 3:]], dim=1)
             rows = layer(rows, F.pad(mask, (3, 0), value=index > 0))
         edges = rows[:, 1].unflatten(0, shape)  # [B, N, D]

@@ -41,11 +41,11 @@ from benchmarks.workload import (
 from edgeformers.config import TrainSettings
 from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.data.loader import EgoLoader
-from edgeformers.models.registry import MODELS
 from edgeformers.nn.encoder import EncoderConfig
-from edgeformers.train.optim import Optimizers
-from edgeformers.train.replay import Replayed
-from edgeformers.train.speed import EVERY
+from edgeformers.registry import MODELS
+from edgeformers.training.cuda_graphs import GraphedModel
+from edgeformers.training.optimizers import Optimizers
+from edgeformers.training.speed import EVERY
 
 PARTS = (
     "ceiling",
@@ -228,7 +228,7 @@ def our_step(
 
 def faster(model: nn.Module, way: str) -> Any:
     """The model, or a faster way to call it."""
-    return Replayed(model, most_tokens=EVERY) if way == "recorded" else model
+    return GraphedModel(model, most_tokens=EVERY) if way == "recorded" else model
 
 
 def inference(bench: Bench, model: nn.Module, batch: Any, precision: str) -> Any:
@@ -592,7 +592,7 @@ def _attentions(bench: Bench, centers: int) -> None:
 
 def _short_attention(bench: Bench, centers: int, text: Any, shape: tuple[int, int]) -> None:
     """The kernels for short texts, checked against torch's own in float32, then timed."""
-    from edgeformers.nn.short import attend_rows, attend_text, block_of
+    from edgeformers.nn.fast.short_attention import attend_rows, attend_text, block_of
 
     block = block_of(text.max_length)
     virtual = torch.randn(text.num_texts, 3, 2, *shape, device="cuda").bfloat16()

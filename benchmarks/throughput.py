@@ -27,10 +27,10 @@ from benchmarks.step import fresh
 from edgeformers.config import TrainSettings, parse_setting
 from edgeformers.data.batch import EdgeBatch, LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.train.replay import Replayed
-from edgeformers.train.trainer import Trainer
+from edgeformers.training.cuda_graphs import GraphedModel
+from edgeformers.training.trainer import Trainer
 
-RECORD = {"off": False, "auto": None, "on": True}  # train.record
+RECORD = {"off": False, "auto": None, "on": True}  # train.cuda_graphs
 TASKS = {"links": edgeformers.LinkPredictor, "edges": edgeformers.EdgeClassifier}
 NEIGHBORS = 5
 WARM_UP, TIMED, PROFILED = range(3)  # epochs
@@ -38,18 +38,18 @@ PROFILED_STEPS = 10
 ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}  # what a timeline calls work of the GPU
 
 #: Steps as the paper's: no second reading, no further negatives. A long training is announced, so
-#: that train.record decides by itself as it would for one; it ends after three epochs all the same.
+#: that train.cuda_graphs decides by itself as it would for one; it ends after three epochs.
 SETTINGS: dict[str, Any] = {
     "train.epochs": 100_000,
     "train.checkpoint_every": 1_000_000_000,
-    "train.average": None,
+    "train.ema_decay": None,
     "data.max_tokens": 64,
     "data.source_neighbors": [NEIGHBORS],
     "data.target_neighbors": [NEIGHBORS],
     "model.node_table": "random",
     "links.uniform_negatives": 0,
-    "links.beside": False,
-    "edges.consistency": 0.0,
+    "links.ensemble": False,
+    "edges.rdrop": 0.0,
 }
 
 
@@ -61,7 +61,7 @@ class Rate:
     task: str
     batch: int
     record: str
-    way: str  # what train.record came to
+    way: str  # what train.cuda_graphs came to
     tokens: float
     edges: float  # texts read in a step
     centers: float  # ego-graphs read in a step; none of edges
@@ -107,7 +107,7 @@ def measure(
     options: argparse.Namespace,
     folder: Path,
 ) -> list[Rate]:
-    """One model on batches of one size, in every way of `train.record` that differs here."""
+    """One model on batches of one size, in every way of `train.cuda_graphs` that differs here."""
     settings = {**SETTINGS, "train.batch_size": batch, **dict(options.set)}
     made = TASKS[task](backbone, settings=settings, device=options.device, show=False)
     made.set_up(graph)
@@ -169,12 +169,12 @@ class StepsAlone(Trainer):
         self.found: dict[str, Any] = {"busy_ms": None}
 
     def way(self) -> str:
-        """What `train.record` comes to with these batches."""
+        """What `train.cuda_graphs` comes to with these batches."""
         with self._faster():
             read = self.objective.read
             made = self.objective.make(self.objective.batches(0)[0], 0, self.progress.micro)
             tokens = sizes(made)["tokens"]
-            records = isinstance(read, Replayed) and tokens <= read.most_tokens
+            records = isinstance(read, GraphedModel) and tokens <= read.most_tokens
         return "recorded" if records else "as it is"
 
     def _train_epoch(self, log: Any, factor: Any, bar: Any) -> None:

@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch
-from edgeformers.models.registry import make_model
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import make_model
 
 MAX_TOKENS = 64
 NUM_NODES = 100_000

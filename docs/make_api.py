@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import edgeformers
-from edgeformers import config, errors, evaluation, metrics
+from edgeformers import config, errors, evaluation
 from edgeformers.data import simulate
+from edgeformers.evaluation import metrics
 
 PAGE = Path(__file__).with_name("api.md")
 WIDTH = 96  # of a signature before each argument takes a line of its own
@@ -82,8 +83,8 @@ CHAPTERS = (
             "edgeformers.data.readers.authors:read_authors_pairs",
             "edgeformers.data.readers.git:read_git",
             "edgeformers.data.readers.mbox:read_mbox",
-            "edgeformers.data.tokenise:add_tokens",
-            "edgeformers.data.card:Finding",
+            "edgeformers.data.tokenize:add_tokens",
+            "edgeformers.data.card.card:Finding",
         ],
     ),
     Chapter(
@@ -97,20 +98,20 @@ CHAPTERS = (
         [
             "edgeformers.runs:train_run",
             "edgeformers.runs:open_run",
-            "edgeformers.embed:embed",
-            "edgeformers.embed:read_embeddings",
-            "edgeformers.embed:EmbeddingTable",
-            "edgeformers.bulk:predict_edges",
-            "edgeformers.bulk:recommend_all",
-            "edgeformers.bulk:write_rows",
+            "edgeformers.inference.embed:embed",
+            "edgeformers.inference.embed:read_embeddings",
+            "edgeformers.inference.embed:EmbeddingTable",
+            "edgeformers.inference.batch_inference:predict_edges",
+            "edgeformers.inference.batch_inference:recommend_all",
+            "edgeformers.inference.batch_inference:write_rows",
             "edgeformers.estimators.node_labels:read_node_labels",
             "edgeformers.estimators.node_labels:network_node_labels",
             "edgeformers.estimators.node_labels:classify_labeled_nodes",
-            "edgeformers.tasks.node_classification:classify_nodes",
+            "edgeformers.inference.node_classification:classify_nodes",
         ],
     ),
     Chapter("Evaluation", "`edgeformers.evaluation`", names_of(evaluation)),
-    Chapter("Metrics", "`edgeformers.metrics`: functions of arrays", names_of(metrics)),
+    Chapter("Metrics", "`edgeformers.evaluation.metrics`: functions of arrays", names_of(metrics)),
     Chapter("Errors", "`edgeformers.errors`: each message is a sentence", ERRORS),
 )
 

@@ -11,7 +11,7 @@ _HOMES = {
     "read_edges": "edgeformers.data.readers.tables",
     "read_nodes": "edgeformers.data.readers.tables",
     "prepare": "edgeformers.data.prepare",
-    "describe": "edgeformers.data.describe",
+    "describe": "edgeformers.data.card.describe",
     "simulate": "edgeformers.data.simulate",
     "EdgeTextGraph": "edgeformers.data.graph",
     "EdgeformerE": "edgeformers.models.edgeformer_e",
@@ -25,7 +25,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
-    from edgeformers.data.describe import describe
+    from edgeformers.data.card.describe import describe
     from edgeformers.data.graph import EdgeTextGraph
     from edgeformers.data.prepare import prepare
     from edgeformers.data.readers.tables import read_edges, read_nodes

@@ -8,13 +8,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from edgeformers.aliases import current_settings
 from edgeformers.errors import ConfigError, nearest
 
 Task = Literal["edge-classification", "link-prediction"]
 Recipe = Literal["default", "paper", "fast"]
-
-#: Settings there were once, of no weight for what is learned: passed over where they are saved.
-REMOVED = frozenset({"train.loss_lag", "train.compile"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +69,13 @@ class EdgeSettings:
         0.0  # of cross-entropy: 0 counts classes as often as they come, 1 all alike
     )
     label_smoothing: float = 0.0
-    consistency: float = 0.0  # encode twice with other parts dropped, and draw the two together
+    rdrop: float = 0.0  # encode twice with other parts dropped, and draw the two together
     dropout: float = 0.1
-    beside: bool = False  # decide with a linear model of words and nodes beside it, by validation
+    ensemble: bool = False  # decide with a linear model of words and nodes beside it, by validation
     tune_decision: bool = False  # how much rare classes are favored is then chosen on validation
 
     def __post_init__(self) -> None:
-        _check_least("edges", self, 0, "class_balance", "consistency")
+        _check_least("edges", self, 0, "class_balance", "rdrop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +90,16 @@ class LinkSettings:
     uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
     collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
     popularity_bias: bool = False
-    beside: bool = False  # rank with LightGCN, ALS and EASE beside it, weighed on validation
-    new_nodes: float | None = (
+    ensemble: bool = False  # rank with LightGCN, ALS and EASE beside it, weighed on validation
+    cold_node_rate: float | None = (
         0.0  # share of nodes an epoch reads as new ones; None: some where a split holds nodes out
     )
 
     def __post_init__(self) -> None:
-        if self.new_nodes is not None and not 0 <= self.new_nodes < 1:
+        if self.cold_node_rate is not None and not 0 <= self.cold_node_rate < 1:
             raise ConfigError(
-                f"links.new_nodes is a share of all nodes, below 1, or none (got {self.new_nodes})"
+                "links.cold_node_rate is a share of all nodes, below 1, or none "
+                f"(got {self.cold_node_rate})"
             )
 
 
@@ -118,7 +117,7 @@ class TrainSettings:
     warmup: float = 0.1  # share of all steps
     decay: Literal["linear", "cosine", "constant"] = "linear"
     sparse_nodes: bool | None = None  # a step touches only the batch's rows; None: large tables
-    average: float | None = (
+    ema_decay: float | None = (
         None  # decay per step of a running average of the weights, which is kept
     )
     clip: float | None = 1.0
@@ -130,7 +129,7 @@ class TrainSettings:
     patience: int | None = None  # epochs without a better validation score before stopping
     select: str | None = None  # the validation metric to select by; None: the task's own
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    record: bool | None = None  # replay recorded passes on a GPU; None: where it would wait else
+    cuda_graphs: bool | None = None  # on a GPU; None: where launches would dominate
     seed: int = 0
     checkpoint_every: int | None = None  # updates, and every epoch; None: about every half minute
     keep_checkpoints: int = 2
@@ -147,8 +146,8 @@ class TrainSettings:
             raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
         if self.clip is not None and not self.clip > 0:
             raise ConfigError(f"train.clip must be above 0, or none (got {self.clip})")
-        if self.average is not None and not 0 < self.average < 1:
-            raise ConfigError(f"train.average is a decay between 0 and 1 (got {self.average})")
+        if self.ema_decay is not None and not 0 < self.ema_decay < 1:
+            raise ConfigError(f"train.ema_decay is a decay between 0 and 1 (got {self.ema_decay})")
         if self.decay_nodes and self.sparse_nodes:
             raise ConfigError(
                 "train.decay_nodes touches the whole node table at every step; set "
@@ -184,7 +183,7 @@ class RunConfig:
             raise ConfigError(
                 f"the config names no task; task may be {' or '.join(get_args(Task))}"
             )
-        built: RunConfig = _build(cls, values, "")
+        built: RunConfig = _build(cls, _current(values), "")
         return built
 
     def to_toml(self) -> str:
@@ -200,7 +199,7 @@ class RunConfig:
     def with_settings(self, changes: Mapping[str, Any]) -> "RunConfig":
         """A copy with settings changed by dotted name: {"train.lr": 3e-5}."""
         values = self.to_dict()
-        for name, value in changes.items():
+        for name, value in current_settings(changes).items():
             section, _, setting = name.rpartition(".")
             place = values.get(section) if section else values
             if not isinstance(place, dict):
@@ -255,10 +254,10 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "model.fusion": True,
             "data.max_tokens": 256,
             "edges.class_balance": 0.25,
-            "edges.consistency": 1.0,
-            "edges.beside": True,
+            "edges.rdrop": 1.0,
+            "edges.ensemble": True,
             "edges.tune_decision": True,
-            "train.average": 0.998,
+            "train.ema_decay": 0.998,
             "train.patience": 2,
         },
         "link-prediction": {
@@ -271,8 +270,8 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.popularity_bias": True,
             "links.uniform_negatives": 128,
             "links.logq": 1.0,
-            "links.beside": True,
-            "links.new_nodes": None,
+            "links.ensemble": True,
+            "links.cold_node_rate": None,
             "model.node_table": "factorized",
             "data.source_neighbors": [4],
             "data.target_neighbors": [4],
@@ -290,7 +289,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "train.batch_size": None,
             "model.fusion": True,
             "edges.class_balance": 0.25,
-            "edges.beside": True,
+            "edges.ensemble": True,
         },
         "link-prediction": {
             **_FAST,
@@ -302,7 +301,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.mask_false_negatives": True,
             "links.collaborative": True,
             "links.popularity_bias": True,
-            "links.beside": True,
+            "links.ensemble": True,
         },
     },
 }
@@ -320,7 +319,7 @@ def make_config(
 
     Without a recipe, the one the file names, or `default`.
     """
-    written = {} if file is None else _without_removed(flatten(read_toml(file)))
+    written = {} if file is None else current_settings(flatten(read_toml(file)))
     if written.get("task", task) != task:
         raise ConfigError(f"{file} is for {written['task']}, not for {task}")
     recipe = recipe or str(written.get("recipe", "default"))
@@ -341,7 +340,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML ({error})") from error
 
 
-def says_the_same(file: Path, config: RunConfig) -> bool:
+def matches_file(file: Path, config: RunConfig) -> bool:
     """Whether a written config is this one, but for settings that there are no longer."""
     try:
         return RunConfig.from_dict(read_toml(file)) == config
@@ -371,8 +370,13 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _without_removed(flat: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flat.items() if name not in REMOVED}
+def _current(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with every old name replaced by its current one."""
+    nested: dict[str, Any] = {n: {} for n, v in values.items() if isinstance(v, Mapping)}
+    for name, value in current_settings(flatten(values)).items():
+        section, _, setting = name.rpartition(".")
+        (nested[section] if section else nested)[setting] = value
+    return nested
 
 
 def _check_least(section: str, settings: Any, least: int, *names: str) -> None:
@@ -391,8 +395,6 @@ def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     given: dict[str, Any] = {}
     for name, value in values.items():
         full = f"{where}.{name}" if where else name
-        if full in REMOVED:
-            continue
         if name not in known:
             place = where or "the config"
             raise ConfigError(f"{place} has no setting '{name}'; {nearest(name, known)}")

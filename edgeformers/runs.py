@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from edgeformers.config import RunConfig, Task
+from edgeformers import distributed
+from edgeformers.config import RunConfig, Task, matches_file, read_toml
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
-from edgeformers.report.files import write_text_whole
-from edgeformers.train import distributed
+from edgeformers.files import write_atomic
 
 CONFIG, RECORD, RESULTS, MODEL = "config.toml", "run.json", "results.json", "model"
 ESTIMATORS: dict[Task, type[EdgeClassifier] | type[LinkPredictor]] = {
@@ -90,6 +90,11 @@ def read_results(run: str | PathLike[str]) -> dict[str, Any]:
     return found
 
 
+def read_config(run: str | PathLike[str]) -> RunConfig:
+    """The settings of a run, old names replaced by current ones."""
+    return RunConfig.from_dict(read_toml(Path(run).expanduser() / CONFIG))
+
+
 def is_finished(run: str | PathLike[str]) -> bool:
     """Whether a run was trained to the end and scored."""
     return (Path(run).expanduser() / RESULTS).is_file()
@@ -138,7 +143,7 @@ def _claim(folder: Path, graph: EdgeTextGraph, config: RunConfig) -> None:
     config_file, record_file = folder / CONFIG, folder / RECORD
     for left_over in folder.glob(f".{RECORD}.*"):  # of a process killed while it wrote its record
         left_over.unlink(missing_ok=True)
-    if config_file.exists() and config_file.read_text(encoding="utf-8") != config.to_toml():
+    if config_file.exists() and not matches_file(config_file, config):
         raise InputError(
             f"{config_file} belongs to a run with other settings; choose another run folder, or "
             "remove it"
@@ -155,4 +160,4 @@ def _claim(folder: Path, graph: EdgeTextGraph, config: RunConfig) -> None:
     elif folder.is_dir() and any(folder.iterdir()) and not config_file.exists():
         raise InputError(f"{folder} has files that are no run; choose another run folder")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text_whole(record_file, json.dumps(record, indent=1) + "\n")
+    write_atomic(record_file, json.dumps(record, indent=1) + "\n")

@@ -21,10 +21,10 @@ import duckdb  # noqa: F401
 import numpy as np
 import pandas as pd  # noqa: F401
 
-from edgeformers import embed
 from edgeformers.cli.main import run
-from edgeformers.data.csr import build_adjacency
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.inference import embed
 
 CHUNK = 2  # rows embedded and written together; the networks of tests have few
 

@@ -12,9 +12,9 @@ from edgeformers.config import (
     RunConfig,
     TrainSettings,
     make_config,
+    matches_file,
     parse_setting,
     read_toml,
-    says_the_same,
 )
 from edgeformers.errors import ConfigError
 
@@ -156,8 +156,8 @@ def test_a_setting_there_is_no_longer_is_passed_over_where_it_was_saved(tmp_path
     file = tmp_path / "config.toml"
     file.write_text(config.to_toml() + "loss_lag = 0\n", encoding="utf-8")  # of [train], the last
     assert make_config(EDGES, file=file) == config
-    assert says_the_same(file, config)
-    assert not says_the_same(file, make_config(EDGES, settings={"train.lr": 1.0}))
+    assert matches_file(file, config)
+    assert not matches_file(file, make_config(EDGES, settings={"train.lr": 1.0}))
     with pytest.raises(ConfigError, match="train has no setting 'loss_lag'"):
         make_config(EDGES, settings={"train.loss_lag": 3})
 
@@ -165,5 +165,5 @@ def test_a_setting_there_is_no_longer_is_passed_over_where_it_was_saved(tmp_path
 def test_a_file_that_is_no_config_says_something_else(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('task = "edge-classification"\n[train]\nlearning = 1\n', encoding="utf-8")
-    assert not says_the_same(file, make_config(EDGES))
-    assert not says_the_same(tmp_path / "none.toml", make_config(EDGES))
+    assert not matches_file(file, make_config(EDGES))
+    assert not matches_file(tmp_path / "none.toml", make_config(EDGES))

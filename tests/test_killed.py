@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from edgeformers.data.simulate import simulate
-from edgeformers.train.checkpoint import latest_checkpoint, load_checkpoint
-from edgeformers.train.runlog import read_log
+from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint
+from edgeformers.training.runlog import read_log
 from tests.data.folders import contents
 
 HOME = Path(__file__).parents[1]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, say, say_json
+from edgeformers.data.card.phrasing import counted
 from edgeformers.data.splits import Side
-from edgeformers.data.wording import counted
 from edgeformers.errors import InputError
 from edgeformers.report.terminal import table
 
@@ -58,8 +58,8 @@ def classify_nodes_command(
         network_node_labels,
         read_node_labels,
     )
+    from edgeformers.inference.node_classification import ProbeConfig
     from edgeformers.runs import open_run
-    from edgeformers.tasks.node_classification import ProbeConfig
 
     side = _checked_side(node_side)
     predictor = open_run(run, network, device=device, show=not quiet)

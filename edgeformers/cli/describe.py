@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgeformers.data.describe import describe
+from edgeformers.data.card.describe import describe
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.report.card import card_text, write_card
 

@@ -38,7 +38,7 @@ def embed_command(
     as_json: AsJson = False,
 ) -> None:
     """Write ids and vectors; run again after an interrupt, it goes on where it stopped."""
-    from edgeformers.embed import embed, parse_shard, read_facts
+    from edgeformers.inference.embed import embed, parse_shard, read_facts
     from edgeformers.runs import open_run
 
     if nodes == edges:

@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 def say(text: str = "") -> None:
     """Print a line, once however many processes there are."""
-    from edgeformers.train import distributed
+    from edgeformers import distributed
 
     if distributed.is_main():
         typer.echo(text)

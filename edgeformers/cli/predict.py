@@ -33,8 +33,8 @@ def predict_command(
     as_json: AsJson = False,
 ) -> None:
     """Add the prediction and the probabilities to every edge of a table; new nodes are fine."""
-    from edgeformers.bulk import predict_edges, write_rows
     from edgeformers.estimators import EdgeClassifier, load
+    from edgeformers.inference.batch_inference import predict_edges, write_rows
     from edgeformers.runs import check_device
 
     classifier = load(run, device=check_device(device))

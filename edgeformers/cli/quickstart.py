@@ -11,7 +11,7 @@ from edgeformers.cli.recommend import recommendation_lines
 
 if TYPE_CHECKING:
     from edgeformers.estimators.links import Recommendation
-    from edgeformers.quickstart import Quickstart
+    from edgeformers.experiments.quickstart import Quickstart
 
 EXAMPLES = """\b
 Commands that work as pasted:
@@ -44,7 +44,7 @@ def quickstart_command(
     as_json: AsJson = False,
 ) -> None:
     """Simulate a network, train both models beside baselines, and write report.html."""
-    from edgeformers.quickstart import quickstart
+    from edgeformers.experiments.quickstart import quickstart
     from edgeformers.report.results import results_text
 
     def tell(line: str) -> None:

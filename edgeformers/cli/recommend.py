@@ -42,8 +42,8 @@ def recommend_command(
     as_json: AsJson = False,
 ) -> None:
     """Recommend targets to a source, with the texts that caused it, or to all sources at once."""
-    from edgeformers.bulk import recommend_all, write_rows
     from edgeformers.estimators import LinkPredictor
+    from edgeformers.inference.batch_inference import recommend_all, write_rows
     from edgeformers.runs import open_run
 
     _check(node, everyone, out, explain)

@@ -24,7 +24,7 @@ def report_command(
     as_json: AsJson = False,
 ) -> None:
     """Compare finished runs on one page: does the graph help, does the text, at what cost."""
-    from edgeformers.overview import write_report
+    from edgeformers.experiments.run_report import write_report
     from edgeformers.report.runs_words import found_json, report_lines
 
     page = write_report(runs, out)

@@ -185,7 +185,7 @@ def _numbers(text: str | None) -> list[int] | None:
 
 
 def _aside(line: str) -> None:
-    """Beside the answer, which alone is on stdout."""
+    """LinkEnsemble the answer, which alone is on stdout."""
     typer.echo(line, err=True)
 
 

@@ -89,7 +89,7 @@ class _Helps:
 
 
 def _helps(network: Path, run: Path, device: str | None, *, show: bool) -> _Helps:
-    from edgeformers.overview import judge
+    from edgeformers.experiments.input_ablation import judge
     from edgeformers.report.runs_words import answer, gain_sentences, task_json
     from edgeformers.runs import open_run
 

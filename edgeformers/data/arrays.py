@@ -147,7 +147,7 @@ def check_files(
 
 
 @contextmanager
-def folder_written_aside(
+def atomic_folder(
     out: Path, *, overwrite: bool = False, check: Callable[[Path], None] | None = None
 ) -> Iterator[Path]:
     """A new folder that takes the name `out` only when everything in it is written.

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from edgeformers.data.flat import flatten, unflatten
+from edgeformers.data.pinned_copy import flatten, unflatten
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
 

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.adjacency import Adjacency, IntArray, build_adjacency
 from edgeformers.data.arrays import check_files, open_array
-from edgeformers.data.csr import Adjacency, IntArray, build_adjacency
-from edgeformers.data.meta import NetworkMeta
+from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import (
     PROFILE,
     TRAIN,
-    EdgeFacts,
+    EdgeArrays,
     SplitConfig,
     make_split,
     seen_in_training,
@@ -211,9 +211,9 @@ class EdgeTextGraph:
         raise InputError(f"{self.path} has no split '{name}'; {nearest(name, self.splits)}")
 
     @cached_property
-    def facts(self) -> EdgeFacts:
+    def facts(self) -> EdgeArrays:
         """What splits are made from."""
-        return EdgeFacts(
+        return EdgeArrays(
             src=self.src,
             dst=self.dst,
             num_nodes=self.num_nodes,
@@ -353,7 +353,7 @@ class EdgeTextGraph:
     def token_store(self, name: str, part: Literal["edges", "nodes"] = "edges") -> TokenStore:
         """The token store of a tokenizer, by its name or its fingerprint.
 
-        `edgeformers.data.tokenise.add_tokens` finds it by what the tokenizer does, and makes it
+        `edgeformers.data.tokenize.add_tokens` finds it by what the tokenizer does, and makes it
         where there is none.
         """
         stores = {store.name: store for store in map(open_tokens, self._token_folders())}

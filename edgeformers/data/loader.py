@@ -36,7 +36,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Ids:
     return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
 
 
-def usual_batch(count: int) -> int:
+def default_batch_size(count: int) -> int:
     """The largest usual batch in which an epoch of so many examples has updates enough."""
     return next((size for size in USUAL_BATCHES if count >= size * UPDATES), USUAL_BATCHES[-1])
 

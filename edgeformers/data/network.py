@@ -15,22 +15,23 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
+from edgeformers.data.adjacency import IntArray, build_adjacency
 from edgeformers.data.arrays import (
+    atomic_folder,
     fingerprint_folder,
-    folder_written_aside,
     open_array,
     save_array,
 )
 from edgeformers.data.columns import ColumnArrays, NodeLabels, write_classes, write_label_sets
-from edgeformers.data.csr import IntArray, build_adjacency
+from edgeformers.data.filtering import thin
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
-from edgeformers.data.meta import NetworkMeta, check_replaceable
+from edgeformers.data.metadata import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
     NONE,
     PART_NAMES,
-    EdgeFacts,
+    EdgeArrays,
     Side,
     SplitConfig,
     cold_edges,
@@ -38,8 +39,7 @@ from edgeformers.data.splits import (
     make_split,
 )
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
-from edgeformers.data.thin import thin
-from edgeformers.data.tokenise import add_tokens, checked_tokenizer
+from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.errors import InputError, nearest, require
 
 EDGE_KEYS = ("source", "target", "text")  # columns of a table that have files of their own
@@ -76,7 +76,7 @@ def write_network(
     _check_columns(table, config)
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
-    with folder_written_aside(out, overwrite=overwrite, check=check_replaceable) as folder:
+    with atomic_folder(out, overwrite=overwrite, check=check_replaceable) as folder:
         thinned, notes = thin(
             table,
             drop_repeats=config.drop_repeats,
@@ -263,7 +263,7 @@ class _Writer:
         """Every split asked for, with its counts and how many of its edges touch a cold node."""
         times = self.folder / "times.npy"
         wanted = {config.column for config in configs if config.how == "column"}
-        facts = EdgeFacts(
+        facts = EdgeArrays(
             src=self.src,
             dst=self.dst,
             num_nodes=self.meta.num_nodes,
@@ -342,7 +342,7 @@ class _Writer:
 
 
 def _describe_split(
-    config: SplitConfig, parts: NDArray[np.uint8], facts: EdgeFacts
+    config: SplitConfig, parts: NDArray[np.uint8], facts: EdgeArrays
 ) -> dict[str, Any]:
     """A split for the metadata: how it was made, its sizes, and how much of it is cold."""
     undropped = parts

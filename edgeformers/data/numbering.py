@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgeformers.data.adjacency import IntArray, small_int
 from edgeformers.data.arrays import ArrayWriter
-from edgeformers.data.csr import IntArray, small_int
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
 from edgeformers.errors import InputError, require
 

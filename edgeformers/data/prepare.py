@@ -21,7 +21,7 @@ from edgeformers.data.recipes import Recipe, load_recipe, recipe_names
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.table import EdgeTable, NodeTable, OnError
-from edgeformers.data.tokenise import checked_tokenizer
+from edgeformers.data.tokenize import checked_tokenizer
 from edgeformers.errors import InputError, nearest
 
 SIMULATED = "simulated"  # the built-in network, by the name a dataset would have

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.csr import Adjacency, IntArray, small_int
-from edgeformers.data.kernels import draw_neighborhoods
+from edgeformers.data.adjacency import Adjacency, IntArray, small_int
+from edgeformers.data.numba_kernels import draw_neighborhoods
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import InputError
 

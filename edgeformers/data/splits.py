@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.csr import IntArray, group_rows
-from edgeformers.data.kernels import cut_groups
+from edgeformers.data.adjacency import IntArray, group_rows
+from edgeformers.data.numba_kernels import cut_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import ConfigError, InputError, nearest
 
@@ -159,7 +159,7 @@ DEFAULT_SPLITS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeFacts:
+class EdgeArrays:
     """What a split may look at: the ends of every edge and, where known, time and columns."""
 
     src: IntArray
@@ -170,7 +170,7 @@ class EdgeFacts:
     columns: Mapping[str, Codes] = field(default_factory=dict)  # columns that name the part
 
 
-def make_split(config: SplitConfig, edges: EdgeFacts) -> Codes:
+def make_split(config: SplitConfig, edges: EdgeArrays) -> Codes:
     """The part of every edge as a code (0 train, 1 validation, 2 test, 255 none)."""
     if config.how == "column":
         if config.column not in edges.columns:
@@ -194,7 +194,7 @@ def make_split(config: SplitConfig, edges: EdgeFacts) -> Codes:
     return _drop_unseen(codes, config.unseen, edges)
 
 
-def cold_edges(codes: Codes, edges: EdgeFacts, side: Side) -> NDArray[np.bool_]:
+def cold_edges(codes: Codes, edges: EdgeArrays, side: Side) -> NDArray[np.bool_]:
     """Validation and test edges whose end on `side` has no training edge at all."""
     seen = seen_in_training(codes, edges)
     end = edges.src if side == "source" else edges.dst
@@ -202,7 +202,7 @@ def cold_edges(codes: Codes, edges: EdgeFacts, side: Side) -> NDArray[np.bool_]:
     return cold
 
 
-def seen_in_training(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
+def seen_in_training(codes: Codes, edges: EdgeArrays) -> NDArray[np.bool_]:
     """Whether each node touches a training edge."""
     seen = np.zeros(edges.num_nodes, bool)
     training = codes == TRAIN
@@ -228,7 +228,7 @@ def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
     return fractions
 
 
-def _sort_keys(config: SplitConfig, edges: EdgeFacts) -> NDArray[np.uint64]:
+def _sort_keys(config: SplitConfig, edges: EdgeArrays) -> NDArray[np.uint64]:
     """Keys in whose order edges are cut: a hash of the edge number, or its time."""
     if not config.needs_times:
         return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
@@ -261,7 +261,7 @@ def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
     return fractions[0], round(fractions[0] + fractions[1], 12)
 
 
-def _hold_out(config: SplitConfig, edges: EdgeFacts) -> Codes:
+def _hold_out(config: SplitConfig, edges: EdgeArrays) -> Codes:
     """All edges of some nodes out of training, of each node a few as its profile.
 
     Where all nodes are of one kind, an edge whose other end is held out too is in no part.
@@ -293,7 +293,7 @@ def _places(node: IntArray, keys: NDArray[np.uint64]) -> tuple[IntArray, IntArra
     return place, size
 
 
-def _known_pairs(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
+def _known_pairs(codes: Codes, edges: EdgeArrays) -> NDArray[np.bool_]:
     """Validation and test edges of two nodes that an edge of training or a profile joins."""
     first, second = edges.src, edges.dst
     if not edges.directed:
@@ -305,7 +305,7 @@ def _known_pairs(codes: Codes, edges: EdgeFacts) -> NDArray[np.bool_]:
     return known
 
 
-def _drop_unseen(codes: Codes, unseen: Unseen, edges: EdgeFacts) -> Codes:
+def _drop_unseen(codes: Codes, unseen: Unseen, edges: EdgeArrays) -> Codes:
     for side in get_args(Side):
         if unseen in ("drop", f"drop_{side}"):
             codes[cold_edges(codes, edges, side)] = NONE

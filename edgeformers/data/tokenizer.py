@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from edgeformers.errors import InputError, nearest
-from edgeformers.offline import MINILM, has_minilm, minilm_folder
+from edgeformers.minilm import MINILM, has_minilm, minilm_folder
 
 TOKENIZER = "tokenizer.json"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # of a tokenizer trained here

@@ -19,15 +19,15 @@ from tqdm.auto import tqdm
 from edgeformers.data.arrays import (
     ArrayWriter,
     FolderExistsError,
+    atomic_folder,
     check_files,
     checked_record,
     fingerprint_folder,
-    folder_written_aside,
     open_array,
     refuse_foreign,
     write_record,
 )
-from edgeformers.data.kernels import lay_texts
+from edgeformers.data.numba_kernels import lay_texts
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.verified import verify_files
 from edgeformers.errors import FormatError, InputError
@@ -166,7 +166,7 @@ def write_tokens(
     meanwhile is left alone.
     """
     meta = token_meta(tokenizer, name, limit)
-    written = folder_written_aside(folder, overwrite=overwrite, check=_check_replaceable)
+    written = atomic_folder(folder, overwrite=overwrite, check=_check_replaceable)
     with suppress(FolderExistsError), written as aside:
         tokenizer.save(str(aside / TOKENIZER))
         for part, (chunks, count) in parts.items():

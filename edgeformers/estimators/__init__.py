@@ -11,7 +11,7 @@ from edgeformers.estimators.base import NotFittedError
 from edgeformers.estimators.edges import EdgeClassifier
 from edgeformers.estimators.links import LinkPredictor, Reason, Recommendation
 from edgeformers.estimators.settings import run_config
-from edgeformers.models.io import load_model
+from edgeformers.inference.saved_model import load_model
 
 __all__ = [
     "EdgeClassifier",

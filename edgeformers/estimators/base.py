@@ -18,28 +18,28 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from edgeformers.config import RunConfig, Task, says_the_same
+from edgeformers import distributed
+from edgeformers.config import RunConfig, Task, matches_file
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig, write_network
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.tokenise import add_tokens
+from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
 from edgeformers.errors import ConfigError, FormatError, InputError, nearest
 from edgeformers.estimators.build import build_model, make_samplers
-from edgeformers.estimators.nodes import NodeNames
 from edgeformers.estimators.settings import find_model, run_config
-from edgeformers.models.io import SavedModel, save_model
-from edgeformers.models.registry import ModelEntry
+from edgeformers.inference.encode import Autocast, make_autocast
+from edgeformers.inference.saved_model import SavedModel, save_model
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
-from edgeformers.train import distributed
-from edgeformers.train.encode import Autocast, make_autocast
-from edgeformers.train.start import choose_device, merge_lora
-from edgeformers.train.trainer import Objective, Progress, Trainer
+from edgeformers.registry import ModelEntry
+from edgeformers.training.initialization import choose_device, merge_lora
+from edgeformers.training.trainer import Objective, Progress, Trainer
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
 
@@ -219,7 +219,7 @@ class Estimator(ABC):
         )
         self.tokenizer: Tokenizer = tokens.tokenizer()
         names = graph.nodes(["id"]).column(0).cast(pa.string())
-        self.names = NodeNames(names, graph.num_sources if graph.is_bipartite else None)
+        self.names = NodeIndex(names, graph.num_sources if graph.is_bipartite else None)
         self.graph, self.results = graph, {}
         return tokens
 
@@ -298,7 +298,7 @@ class Estimator(ABC):
         sides = saved.node_sides
         one_kind = len(sides) == 0 or sides[0].as_py() is None
         count = None if one_kind else pc.sum(pc.equal(sides, "source")).as_py()
-        self.names = NodeNames(saved.node_names, count)
+        self.names = NodeIndex(saved.node_names, count)
         self.label_names = list(saved.label_names)
         self.results = dict(saved.extra.get("results", {}))
         self._carries_network = saved.network is not None
@@ -336,7 +336,7 @@ def _write_config(folder: Path, config: RunConfig) -> None:
     """config.toml of a run folder; one that is there must be the same."""
     path = folder / "config.toml"
     if path.exists():
-        if not says_the_same(path, config):
+        if not matches_file(path, config):
             raise InputError(
                 f"{path} belongs to a run with other settings; choose another run folder, or "
                 "remove it"

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgeformers import distributed
 from edgeformers.config import RECIPES, DataSettings, RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.sampler import EgoSampler
@@ -14,12 +15,10 @@ from edgeformers.data.splits import TRAIN, seen_in_training
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.settings import chosen_name, find_model
-from edgeformers.models.registry import make_model
-from edgeformers.nn.bag import BagOfWords
+from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.train import distributed
-from edgeformers.train.optim import freeze_layers
-from edgeformers.train.start import (
+from edgeformers.registry import make_model
+from edgeformers.training.initialization import (
     SCRATCH,
     apply_lora,
     backbone_tokens,
@@ -29,6 +28,7 @@ from edgeformers.train.start import (
     node_text_features,
     open_backbone,
 )
+from edgeformers.training.optimizers import freeze_layers
 
 #: Settings of a run that are settings of the model by the same name.
 OWN_SETTINGS = (

@@ -14,24 +14,25 @@ from torch import Tensor
 from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EdgeLoader, Ids, usual_batch
+from edgeformers.data.loader import EdgeLoader, Ids, default_batch_size
 from edgeformers.data.readers.sources import as_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
-from edgeformers.estimators.beside_edges import fit_beside
 from edgeformers.evaluation import bootstrap_f1
-from edgeformers.models.io import SavedModel
-from edgeformers.tasks.edge_classification import (
-    EdgeTask,
+from edgeformers.evaluation.network_labels import labeled_edge_parts
+from edgeformers.inference.fit_linear_edge_model import fit_ensemble
+from edgeformers.inference.saved_model import SavedModel
+from edgeformers.models.edge_head import (
+    EdgeHead,
     Kind,
     Predictions,
     balanced_weights,
 )
-from edgeformers.tasks.words_and_nodes import WordsAndNodes
-from edgeformers.train.edge_objective import EdgeObjective, labelled_parts
-from edgeformers.train.runlog import tell
+from edgeformers.models.linear_edge_model import LinearEdgeModel
+from edgeformers.progress import tell
+from edgeformers.training.edge_objective import EdgeObjective
 
 Average = Literal["macro", "micro"]
 INTEGERS = (int, np.integer)
@@ -57,7 +58,7 @@ class EdgeClassifier(Estimator):
 
     task: Task = "edge-classification"
     default_split = "edge"
-    head: EdgeTask
+    head: EdgeHead
     objective: EdgeObjective
 
     def fit(
@@ -75,7 +76,7 @@ class EdgeClassifier(Estimator):
     def set_up(self, network: Network, **columns: Any) -> Self:
         """All that `fit` does before it trains: the model as it starts, its head, its batches."""
         graph = self._open(network, columns)
-        parts = labelled_parts(graph, self._split(graph))
+        parts = labeled_edge_parts(graph, self._split(graph))
         kind = self._label_kind(graph)
         tokens = self._build(graph)
         self.label_names = list(graph.label_names)
@@ -140,8 +141,8 @@ class EdgeClassifier(Estimator):
         made = super().from_saved(saved, device=device)
         kind = saved.extra["kind"]
         count = 1 if kind == "number" else len(made.label_names)
-        made.head = EdgeTask(made._width(), count, kind=kind, **made._head_settings(kind))
-        made.head.set_beside(WordsAndNodes.like(saved.head))
+        made.head = EdgeHead(made._width(), count, kind=kind, **made._head_settings(kind))
+        made.head.set_ensemble(LinearEdgeModel.like(saved.head))
         made.head.load_state_dict(saved.head)
         made.head.to(made.device).eval()
         return made if network is None else made.attach(network)
@@ -149,14 +150,15 @@ class EdgeClassifier(Estimator):
     def _decide(self) -> None:
         """Let validation say what counts beside the trained model, and how much rare classes do."""
         settings, objective = self.config.edges, self._objective()
-        if not (settings.beside or settings.tune_decision):
+        if not (settings.ensemble or settings.tune_decision):
             return
         vectors = torch.from_numpy(objective.encode(objective.parts["val"])).to(self.device)
-        beside = fit_beside(objective, vectors) if settings.beside else None
-        if beside is not None and beside.share > 0.5:
+        ensemble = fit_ensemble(objective, vectors) if settings.ensemble else None
+        if ensemble is not None and ensemble.share > 0.5:
             tell(
                 "the trained model adds little here to what words and nodes say one by one: by "
-                f"validation, a linear model of these makes up {beside.share:.0%} of each decision",
+                "validation, a linear model of these makes up "
+                f"{ensemble.share:.0%} of each decision",
                 show=self.show,
             )
         if settings.tune_decision and self.head.kind == "class":
@@ -164,25 +166,25 @@ class EdgeClassifier(Estimator):
 
     def _tune_decision(self, vectors: Tensor) -> None:
         """Let validation say how much rare classes are favored."""
-        objective, beside = self._objective(), self.head.beside
+        objective, ensemble = self._objective(), self.head.ensemble
         labels = torch.from_numpy(np.asarray(objective.loader.graph.labels).astype(np.int64))
         train, held = objective.parts["train"], objective.parts["val"]
         counts = torch.bincount(labels[train], minlength=self.head.num_classes)
-        linear = None if beside is None else objective.read_beside(beside, held)
+        linear = None if ensemble is None else objective.linear_logits(ensemble, held)
         shares = (counts / counts.sum()).to(self.device)
         self.head.tune_decision(vectors, labels[held], shares, objective.select, linear)
 
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
         train, limit = self.config.train, self.config.data.max_tokens
         samplers = self._samplers(graph) if self.entry.context else {}
-        parts = labelled_parts(graph, self._split(graph))
+        parts = labeled_edge_parts(graph, self._split(graph))
         self.objective = EdgeObjective(
             self.model,
             self.head,
             EdgeLoader(graph=graph, tokens=tokens, max_tokens=limit, **samplers),
             parts,
             device=self.device,
-            batch_size=train.batch_size or usual_batch(len(parts["train"])),
+            batch_size=train.batch_size or default_batch_size(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
             eval_batch=train.eval_batch,
@@ -200,7 +202,7 @@ class EdgeClassifier(Estimator):
             )
         return chosen
 
-    def _make_head(self, labels: NDArray[Any], kind: Kind) -> EdgeTask:
+    def _make_head(self, labels: NDArray[Any], kind: Kind) -> EdgeHead:
         whole = np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
         plain = kind != "number" and self.config.edges.loss == "cross_entropy"
         balance = self.config.edges.class_balance if plain else 0.0
@@ -208,7 +210,7 @@ class EdgeClassifier(Estimator):
         weights = balanced_weights(torch.from_numpy(whole), count or 1) if balance else None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.train.seed)
-            head = EdgeTask.for_labels(
+            head = EdgeHead.for_labels(
                 torch.from_numpy(whole),
                 self._width(),
                 count,
@@ -223,7 +225,7 @@ class EdgeClassifier(Estimator):
         return {
             "loss": settings.loss if kind == "class" else None,
             "label_smoothing": settings.label_smoothing,
-            "consistency": settings.consistency,
+            "rdrop": settings.rdrop,
             "dropout": settings.dropout,
         }
 
@@ -255,7 +257,7 @@ class EdgeClassifier(Estimator):
         parts = []
         for batch in self._new_batches(edges, columns):
             with torch.inference_mode():
-                parts.append(self.head.predict(self._encode_new(batch), self._read_beside(batch)))
+                parts.append(self.head.predict(self._encode_new(batch), self._linear_logits(batch)))
         return Predictions.cat(parts)
 
     def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[NewBatch]:
@@ -296,13 +298,13 @@ class EdgeClassifier(Estimator):
             vectors: Tensor = self.model(batch.to(self.device))
         return vectors.float()
 
-    def _read_beside(self, new: NewBatch) -> Tensor | None:
+    def _linear_logits(self, new: NewBatch) -> Tensor | None:
         """What a linear model beside the trained one says [n, C], by whole texts."""
-        if self.head.beside is None:
+        if self.head.ensemble is None:
             return None
         text = self._pack(new.texts, whole=True)
         given = (part.to(self.device) for part in (text, new.src, new.dst))
-        linear: Tensor = self.head.beside(*given)
+        linear: Tensor = self.head.ensemble(*given)
         return linear
 
     def _names_of(self, found: Predictions) -> list[Any]:

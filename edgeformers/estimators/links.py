@@ -13,28 +13,25 @@ from numpy.typing import NDArray
 from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, usual_batch
+from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, default_batch_size
 from edgeformers.data.splits import PROFILE, TRAIN, Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
-from edgeformers.estimators.beside import fit_beside
 from edgeformers.evaluation import Factors, LinkProtocol, LinkReport, Scorer, bootstrap_interval
-from edgeformers.models.io import SavedModel
-from edgeformers.tasks.beside import GROUP_NAMES, Beside
-from edgeformers.tasks.link_prediction import LinkTask
-from edgeformers.train.encode import encode_nodes
-from edgeformers.train.link_objective import (
-    PROTOCOLS,
-    LinkObjective,
-    candidate_nodes,
-    link_parts,
-    seen_nodes,
-)
-from edgeformers.train.runlog import tell
+from edgeformers.evaluation.network_links import PROTOCOLS, candidate_nodes, link_parts, seen_nodes
+from edgeformers.inference.components import GROUP_NAMES, LinkEnsemble
+from edgeformers.inference.encode import encode_nodes
+from edgeformers.inference.ensemble import fit_ensemble
+from edgeformers.inference.saved_model import SavedModel
+from edgeformers.models.link_head import LinkHead
+from edgeformers.progress import tell
+from edgeformers.training.link_objective import LinkObjective
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
-NEW_NODES = 0.3  # share of nodes that an epoch reads as new ones, where a split holds nodes out
+COLD_NODE_RATE = (
+    0.3  # share of nodes that an epoch reads as new ones, where a split holds nodes out
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +62,7 @@ class LinkPredictor(Estimator):
 
     task: Task = "link-prediction"
     default_split = "link"
-    head: LinkTask
+    head: LinkHead
     objective: LinkObjective
 
     def fit(
@@ -77,7 +74,7 @@ class LinkPredictor(Estimator):
         interrupted goes on where it stopped.
         """
         self.set_up(network, **columns)
-        self._train(self.objective, run, self._set_beside if self.config.links.beside else None)
+        self._train(self.objective, run, self._fit_ensemble if self.config.links.ensemble else None)
         return self
 
     def set_up(self, network: Network, **columns: Any) -> Self:
@@ -198,7 +195,7 @@ class LinkPredictor(Estimator):
     def from_saved(cls, saved: SavedModel, *, device: Any = None, network: Any = None) -> Self:
         made = super().from_saved(saved, device=device)
         made.head = made._make_head(len(made.names.names))
-        made.head.beside = Beside.like(saved.head)
+        made.head.ensemble = LinkEnsemble.like(saved.head)
         made.head.load_state_dict(saved.head)
         made.head.to(made.device)
         made.head.eval()
@@ -207,12 +204,12 @@ class LinkPredictor(Estimator):
         made._attach_where_it_was()
         return made
 
-    def _make_head(self, num_nodes: int) -> LinkTask:
+    def _make_head(self, num_nodes: int) -> LinkHead:
         settings: LinkSettings = self.config.links
         temperature, learned = settings.temperature, settings.learn_temperature
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.train.seed)
-            head = LinkTask(
+            head = LinkHead(
                 temperature="learned" if learned else temperature,
                 normalize=settings.normalize,
                 logq=settings.logq,
@@ -226,14 +223,14 @@ class LinkPredictor(Estimator):
             torch.nn.init.constant_(head.log_scale, -math.log(temperature))
         return head.to(self.device)
 
-    def _set_beside(self) -> None:
+    def _fit_ensemble(self) -> None:
         """Let collaborative models count beside the trained one."""
         objective, seed = self._objective(), self.config.train.seed
         graph = objective.loader.graph
-        found = fit_beside(objective, graph, self._split(graph), seed=seed)
+        found = fit_ensemble(objective, graph, self._split(graph), seed=seed)
         if found is None:
             return
-        self.head.set_beside(found.to(self.device))
+        self.head.set_ensemble(found.to(self.device))
         own = zip(GROUP_NAMES, found.weights[:, 0], strict=True)
         if silent := [name for name, weight in own if not weight]:
             some = f" for sources with {' or '.join(silent)}"
@@ -256,21 +253,21 @@ class LinkPredictor(Estimator):
             loader,
             parts,
             device=self.device,
-            batch_size=train.batch_size or usual_batch(len(parts["train"])),
+            batch_size=train.batch_size or default_batch_size(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
             eval_batch=train.eval_batch,
             eval_pairs=train.eval_pairs,
             select=train.select,
-            new_nodes=self._new_nodes(graph, split),
+            cold_node_rate=self._cold_node_rate(graph, split),
         )
         self._candidates: NDArray[np.float32] | None = None
 
-    def _new_nodes(self, graph: EdgeTextGraph, split: str) -> float:
+    def _cold_node_rate(self, graph: EdgeTextGraph, split: str) -> float:
         """The share of nodes an epoch reads as new ones; unless given, by what the split asks."""
-        if (given := self.config.links.new_nodes) is not None:
+        if (given := self.config.links.cold_node_rate) is not None:
             return given
-        return NEW_NODES if (graph.split(split) == PROFILE).any() else 0.0
+        return COLD_NODE_RATE if (graph.split(split) == PROFILE).any() else 0.0
 
     def _objective(self) -> LinkObjective:
         objective: LinkObjective = self._ready_objective()
@@ -349,9 +346,9 @@ class LinkPredictor(Estimator):
 
     def _returned(self, node: int, targets: Ids) -> list[list[Reason]]:
         """Of each target that is raised for its edges to the source, the text of the last one."""
-        graph, beside = self._objective().loader.graph, self.head.beside
+        graph, ensemble = self._objective().loader.graph, self.head.ensemble
         reasons: list[list[Reason]] = [[] for _ in targets]
-        if beside is None or not (amount := beside.returned_amount(node)):
+        if ensemble is None or not (amount := ensemble.returned_amount(node)):
             return reasons
         edges = graph.adjacency.edges_of(node)
         is_trained = (graph.split(self._split(graph)) == TRAIN) & graph.is_positive

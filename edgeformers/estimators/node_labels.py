@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.tables import read_nodes
 from edgeformers.data.splits import Side
 from edgeformers.errors import InputError
 from edgeformers.estimators.links import LinkPredictor
-from edgeformers.estimators.nodes import NodeNames
-from edgeformers.tasks.node_classification import NodeReport, ProbeConfig, classify_nodes
+from edgeformers.inference.node_classification import NodeReport, ProbeConfig, classify_nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class LabeledNodes:
 
 
 def read_node_labels(
-    names: NodeNames,
+    names: NodeIndex,
     data: Any,
     *,
     id: str = "node",
@@ -99,7 +99,7 @@ def classify_labeled_nodes(
     return classify_nodes(vectors, labeled.labels, seeds=range(repetitions), config=config)
 
 
-def _find(names: NodeNames, ids: list[str], side: Side | None, origin: str) -> Ids:
+def _find(names: NodeIndex, ids: list[str], side: Side | None, origin: str) -> Ids:
     """The number of each id, -1 where there is none."""
     if side is not None or names.num_sources is None:
         return names.numbers(ids, side or "source")

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeformers.config import RunConfig, Task, make_config
 from edgeformers.errors import ConfigError
-from edgeformers.models.registry import MODELS, ModelEntry, find_entry
+from edgeformers.registry import MODELS, ModelEntry, find_entry
 
 #: The model of a task where none is named.
 DEFAULT_MODELS: Mapping[Task, str] = {

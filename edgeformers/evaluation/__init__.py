@@ -1,7 +1,14 @@
 """Protocols that rank links, the report that always names them, and how sure a number is."""
 
+from edgeformers.evaluation.links import LinkTable, columns_of
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.pairs import KnownLinks, columns_of
+from edgeformers.evaluation.popularity_correction import (
+    SHIFTS,
+    Fit,
+    Validation,
+    choose_fit,
+    spaced_batches,
+)
 from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
 from edgeformers.evaluation.report import (
     DEGREES,
@@ -15,8 +22,7 @@ from edgeformers.evaluation.report import (
     evaluate_links,
 )
 from edgeformers.evaluation.scorers import Factors, Raised, ScoreFunction, Scorer
-from edgeformers.evaluation.shift import SHIFTS, Fit, Validation, choose_fit, spaced_batches
-from edgeformers.evaluation.statistics import (
+from edgeformers.evaluation.significance import (
     Interval,
     PairedComparison,
     Spread,
@@ -24,7 +30,7 @@ from edgeformers.evaluation.statistics import (
     bootstrap_interval,
     bootstrap_statistic,
     compare_paired,
-    is_clear,
+    is_significant,
     summarize_seeds,
 )
 
@@ -40,7 +46,7 @@ __all__ = [
     "Factors",
     "Fit",
     "Interval",
-    "KnownLinks",
+    "LinkTable",
     "LinkProtocol",
     "LinkReport",
     "PairedComparison",
@@ -57,7 +63,7 @@ __all__ = [
     "compare_paired",
     "degree_groups",
     "evaluate_links",
-    "is_clear",
+    "is_significant",
     "rank_full",
     "rank_in_batch",
     "rank_sampled",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.random import hash_keys
-from edgeformers.evaluation.pairs import BLOCK, KnownLinks, Rows, Truths, checked_pairs, parts
+from edgeformers.evaluation.links import BLOCK, LinkTable, Rows, Truths, checked_pairs, parts
 
 NEGATIVES = 99  # drawn per pair by the protocol `sampled`
 
@@ -16,7 +16,7 @@ def sample_negatives(
     positives: ArrayLike,
     num_candidates: int,
     *,
-    known: KnownLinks | None = None,
+    known: LinkTable | None = None,
     seed: int = 0,
     count: int = NEGATIVES,
 ) -> Rows:
@@ -26,7 +26,7 @@ def sample_negatives(
     draw depends on the seed, the query and the positive alone: every model meets the same.
     """
     rows, columns = checked_pairs(positives, queries, num_candidates)
-    known = known or KnownLinks(np.zeros(int(rows.max(initial=0)) + 2, np.int64), rows[:0])
+    known = known or LinkTable(np.zeros(int(rows.max(initial=0)) + 2, np.int64), rows[:0])
     linked = known.indptr[rows + 1] - known.indptr[rows] + ~known.contains(rows, columns)
     free = num_candidates - linked
     dense = np.flatnonzero(free < max(2 * count, num_candidates // 2))
@@ -40,7 +40,7 @@ def sample_negatives(
 
 
 def _shuffle_free(
-    rows: Rows, columns: Rows, num_candidates: int, known: KnownLinks, seed: int, count: int
+    rows: Rows, columns: Rows, num_candidates: int, known: LinkTable, seed: int, count: int
 ) -> Rows:
     """All candidates in random order, the linked ones last, cut to `count`."""
     everyone = np.arange(num_candidates)
@@ -54,7 +54,7 @@ def _shuffle_free(
 
 
 def _draw_free(
-    rows: Rows, columns: Rows, num_candidates: int, known: KnownLinks, seed: int, count: int
+    rows: Rows, columns: Rows, num_candidates: int, known: LinkTable, seed: int, count: int
 ) -> Rows:
     """Draw, and draw again what is linked or has been drawn already."""
     drawn = np.empty((len(rows), count), np.int64)

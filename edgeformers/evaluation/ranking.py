@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers import metrics
+from edgeformers.evaluation import metrics
+from edgeformers.evaluation.links import BLOCK, LinkTable, Rows, checked_pairs, parts
+from edgeformers.evaluation.metrics import Floats
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.pairs import BLOCK, KnownLinks, Rows, checked_pairs, parts
 from edgeformers.evaluation.scorers import Factors, Scorer
-from edgeformers.metrics import Floats
 
 BATCH = 100  # pairs per batch of the protocol `paper`
 
@@ -36,7 +36,7 @@ def rank_sampled(
     positives: ArrayLike,
     *,
     queries: ArrayLike | None = None,
-    known: KnownLinks | None = None,
+    known: LinkTable | None = None,
     seed: int = 0,
     negatives: int = NEGATIVES,
 ) -> Floats:
@@ -65,7 +65,7 @@ def rank_full(
     positives: ArrayLike,
     *,
     queries: ArrayLike | None = None,
-    known: KnownLinks | None = None,
+    known: LinkTable | None = None,
 ) -> Floats:
     """Protocol `full`: rank of `positives[i]` among all candidates for `queries[i]` (row i).
 
@@ -99,7 +99,7 @@ def rank_batches(scorer: Scorer, rows: Rows, columns: Rows, batch: int) -> Float
 
 
 def _count_known(
-    table: NDArray[Any], rows: Rows, columns: Rows, known: KnownLinks
+    table: NDArray[Any], rows: Rows, columns: Rows, known: LinkTable
 ) -> tuple[Rows, Rows]:
     """How many known links, the asked one aside, stand above and beside it."""
     place, candidate = known.of(rows)

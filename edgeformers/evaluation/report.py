@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edgeformers import metrics
 from edgeformers.errors import InputError, nearest
-from edgeformers.evaluation.pairs import KnownLinks, Truths, checked_pairs, parts
+from edgeformers.evaluation import metrics
+from edgeformers.evaluation.links import LinkTable, Truths, checked_pairs, parts
+from edgeformers.evaluation.metrics import Floats
+from edgeformers.evaluation.popularity_correction import Fit, Validation, choose_fit, rank_fitted
 from edgeformers.evaluation.ranking import BATCH, rank_batches, rank_full, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
-from edgeformers.evaluation.shift import Fit, Validation, choose_fit, rank_fitted
-from edgeformers.metrics import Floats
 
 LinkProtocol = Literal["paper", "sampled", "full", "paper-shifted", "paper-unseen"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
@@ -114,7 +114,7 @@ def evaluate_links(
     positives: ArrayLike,
     *,
     queries: ArrayLike | None = None,
-    known: KnownLinks | None = None,
+    known: LinkTable | None = None,
     protocols: Sequence[LinkProtocol] = UNTUNED,
     query_degree: ArrayLike | None = None,
     key_degree: ArrayLike | None = None,

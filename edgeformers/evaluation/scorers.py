@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.errors import InputError
-from edgeformers.evaluation.pairs import KnownLinks, Rows
+from edgeformers.evaluation.links import LinkTable, Rows
 
 
 class Scorer(Protocol):
@@ -91,7 +91,7 @@ class Raised:
     """The scores of another, raised by `amount` [Q] for the candidates in `links` of each query."""
 
     scorer: Scorer
-    links: KnownLinks
+    links: LinkTable
     amount: NDArray[np.float32]
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgeformers.evaluation import PROFILES
-from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, RETURN_ROWS, Row
+from edgeformers.experiments.model_rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, RETURN_ROWS, Row
 
 OURS = "ours"  # the section of a claim that is not the paper's
 

@@ -7,8 +7,8 @@ from itertools import pairwise, product
 from typing import Literal
 
 from edgeformers.experiments.claim_list import CLAIMS, OURS, SOMETIMES, Claim
+from edgeformers.experiments.model_rows import EDGE_ROWS
 from edgeformers.experiments.record import Comparison, Record
-from edgeformers.experiments.rows import EDGE_ROWS
 from edgeformers.experiments.tables import Cell, Spec, row_means, table_specs
 from edgeformers.report.results_rows import metric_name
 

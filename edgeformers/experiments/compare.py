@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from edgeformers import metrics
-from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired
-from edgeformers.evaluation.pairs import BLOCK, parts
+from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired, metrics
+from edgeformers.evaluation.links import BLOCK, parts
 
 RESAMPLES = 2000
 

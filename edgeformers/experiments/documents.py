@@ -8,7 +8,7 @@ from edgeformers.experiments.claims import check_claims, claims_block, claims_te
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.render import markdown_table, to_markdown
 from edgeformers.experiments.tables import make_tables
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
 
 #: <!-- table: NAME from PATH --> or <!-- claims: ... -->, then what was made, then <!-- end -->
 BLOCK = re.compile(
@@ -36,7 +36,7 @@ def update_document(path: Path, root: Path) -> bool:
     before = path.read_text(encoding="utf-8")
     after = render_document(before, root)
     if after != before:
-        write_text_whole(path, after)
+        write_atomic(path, after)
     return after != before
 
 

@@ -11,11 +11,11 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.random import hash_keys
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.experiments.figures import Drawing, Lines
-from edgeformers.experiments.pixels import write_figure
+from edgeformers.experiments.illustrations import attention_picture, node_map
 from edgeformers.experiments.plan import Plan
+from edgeformers.experiments.png import write_figure
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
-from edgeformers.pictures import attention_picture, node_map
 from edgeformers.report.results import AttentionPicture, NodeMap
 from edgeformers.runs import open_run
 

@@ -20,7 +20,7 @@ from edgeformers.experiments.gather import make_record
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.record import DIGITS, Entry, Record
 from edgeformers.experiments.work import device_name
-from edgeformers.train.optim import Optimizers
+from edgeformers.training.optimizers import Optimizers
 
 CENTERS = 25  # nodes per mini-batch, as in the paper
 SIZES = (2, 3, 4, 5)  # neighbor edges per node

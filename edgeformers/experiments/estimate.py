@@ -13,7 +13,7 @@ from edgeformers.errors import EdgeformersError
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.work import free_memory, read_outcome
 from edgeformers.runs import ESTIMATORS
-from edgeformers.train.optim import Optimizers
+from edgeformers.training.optimizers import Optimizers
 
 STEPS = 3  # that are timed, after one that is not
 FORWARD = 1 / 3  # of a training step: encoding the same without learning

@@ -19,9 +19,9 @@ from edgeformers.experiments.folders import check_folders
 from edgeformers.experiments.memory import cores
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.work import attempt
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
 from edgeformers.runs import check_device
-from edgeformers.train.start import backbone_tokens
+from edgeformers.training.initialization import backbone_tokens
 
 POLL = 0.1  # seconds between two looks at the processes
 WORKER = ("-m", "edgeformers.experiments.work")
@@ -124,7 +124,7 @@ def _why(run: Run, code: int) -> str:
     if run.failure.is_file():
         return run.failure.read_text(encoding="utf-8").strip()
     sentence = f"its process ended with code {code}; see {run.log}"
-    write_text_whole(run.failure, sentence + "\n")
+    write_atomic(run.failure, sentence + "\n")
     return sentence
 
 

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from edgeformers.config import says_the_same
+from edgeformers.baselines import BACKBONE_BASELINES
+from edgeformers.config import matches_file
 from edgeformers.errors import InputError
 from edgeformers.experiments.plan import Plan, Run
-from edgeformers.models.baselines import BACKBONE_BASELINES
 from edgeformers.runs import CONFIG, RECORD
-from edgeformers.train.start import SCRATCH
+from edgeformers.training.initialization import SCRATCH
 
 
 def check_folders(plan: Plan) -> None:
@@ -52,4 +52,4 @@ def _is_own(run: Run, fingerprint: str) -> bool:
         return noted in (None, simple_claim(run, fingerprint))
     if noted is not None and noted.get("network_fingerprint") != fingerprint:
         return False
-    return not config.is_file() or says_the_same(config, run.to_config())
+    return not config.is_file() or matches_file(config, run.to_config())

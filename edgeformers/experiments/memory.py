@@ -10,7 +10,7 @@ from edgeformers.data.loader import USUAL_BATCHES
 from edgeformers.estimators.settings import find_model
 from edgeformers.experiments.plan import Plan
 from edgeformers.nn.backbones import backbone_config
-from edgeformers.train.start import SCRATCH, choose_device
+from edgeformers.training.initialization import SCRATCH, choose_device
 
 MOST_JOBS = 6
 SHARE = 0.8  # of the free memory that is planned for
@@ -43,7 +43,7 @@ def memory_of(config: RunConfig, num_nodes: int) -> float:
         texts *= around
     else:
         texts *= 1 + around if find_model(config).context else 1
-        texts *= 2 if config.edges.consistency else 1  # each edge is then encoded twice
+        texts *= 2 if config.edges.rdrop else 1  # each edge is then encoded twice
     return 16 * parameters + texts * config.data.max_tokens * layers * width * KEPT + OWN
 
 

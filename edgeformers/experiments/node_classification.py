@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.estimators.node_labels import (
@@ -19,15 +20,14 @@ from edgeformers.estimators.node_labels import (
     network_node_labels,
     read_node_labels,
 )
-from edgeformers.estimators.nodes import NodeNames
 from edgeformers.experiments.execute import Failure
 from edgeformers.experiments.gather import make_record, numbers
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.record import Entry, Record
 from edgeformers.experiments.work import fit_simple, read_outcome
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
+from edgeformers.inference.node_classification import classify_nodes
 from edgeformers.runs import open_run
-from edgeformers.tasks.node_classification import classify_nodes
 
 SEPARATOR = "|"  # between several labels of a node
 PROBES = 5  # regressions per run, each with its own split of the labeled nodes
@@ -41,7 +41,7 @@ def find_labels(graph: EdgeTextGraph, file: Path | None = None) -> LabeledNodes:
     if file is None:
         return _own_labels(graph)
     names = graph.nodes(["id"]).column(0).cast(pa.string())
-    known = NodeNames(names, graph.num_sources if graph.is_bipartite else None)
+    known = NodeIndex(names, graph.num_sources if graph.is_bipartite else None)
     return read_node_labels(known, str(file), label_separator=SEPARATOR)
 
 
@@ -82,7 +82,7 @@ def _probed(
     found = classify_nodes(vectors, labels.labels, seeds=range(probes))
     made = [numbers(one) for one in found.runs]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_whole(path, json.dumps({**asked, "metrics": made}, indent=1) + "\n")
+    write_atomic(path, json.dumps({**asked, "metrics": made}, indent=1) + "\n")
     return made
 
 

@@ -10,9 +10,9 @@ from edgeformers.config import RunConfig, Task, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import run_config
+from edgeformers.experiments.model_rows import ROWS, Row
 from edgeformers.experiments.published import published_dataset
-from edgeformers.experiments.rows import ROWS, Row
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
 from edgeformers.runs import MODEL, RESULTS, network_fingerprint
 
 PLAN = "plan.json"
@@ -102,7 +102,7 @@ class Plan:
     def write(self) -> Path:
         """plan.json in the experiment's folder."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_text_whole(self.path / PLAN, json.dumps(asdict(self), indent=1) + "\n")
+        write_atomic(self.path / PLAN, json.dumps(asdict(self), indent=1) + "\n")
         return self.path / PLAN
 
     @classmethod

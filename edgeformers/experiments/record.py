@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeformers.errors import FormatError
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
 
 VERSION = 1
 RECORD = "record.json"
@@ -70,7 +70,7 @@ class Record:
     def write(self, path: Path) -> None:
         """As JSON, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text_whole(path, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        write_atomic(path, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Record":

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgeformers.baselines.collaborative.reciprocity import has_returns
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, nearest
@@ -16,11 +17,7 @@ from edgeformers.experiments.execute import Failure, execute
 from edgeformers.experiments.folders import check_folders
 from edgeformers.experiments.gather import find_plans, gather
 from edgeformers.experiments.memory import default_jobs
-from edgeformers.experiments.node_classification import classify_all, find_labels
-from edgeformers.experiments.plan import NEED_MODELS, Choices, Plan, make_plan
-from edgeformers.experiments.record import RECORD, Record
-from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_terminal
-from edgeformers.experiments.rows import (
+from edgeformers.experiments.model_rows import (
     COLD_SPLIT,
     DIMENSIONS,
     EDGE_ROWS,
@@ -37,10 +34,13 @@ from edgeformers.experiments.rows import (
     dimension_rows,
     neighbor_rows,
 )
+from edgeformers.experiments.node_classification import classify_all, find_labels
+from edgeformers.experiments.plan import NEED_MODELS, Choices, Plan, make_plan
+from edgeformers.experiments.record import RECORD, Record
+from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_terminal
 from edgeformers.experiments.tables import Table, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
-from edgeformers.models.baselines.reciprocity import has_returns
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
 from edgeformers.report.terminal import table
 
 Say = Callable[[str], None]
@@ -206,7 +206,7 @@ def write_outputs(
     for name, text in texts.items():
         (plan.path / name).unlink(missing_ok=True)  # those of an earlier plan
         if tables:
-            write_text_whole(plan.path / name, text)
+            write_atomic(plan.path / name, text)
     files = [plan.path / name for name in (RECORD, *(texts if tables else ()))]
     drawn, notes = draw(plan, graph, record)
     return Reproduced(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from edgeformers import metrics
+from edgeformers.baselines import EdgeBaseline, LinkBaseline
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
@@ -27,10 +27,10 @@ from edgeformers.evaluation import (
     ScoreFunction,
     bootstrap_f1,
     bootstrap_interval,
+    metrics,
 )
-from edgeformers.models.baselines import EdgeBaseline, LinkBaseline
-from edgeformers.train.edge_objective import labelled_parts
-from edgeformers.train.link_objective import link_parts, rank_links
+from edgeformers.evaluation.network_labels import labeled_edge_parts
+from edgeformers.evaluation.network_links import link_parts, rank_links
 
 PARTS = ("val", "test")
 PREDICTIONS, RANKS = "predictions.parquet", "ranks.parquet"
@@ -92,7 +92,7 @@ def score_edge_baseline(
     baseline: EdgeBaseline, graph: EdgeTextGraph, split: str, seed: int
 ) -> Scored:
     """A simple edge baseline on both parts, with the metrics of a model of classes."""
-    parts, labels = labelled_parts(graph, split), _labels(graph)
+    parts, labels = labeled_edge_parts(graph, split), _labels(graph)
     found: Results = {}
     tables = []
     for part in PARTS:

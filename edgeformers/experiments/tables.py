@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from edgeformers.data.wording import counted
+from edgeformers.data.card.phrasing import counted
 from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
 from edgeformers.experiments.estimate import duration
 from edgeformers.experiments.published import Mark, published_table

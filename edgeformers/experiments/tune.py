@@ -6,10 +6,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, Run, with_settings
-from edgeformers.models.registry import MODELS
+from edgeformers.registry import MODELS
 from edgeformers.runs import read_results
-from edgeformers.train.trainer import SMALLER_IS_BETTER
 
 TRIALS = "trials"
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
+from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators import EdgeClassifier
 from edgeformers.estimators.base import write_results
+from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.folders import frozen_reading, simple_claim
 from edgeformers.experiments.plan import SPLITS, Plan, Run
 from edgeformers.experiments.score import (
@@ -28,14 +30,12 @@ from edgeformers.experiments.score import (
     score_link_baseline,
     score_predictor,
 )
-from edgeformers.models.baselines import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.models.io import remove_model
-from edgeformers.report.files import write_text_whole
+from edgeformers.files import write_atomic
+from edgeformers.inference.saved_model import remove_model
 from edgeformers.runs import MODEL, RECORD, fit_run, network_fingerprint
-from edgeformers.train.checkpoint import remove_checkpoints
-from edgeformers.train.runlog import LOG, read_log
-from edgeformers.train.start import choose_device
-from edgeformers.train.trainer import SMALLER_IS_BETTER
+from edgeformers.training.checkpoint import remove_checkpoints
+from edgeformers.training.initialization import choose_device
+from edgeformers.training.runlog import LOG, read_log
 
 OUTCOME = "outcome.json"  # how long a run took, where, and what it chose by itself
 
@@ -49,7 +49,7 @@ def attempt(plan: Plan, run: Run, graph: EdgeTextGraph, *, show: bool) -> str | 
         return None
     except Exception as error:  # one run must not end the others, whatever it stumbled over
         sentence = _sentence(error)
-        write_text_whole(run.failure, sentence + "\n")
+        write_atomic(run.failure, sentence + "\n")
         with run.log.open("a", encoding="utf-8") as file:
             traceback.print_exc(file=file)
         return sentence
@@ -75,7 +75,7 @@ def do_run(plan: Plan, run: Run, graph: EdgeTextGraph, *, show: bool) -> None:
         "device": device_name(device),
         "chosen": chosen,
     }
-    write_text_whole(run.path / OUTCOME, json.dumps(outcome, indent=1) + "\n")
+    write_atomic(run.path / OUTCOME, json.dumps(outcome, indent=1) + "\n")
     write_results(run.path, scored.results)  # last: it says that the run is finished
     remove_checkpoints(run.path / "checkpoints")  # it will not go on from there
     if run.kind == "trial" or not plan.keep_models:
@@ -118,7 +118,7 @@ def _fit_simple(run: Run, graph: EdgeTextGraph) -> tuple[Scored, dict[str, Any]]
     """A simple baseline, which chooses its settings on validation by itself."""
     run.path.mkdir(parents=True, exist_ok=True)
     claim = simple_claim(run, network_fingerprint(graph))
-    write_text_whole(run.path / RECORD, json.dumps(claim, indent=1) + "\n")
+    write_atomic(run.path / RECORD, json.dumps(claim, indent=1) + "\n")
     made, split = fit_simple(run, graph), _own_split(run, graph)
     trials = [{"setting": _plain(t.setting), "score": t.score} for t in getattr(made, "trials", [])]
     chosen = {"setting": _plain(getattr(made, "setting", {})), "trials": trials}

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
 from edgeformers.errors import ConfigError
-from edgeformers.nn.buckets import Buckets
-from edgeformers.nn.packed import PackedText
-from edgeformers.nn.short import (
+from edgeformers.nn.fast.length_buckets import Buckets
+from edgeformers.nn.fast.short_attention import (
     LONGEST,
     attend_rows,
     attend_text,
     block_of,
     short_hindrance,
 )
+from edgeformers.nn.packed import PackedText
 
 Backend = Literal["auto", "short", "varlen", "bucketed"]
 
@@ -149,13 +149,13 @@ class AsymmetricAttention(nn.Module):
         else:
             rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
         if virtual is None:
-            beside = rows.new_empty(text.num_texts, 0, 2, *rows.shape[2:])
+            ensemble = rows.new_empty(text.num_texts, 0, 2, *rows.shape[2:])
         else:  # [B, V, 2, H, D/H]
-            beside = self._product(virtual, self.key_value.weight, self.key_value.bias)
+            ensemble = self._product(virtual, self.key_value.weight, self.key_value.bias)
         if readout is None:
-            return cast(Tensor, attend_text(rows, bias, beside, *spans)).flatten(1)
+            return cast(Tensor, attend_text(rows, bias, ensemble, *spans)).flatten(1)
         q = self._product(readout, self.query.weight, self.query.bias)[:, 0]  # [B, H, D/H]
-        return cast(Tensor, attend_rows(q, rows, bias, beside, *spans)).flatten(1)
+        return cast(Tensor, attend_rows(q, rows, bias, ensemble, *spans)).flatten(1)
 
     def _product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[..., D] -> [..., 1 to 3, H, D/H]; the operators give the bias its gradient, not this."""
@@ -227,8 +227,8 @@ def attend_within(qkv: Tensor, text: PackedText) -> Tensor:
     if not text.num_texts or short_hindrance(*shape):
         q, k, v = qkv.unbind(1)
         return attend(q, k, v, text)
-    beside = qkv.new_empty(text.num_texts, 0, 2, *qkv.shape[2:])
-    return cast(Tensor, attend_text(qkv, None, beside, text.offsets, block_of(text.max_length)))
+    ensemble = qkv.new_empty(text.num_texts, 0, 2, *qkv.shape[2:])
+    return cast(Tensor, attend_text(qkv, None, ensemble, text.offsets, block_of(text.max_length)))
 
 
 def _attend_varlen(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fused_embedding import Tables, embed_norm
+from edgeformers.nn.fast.fused_embedding import Tables, embed_norm
 from edgeformers.nn.layer import (
     ACTIVATIONS,
     FeedForward,

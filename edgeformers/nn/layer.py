@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, nearest
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fused import add_norm, feed_forward_norm
+from edgeformers.nn.fast.fused_ops import add_norm, feed_forward_norm
 from edgeformers.nn.packed import PackedText
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

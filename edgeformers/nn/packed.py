@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.errors import InputError
-from edgeformers.nn.buckets import Buckets, plan_buckets
+from edgeformers.nn.fast.length_buckets import Buckets, plan_buckets
 
 Made = TypeVar("Made")
 

@@ -4,12 +4,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeformers.data.card import DataCard
-from edgeformers.data.describe import describe
+from edgeformers.data.card.card import DataCard
+from edgeformers.data.card.describe import describe
+from edgeformers.files import write_atomic
 from edgeformers.report.card_page import card_html
 from edgeformers.report.card_rows import headline
 from edgeformers.report.card_terminal import card_text
-from edgeformers.report.files import write_text_whole
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
@@ -22,6 +22,6 @@ def write_card(graph_or_card: "EdgeTextGraph | DataCard", folder: str | PathLike
     card = graph_or_card if isinstance(graph_or_card, DataCard) else describe(graph_or_card)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    write_text_whole(place / "card.json", card.to_json() + "\n")
-    write_text_whole(place / "card.html", card_html(card))
+    write_atomic(place / "card.json", card.to_json() + "\n")
+    write_atomic(place / "card.html", card_html(card))
     return place / "card.html"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from edgeformers.data.card import CUTS, DataCard, Distribution, Split
-from edgeformers.data.wording import counted, percent
+from edgeformers.data.card.card import CUTS, DataCard, Distribution, Split
+from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report import page, svg
 from edgeformers.report.card_rows import (
     counted_rows,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from edgeformers.data.card import DataCard, Distribution, NamedCount, Split, Times
-from edgeformers.data.wording import counted, percent
+from edgeformers.data.card.card import DataCard, Distribution, NamedCount, Split, Times
+from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report.text import Rows, number
 
 LISTED = 20  # labels, types and the like that are shown before the rest is summed up

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from edgeformers.data.card import DataCard, Distribution, Finding, Labels, NodeLabels, Times
-from edgeformers.data.wording import counted, percent
+from edgeformers.data.card.card import DataCard, Distribution, Finding, Labels, NodeLabels, Times
+from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report.card_rows import (
     degree_rows,
     fact_rows,

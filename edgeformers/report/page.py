@@ -8,8 +8,8 @@ from base64 import b64encode
 from collections.abc import Container, Iterable, Sequence
 from html import escape
 
-from edgeformers.data.card import Finding, NamedCount
-from edgeformers.data.wording import percent
+from edgeformers.data.card.card import Finding, NamedCount
+from edgeformers.data.card.phrasing import percent
 from edgeformers.report import svg
 from edgeformers.report.style import STYLE
 from edgeformers.report.text import Rows, printable

@@ -87,7 +87,7 @@ def best_of_each(task: TaskScores) -> list[ModelScores]:
     return [model for model in found if model is not None]
 
 
-def untold(task: TaskScores) -> list[str]:
+def missing_comparisons(task: TaskScores) -> list[str]:
     """What the models of a task cannot tell, and which of them are missing."""
     seen = {model.sees for model in best_of_each(task)}
     if "both" not in seen:

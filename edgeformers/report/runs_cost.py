@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from edgeformers.data.wording import listed
+from edgeformers.data.card.phrasing import listed
 from edgeformers.report import page, plots
 from edgeformers.report.results_data import Sees
 from edgeformers.report.results_rows import SEES, is_low_best, metric_name, value_words

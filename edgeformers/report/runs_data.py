@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgeformers.data.card import DataCard
+from edgeformers.data.card.card import DataCard
 from edgeformers.report.results_data import ModelScores, Sees, TaskScores
 
 Line = list[tuple[float, float]]  # (epochs or seconds, value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from edgeformers.data.wording import listed
+from edgeformers.data.card.phrasing import listed
 from edgeformers.report import page, plots
 from edgeformers.report.results_rows import is_low_best, metric_name, ordered, value_words
 from edgeformers.report.runs_data import DegreeScores, Drawing, Line, ModelCurves, RunsGroup

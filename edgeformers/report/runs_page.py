@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from edgeformers.data.wording import counted
+from edgeformers.data.card.phrasing import counted
 from edgeformers.report import page
 from edgeformers.report.card_page import card_in_short
 from edgeformers.report.results_data import ModelScores, TaskScores

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgeformers.data.wording import counted
+from edgeformers.data.card.phrasing import counted
 from edgeformers.report import page
 from edgeformers.report.results_rows import setting_words
 from edgeformers.report.results_tables import in_columns, named_table

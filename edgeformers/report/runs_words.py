@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from edgeformers.data.wording import counted, listed
+from edgeformers.data.card.phrasing import counted, listed
 from edgeformers.report.results_data import Score, TaskScores
 from edgeformers.report.results_rows import SEES, metric_name, ordered, value_words
-from edgeformers.report.results_verdict import best_of_each, untold, verdict
+from edgeformers.report.results_verdict import best_of_each, missing_comparisons, verdict
 from edgeformers.report.runs_data import RunsGroup, RunsPage
 
 
 def answer(task: TaskScores) -> str:
     """Does the graph help, does the text: what the runs tell, and what they cannot tell."""
     told = verdict(task)
-    return " ".join([*([told.answer] if told else []), *untold(task)])
+    return " ".join([*([told.answer] if told else []), *missing_comparisons(task)])
 
 
 def gain_sentences(task: TaskScores, examples: int) -> list[str]:

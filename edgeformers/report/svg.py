@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate, pairwise
 
-from edgeformers.data.card import Histogram, Split
-from edgeformers.data.wording import percent
+from edgeformers.data.card.card import Histogram, Split
+from edgeformers.data.card.phrasing import percent
 
 HEIGHT, TOP, BOTTOM = 196, 26, 24  # pixels: all, above the highest mark, below the base line
 REACH = 90.0  # percent of the width that marks may use

@@ -3,8 +3,8 @@
 import unicodedata
 from collections.abc import Sequence
 
-from edgeformers.data.card import NamedCount
-from edgeformers.data.wording import percent
+from edgeformers.data.card.card import NamedCount
+from edgeformers.data.card.phrasing import percent
 from edgeformers.report.text import Rows, printable
 
 BARS = " ▁▂▃▄▅▆▇█"

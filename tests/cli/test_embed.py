@@ -3,7 +3,7 @@ import json
 import pytest
 
 from edgeformers.cli.embed import EXAMPLES
-from edgeformers.embed import read_embeddings
+from edgeformers.inference.embed import read_embeddings
 from tests.cli.commands import pasted
 from tests.cli.conftest import call
 

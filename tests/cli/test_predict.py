@@ -76,7 +76,7 @@ def test_a_mistake_is_answered_with_a_sentence(home, table, tmp_path, args, word
 
 
 def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgeformers.bulk.ROWS", 1)
+    monkeypatch.setattr("edgeformers.inference.batch_inference.ROWS", 1)
     (tmp_path / "new.csv").write_text("source,target,text\na,b,c\nd,e,f\n")
     predict, calls = EdgeClassifier.predictions, []
 

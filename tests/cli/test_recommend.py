@@ -3,10 +3,10 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgeformers.bulk import recommend_all
 from edgeformers.cli.recommend import EXAMPLES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.estimators import load
+from edgeformers.inference.batch_inference import recommend_all
 from tests.cli.commands import pasted
 from tests.cli.conftest import call
 

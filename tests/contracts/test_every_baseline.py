@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.network import PrepareConfig
-from edgeformers.data.prepare import prepare_simulated
-from edgeformers.data.simulate import simulate
-from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
-from edgeformers.evaluation import KnownLinks, ScoreFunction, rank_full
-from edgeformers.metrics import micro_f1, mrr
-from edgeformers.models.baselines import (
+from edgeformers.baselines import (
     BACKBONE_BASELINES,
     EDGE_BASELINES,
     LINK_BASELINES,
@@ -20,8 +13,15 @@ from edgeformers.models.baselines import (
     LinkBaseline,
     PairwiseConfig,
 )
-from edgeformers.models.baselines.base import positive_links
-from tests.models.baselines.tiny import write_backbone
+from edgeformers.baselines.base import positive_links
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.prepare import prepare_simulated
+from edgeformers.data.simulate import simulate
+from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
+from edgeformers.evaluation import LinkTable, ScoreFunction, rank_full
+from edgeformers.evaluation.metrics import micro_f1, mrr
+from tests.baselines.tiny import write_backbone
 
 pytest.importorskip("sklearn")
 
@@ -170,7 +170,7 @@ def rank_test_links(graph, model):
             ScoreFunction(lambda some: model.scores(queries[some], candidates), len(candidates)),
             columns,
             queries=rows,
-            known=KnownLinks.from_pairs(known.rows, known.columns, known.num_rows),
+            known=LinkTable.from_pairs(known.rows, known.columns, known.num_rows),
         )
     )
 

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer, models
 from torch import nn
 
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
-from edgeformers.models.io import load_model, model_fingerprint, save_model
-from edgeformers.models.registry import MODELS, TINY_ENCODER, make_tiny
+from edgeformers.inference.saved_model import load_model, model_fingerprint, save_model
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import MODELS, TINY_ENCODER, make_tiny
 
 SHARED = [
     {},

@@ -15,10 +15,10 @@ from edgeformers.data import arrays
 from edgeformers.data.arrays import (
     ArrayWriter,
     FolderExistsError,
+    atomic_folder,
     check_files,
     checked_record,
     fingerprint_folder,
-    folder_written_aside,
     open_array,
     refuse_foreign,
     save_array,
@@ -142,14 +142,14 @@ def only_a_record(folder: Path) -> None:
 
 
 def write_aside(out: Path, content: str, **options) -> None:
-    with folder_written_aside(out, **{"check": only_a_record, **options}) as folder:
+    with atomic_folder(out, **{"check": only_a_record, **options}) as folder:
         (folder / "network.json").write_text(content)
 
 
 @pytest.mark.parametrize("name", ["net", "net[1]", "*", ".hidden", "a b'c"])
 def test_a_folder_appears_when_it_is_complete(name, tmp_path):
     out = tmp_path / "new" / name
-    with folder_written_aside(out) as folder:
+    with atomic_folder(out) as folder:
         (folder / "file").write_text("x")
         assert not out.exists()
         assert folder.name == name
@@ -168,7 +168,7 @@ def test_the_folder_one_stands_in_may_be_written_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing_and_keeps_the_old_folder(error, tmp_path):
     write_aside(tmp_path / "net", "old")
-    written = folder_written_aside(tmp_path / "net", overwrite=True, check=only_a_record)
+    written = atomic_folder(tmp_path / "net", overwrite=True, check=only_a_record)
     with pytest.raises(type(error)), written:
         raise error
     assert (tmp_path / "net/network.json").read_text() == "old"
@@ -215,7 +215,7 @@ def test_a_folder_with_other_files_is_never_overwritten(mine, tmp_path):
 
 def test_a_file_that_comes_while_the_new_folder_is_written_is_kept(tmp_path):
     write_aside(tmp_path / "net", "old")
-    slow = folder_written_aside(tmp_path / "net", overwrite=True, check=only_a_record)
+    slow = atomic_folder(tmp_path / "net", overwrite=True, check=only_a_record)
     (slow.__enter__() / "network.json").write_text("slow")
     (tmp_path / "net/thesis.tex").write_text("mine")
     with pytest.raises(InputError, match=r"did not write everything in it \(thesis.tex\)"):
@@ -241,7 +241,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 def test_a_full_disk_is_told_in_a_sentence(code, tmp_path):
     with (
         pytest.raises(EdgeformersError, match=r"the disk is full while writing .*net; free some"),
-        folder_written_aside(tmp_path / "net"),
+        atomic_folder(tmp_path / "net"),
     ):
         raise OSError(code, os.strerror(code))
     assert not list(tmp_path.iterdir())
@@ -257,7 +257,7 @@ def test_a_full_disk_is_told_in_a_sentence(code, tmp_path):
     ],
 )
 def test_a_database_out_of_space_is_told_in_a_sentence(error, words, tmp_path):
-    with pytest.raises(EdgeformersError) as told, folder_written_aside(tmp_path / "net"):
+    with pytest.raises(EdgeformersError) as told, atomic_folder(tmp_path / "net"):
         raise error
     message = str(told.value)
     assert message.startswith(f"{words}")
@@ -288,7 +288,7 @@ def test_workshops_that_are_taken_away_again_and_again_end_in_a_sentence(tmp_pat
 def test_what_a_killed_run_left_is_removed_but_not_the_work_of_a_living_one(tmp_path):
     dead = tmp_path / ".net.partial-dead"
     (dead / "net").mkdir(parents=True)
-    with folder_written_aside(tmp_path / "net") as living:
+    with atomic_folder(tmp_path / "net") as living:
         (living / "half").write_text("")
         other = threading.Thread(target=write_aside, args=(tmp_path / "net", "done"))
         other.start()
@@ -301,7 +301,7 @@ def test_what_a_killed_run_left_is_removed_but_not_the_work_of_a_living_one(tmp_
 
 
 def test_the_first_to_finish_gives_the_folder_its_name(tmp_path):
-    slow = folder_written_aside(tmp_path / "net")
+    slow = atomic_folder(tmp_path / "net")
     (slow.__enter__() / "network.json").write_text("slow")
     write_aside(tmp_path / "net", "fast")
     with pytest.raises(FolderExistsError, match="exists already"):

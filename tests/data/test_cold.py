@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.csr import build_adjacency
-from edgeformers.data.describe import describe
+from edgeformers.data.adjacency import build_adjacency
+from edgeformers.data.card.describe import describe
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import (
     MOST_PROFILE,
@@ -15,7 +15,7 @@ from edgeformers.data.splits import (
     TEST,
     TRAIN,
     VAL,
-    EdgeFacts,
+    EdgeArrays,
     SplitConfig,
     count_parts,
     make_split,
@@ -27,7 +27,7 @@ SIDES = {"cold_source": ("src", "dst"), "cold_target": ("dst", "src")}
 
 def facts(src, dst, **more):
     src, dst = np.asarray(src), np.asarray(dst)
-    return EdgeFacts(src=src, dst=dst, num_nodes=int(max(src.max(), dst.max())) + 1, **more)
+    return EdgeArrays(src=src, dst=dst, num_nodes=int(max(src.max(), dst.max())) + 1, **more)
 
 
 @st.composite

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch
-from edgeformers.data.csr import build_adjacency
 from edgeformers.data.loader import INFERENCE, EdgeLoader
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.nn.packed import PackedText

@@ -13,7 +13,7 @@ from edgeformers.data.arrays import checked_record, write_record
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
-from edgeformers.data.tokenise import add_tokens
+from edgeformers.data.tokenize import add_tokens
 from edgeformers.errors import FormatError, InputError
 
 SPLITS = [SplitConfig(name="edge", how="random"), SplitConfig(name="link", how="per_source")]

@@ -15,9 +15,9 @@ from edgeformers.data.loader import (
     INFERENCE,
     EgoLoader,
     Prefetch,
+    default_batch_size,
     epoch_batches,
     epoch_order,
-    usual_batch,
 )
 from edgeformers.data.sampler import EgoSampler
 
@@ -152,4 +152,4 @@ def test_a_slow_consumer_is_waited_for():
     [(0, 16), (3_199, 16), (6_399, 16), (6_400, 32), (12_800, 64), (10**9, 64)],
 )
 def test_few_examples_are_learned_in_small_batches(examples, size):
-    assert usual_batch(examples) == size
+    assert default_batch_size(examples) == size

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data import numbering
-from edgeformers.data.arrays import folder_written_aside
+from edgeformers.data.arrays import atomic_folder
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.table import NodeTable
 from edgeformers.errors import EdgeformersError, InputError
@@ -85,7 +85,7 @@ def test_a_database_that_runs_out_ends_in_a_sentence(tmp_path, monkeypatch, memo
     pairs = [(f"a node with a long name {i * 7919}", "t") for i in range(400_000)]
     with (
         pytest.raises(EdgeformersError, match=words),
-        folder_written_aside(tmp_path / "net") as folder,
+        atomic_folder(tmp_path / "net") as folder,
     ):
         number(folder, pairs, bipartite=True)
     assert not list(tmp_path.iterdir())

@@ -89,7 +89,7 @@ def test_a_tokenizer_is_tried_before_the_edges_are_read(tmp_path, tokenizer, mon
     def fail(name):
         raise InputError(f"no tokenizer '{name}'")
 
-    monkeypatch.setattr("edgeformers.data.tokenise.load_tokenizer", fail)
+    monkeypatch.setattr("edgeformers.data.tokenize.load_tokenizer", fail)
     config = PrepareConfig(tokenizer=tokenizer, progress=False)
     with pytest.raises(InputError, match=r"tokenizer|vocabulary"):
         prepare(tmp_path / "missing.csv", tmp_path / "net", config=config)

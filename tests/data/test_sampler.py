@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.csr import build_adjacency
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import InputError
 

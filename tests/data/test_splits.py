@@ -15,7 +15,7 @@ from edgeformers.data.splits import (
     TEST,
     TRAIN,
     VAL,
-    EdgeFacts,
+    EdgeArrays,
     How,
     SplitConfig,
     Unseen,
@@ -29,7 +29,7 @@ from edgeformers.errors import ConfigError, InputError
 
 def facts(src, dst, **more):
     src, dst = np.asarray(src), np.asarray(dst)
-    return EdgeFacts(src=src, dst=dst, num_nodes=int(max(src.max(), dst.max())) + 1, **more)
+    return EdgeArrays(src=src, dst=dst, num_nodes=int(max(src.max(), dst.max())) + 1, **more)
 
 
 @pytest.fixture

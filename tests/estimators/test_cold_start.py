@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformers.baselines import Popularity
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.table import EdgeTable
 from edgeformers.errors import ConfigError
 from edgeformers.estimators import LinkPredictor, load
-from edgeformers.estimators.links import NEW_NODES
+from edgeformers.estimators.links import COLD_NODE_RATE
+from edgeformers.evaluation.network_links import candidate_nodes, drawable_nodes
 from edgeformers.experiments.score import score_link_baseline
-from edgeformers.models.baselines import Popularity
-from edgeformers.train.link_objective import candidate_nodes, drawable_nodes
 
 SPLIT = "cold-source+drop-target"
 SETTINGS = {
@@ -23,7 +23,7 @@ SETTINGS = {
     "train.node_lr": 1e-2,
     "model.node_width": 16,
     "links.uniform_negatives": 16,
-    "links.new_nodes": 0.3,
+    "links.cold_node_rate": 0.3,
 }
 
 
@@ -39,7 +39,7 @@ def held_out(graph, split):
 
 @pytest.mark.parametrize("split", [SPLIT, "cold-target+drop-source"])
 def test_training_meets_no_held_out_node_and_reads_no_text_of_one(simulated, split):
-    made = make(**{"data.split": split, "links.new_nodes": 0.0}).set_up(simulated)
+    made = make(**{"data.split": split, "links.cold_node_rate": 0.0}).set_up(simulated)
     objective, codes, held = made.objective, simulated.split(split), held_out(simulated, split)
     assert len(held)
     for epoch in (0, 1):
@@ -81,7 +81,7 @@ def test_no_held_out_node_is_drawn_as_a_negative(simulated):
 
 
 def test_an_epoch_reads_some_nodes_as_new_ones_and_knows_their_links_all_the_same(simulated):
-    objective = make(**{"links.new_nodes": 0.5}).set_up(simulated).objective
+    objective = make(**{"links.cold_node_rate": 0.5}).set_up(simulated).objective
     nodes = torch.arange(simulated.num_nodes)
     shown = []
     for epoch in (0, 1):
@@ -97,7 +97,7 @@ def test_an_epoch_reads_some_nodes_as_new_ones_and_knows_their_links_all_the_sam
 
 
 def test_a_hidden_node_gets_no_gradient_and_the_unknown_one_does(simulated):
-    made = make(**{"links.new_nodes": 0.5, "model.node_dropout": 0.0}).set_up(simulated)
+    made = make(**{"links.cold_node_rate": 0.5, "model.node_dropout": 0.0}).set_up(simulated)
     objective = made.objective
     (ids, *_) = objective.batches(0)
     made.model.train()
@@ -111,21 +111,21 @@ def test_a_hidden_node_gets_no_gradient_and_the_unknown_one_does(simulated):
 
 
 def test_a_share_of_new_nodes_is_below_one():
-    with pytest.raises(ConfigError, match=r"links.new_nodes is a share .* \(got 1.0\)"):
-        make(**{"links.new_nodes": 1.0})
+    with pytest.raises(ConfigError, match=r"links.cold_node_rate is a share .* \(got 1.0\)"):
+        make(**{"links.cold_node_rate": 1.0})
 
 
 @pytest.mark.parametrize(
     ("split", "given", "used"),
-    [(SPLIT, None, NEW_NODES), ("link", None, 0.0), (SPLIT, 0.0, 0.0), ("link", 0.2, 0.2)],
+    [(SPLIT, None, COLD_NODE_RATE), ("link", None, 0.0), (SPLIT, 0.0, 0.0), ("link", 0.2, 0.2)],
 )
 def test_nodes_are_read_as_new_ones_where_the_split_holds_some_out(simulated, split, given, used):
-    made = make(**{"data.split": split, "links.new_nodes": given}).set_up(simulated)
-    assert made.objective.new_nodes == used
+    made = make(**{"data.split": split, "links.cold_node_rate": given}).set_up(simulated)
+    assert made.objective.cold_node_rate == used
 
 
 def test_the_usual_recipe_asks_the_split():
-    assert LinkPredictor("scratch:2x32", show=False).config.links.new_nodes is None
+    assert LinkPredictor("scratch:2x32", show=False).config.links.cold_node_rate is None
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def hobbies(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(hobbies, tmp_path_factory):
     run = tmp_path_factory.mktemp("cold-run")
-    return make(**{"links.beside": True}).fit(hobbies, run=run), run
+    return make(**{"links.ensemble": True}).fit(hobbies, run=run), run
 
 
 def test_who_was_held_out_is_answered_as_who_arrives_with_the_same_texts(hobbies, fitted):
@@ -158,7 +158,7 @@ def test_who_was_held_out_is_answered_as_who_arrives_with_the_same_texts(hobbies
         new, seen = made._query(None, list(zip(names, texts, strict=True)), hobbies)
         held = made.objective.factors("query", np.array([node]))[0]
         np.testing.assert_allclose(new, held, rtol=1e-4, atol=1e-5)
-        assert np.abs(held[-made.head.beside.query.size(1) :]).max() > 0
+        assert np.abs(held[-made.head.ensemble.query.size(1) :]).max() > 0
         assert sorted(seen) == sorted(adjacency.neighbors_of(node).tolist())
 
 
@@ -174,7 +174,7 @@ def test_links_are_told_apart_by_how_much_is_known_of_the_new_node(hobbies, fitt
 
 def test_texts_and_neighbors_together_rank_for_a_new_node_above_popularity_and_text_alone(hobbies):
     def mrr(name):
-        more = {"model.name": name, "train.epochs": 8, "links.beside": False}
+        more = {"model.name": name, "train.epochs": 8, "links.ensemble": False}
         made = make(**more, **{"model.node_table": "random"}).fit(hobbies)
         return made.evaluate(protocols=("full",))["full/mrr"]
 

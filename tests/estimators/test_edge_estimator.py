@@ -10,7 +10,7 @@ import edgeformers
 from edgeformers.config import make_config
 from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, NotFittedError, load
-from edgeformers.models.io import load_model, save_model
+from edgeformers.inference.saved_model import load_model, save_model
 from edgeformers.runs import open_run
 from tests.estimators.conftest import tiny
 

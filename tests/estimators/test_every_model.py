@@ -8,8 +8,8 @@ from edgeformers.config import make_config
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load, run_config
-from edgeformers.models.registry import MODELS
-from edgeformers.nn.bag import BagOfWords
+from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.registry import MODELS
 from tests.estimators.conftest import tiny
 
 EDGE_MODELS = [name for name, entry in MODELS.items() if entry.encodes == "edges"]
@@ -183,4 +183,4 @@ def test_what_was_found_best_for_a_baseline_is_not_set_over_the_recipe_of_the_pa
     assert run_config("link-prediction").links.temperature == 0.1
     paper = run_config("link-prediction", "paper", settings=settings)
     assert (paper.links.temperature, paper.train.node_lr) == (None, 1e-5)
-    assert not paper.links.beside
+    assert not paper.links.ensemble

@@ -14,7 +14,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import LinkPredictor, NotFittedError, load
-from edgeformers.train.link_objective import candidate_nodes
+from edgeformers.evaluation.network_links import candidate_nodes
 from tests.estimators.conftest import tiny
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.estimators.node_labels import (
@@ -11,13 +12,12 @@ from edgeformers.estimators.node_labels import (
     network_node_labels,
     read_node_labels,
 )
-from edgeformers.estimators.nodes import NodeNames
 
 
 @pytest.fixture
 def names(reviews):
     """ann 0, bob 1, cat 2 are sources; alien 3, brazil 4, ann 5 are targets."""
-    return NodeNames(reviews.nodes(["id"]).column(0), reviews.num_sources)
+    return NodeIndex(reviews.nodes(["id"]).column(0), reviews.num_sources)
 
 
 @pytest.fixture

@@ -4,18 +4,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers.bulk import recommend_all
+from edgeformers.baselines import Popularity, Reciprocity
+from edgeformers.baselines.base import positive_links
+from edgeformers.baselines.collaborative.reciprocity import has_returns, links_back
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
 from edgeformers.estimators import LinkPredictor, load
-from edgeformers.estimators.beside import ReturnedPart, fit_beside
+from edgeformers.experiments.input_ablation import judge
 from edgeformers.experiments.reproduce import Options, experiment_rows
 from edgeformers.experiments.score import score_link_baseline
-from edgeformers.models.baselines import Popularity, Reciprocity
-from edgeformers.models.baselines.base import positive_links
-from edgeformers.models.baselines.reciprocity import has_returns, links_back
-from edgeformers.overview import judge
+from edgeformers.inference.batch_inference import recommend_all
+from edgeformers.inference.ensemble import ReturnedPart, fit_ensemble
 
 PEOPLE = 80
 
@@ -69,13 +69,13 @@ def test_who_is_linked_to_a_node_is_known_from_training_alone(mail):
 
 
 def test_scores_are_raised_for_those_who_wrote_and_for_nobody_else(mail, fitted):
-    beside = fitted.head.beside
-    assert beside.returned is not None
-    assert (beside.returned.amount > 0).all()
+    ensemble = fitted.head.ensemble
+    assert ensemble.returned is not None
+    assert (ensemble.returned.amount > 0).all()
     everyone = np.arange(mail.num_nodes)
     whole = fitted.objective.scorer(everyone, everyone)
     raised = whole.scores(everyone) - whole.scorer.scores(everyone)
-    amount = beside.returned.amount.numpy()[beside.group.long().numpy()]
+    amount = ensemble.returned.amount.numpy()[ensemble.group.long().numpy()]
     right = np.zeros_like(raised)
     for by, to in training_pairs(mail):
         right[to, by] = amount[to]
@@ -138,13 +138,13 @@ def test_it_is_saved_and_loaded(mail, fitted, tmp_path):
 
 
 def test_it_may_stand_alone_beside_a_model(mail, fitted, monkeypatch, tmp_path):
-    monkeypatch.setattr("edgeformers.estimators.beside.EASE_TARGETS", 0)
-    monkeypatch.setattr("edgeformers.estimators.beside.ALS_LINKS", 0)
-    monkeypatch.setattr("edgeformers.estimators.beside.LIGHTGCN_LINKS", 0)
-    monkeypatch.setattr("edgeformers.estimators.beside.LIGHTGCN_LINKS_GPU", 0)
+    monkeypatch.setattr("edgeformers.inference.ensemble.EASE_TARGETS", 0)
+    monkeypatch.setattr("edgeformers.inference.ensemble.ALS_LINKS", 0)
+    monkeypatch.setattr("edgeformers.inference.ensemble.LIGHTGCN_LINKS", 0)
+    monkeypatch.setattr("edgeformers.inference.ensemble.LIGHTGCN_LINKS_GPU", 0)
     made = make().fit(mail)
-    assert made.head.beside.query.shape == (PEOPLE, 0)
-    assert made.head.beside.returned is not None
+    assert made.head.ensemble.query.shape == (PEOPLE, 0)
+    assert made.head.ensemble.returned is not None
     loaded = load(made.save(tmp_path / "model"), network=mail)
     name = mail.node_names(np.array([5]))[0]
     assert loaded.recommend(name)[0].node == made.recommend(name)[0].node
@@ -155,9 +155,9 @@ def test_where_validation_says_no_it_is_left_out(mail, fitted, monkeypatch):
     def without(parts, ranking, group):
         return np.array([[1.0] + [float(not isinstance(p, ReturnedPart)) for p in parts[1:]]] * 3)
 
-    monkeypatch.setattr("edgeformers.estimators.beside.weigh_groups", without)
-    plain = make(**{"links.beside": False}).fit(mail)
-    assert fit_beside(plain.objective, mail, "link", seed=0).returned is None
+    monkeypatch.setattr("edgeformers.inference.ensemble.weigh_groups", without)
+    plain = make(**{"links.ensemble": False}).fit(mail)
+    assert fit_ensemble(plain.objective, mail, "link", seed=0).returned is None
 
 
 @pytest.mark.parametrize("kind", ["simulated", "undirected"])
@@ -167,7 +167,7 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
     graph = simulated if kind == "simulated" else write(tmp_path / "network", directed=False)
     assert not has_returns(graph)
     made = make(**{"train.epochs": 1}).fit(graph)
-    assert made.head.beside is None or made.head.beside.returned is None
+    assert made.head.ensemble is None or made.head.ensemble.returned is None
     nodes = np.arange(5)
     right = Popularity().fit(graph, "link").scores(nodes, np.arange(graph.num_sources, 40))
     found = Reciprocity().fit(graph, "link").scores(nodes, np.arange(graph.num_sources, 40))
@@ -205,16 +205,16 @@ def test_what_somebody_wrote_to_the_source_is_the_first_reason(mail, fitted):
             first = one.because[0]
             if (by, node) in pairs:
                 assert (first.text, first.node) == (f"hello {names[node]}", names[node])
-                assert first.weight == pytest.approx(fitted.head.beside.returned_amount(node))
+                assert first.weight == pytest.approx(fitted.head.ensemble.returned_amount(node))
             assert len(one.because) <= 2
 
 
 def test_nobody_is_linked_to_a_node_never_met(mail, fitted):
     everyone, some = np.arange(mail.num_nodes), np.array([4, -1, 9])
-    found = fitted.head.beside.returned.among(some, everyone)
+    found = fitted.head.ensemble.returned.among(some, everyone)
     assert found.indptr[1] == found.indptr[2]
-    right = fitted.head.beside.returned.among(np.array([4, 9]), everyone)
+    right = fitted.head.ensemble.returned.among(np.array([4, 9]), everyone)
     assert found.candidates.tolist() == right.candidates.tolist()
-    fewer = fitted.head.beside.returned.among(everyone, np.array([-1, 0]))
+    fewer = fitted.head.ensemble.returned.among(everyone, np.array([-1, 0]))
     assert not (fewer.candidates == 0).any()
     assert fewer.candidates.size == sum(by == 0 for by, _ in training_pairs(mail))

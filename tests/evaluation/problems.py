@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edgeformers.evaluation import KnownLinks
+from edgeformers.evaluation import LinkTable
 
 
 def draw_problem(seed, queries=7, candidates=11, pairs=25):
@@ -25,4 +25,4 @@ def simple_rank(scores, row, positive, known):
 
 
 def known_links(rows, columns, num_queries):
-    return KnownLinks.from_pairs(rows, columns, num_queries)
+    return LinkTable.from_pairs(rows, columns, num_queries)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from edgeformers import metrics
 from edgeformers.evaluation import (
     Factors,
     ScoreFunction,
+    metrics,
     rank_full,
     rank_in_batch,
     rank_sampled,

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from edgeformers import metrics
 from edgeformers.errors import InputError
 from edgeformers.evaluation import (
     Factors,
@@ -13,6 +12,7 @@ from edgeformers.evaluation import (
     ScoreFunction,
     degree_groups,
     evaluate_links,
+    metrics,
     rank_full,
     rank_sampled,
 )

@@ -1,7 +1,7 @@
 import pytest
 
+from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import Choices, make_plan
-from edgeformers.experiments.rows import ROWS
 
 #: Settings that make a run in a second or two, whatever it learns.
 TINY = {"model.backbone": "scratch:2x32", "train.epochs": 1, "train.batch_size": 128}

@@ -1,13 +1,13 @@
 """Records made by hand, for tables and claims."""
 
-from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
-from edgeformers.experiments.rows import (
+from edgeformers.experiments.model_rows import (
     LINK_ROWS,
     RETURN_ROWS,
     ROWS,
     ablation_rows,
     cold_rows,
 )
+from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
 
 NETWORK = {"name": "net", "origin": "net.csv", "nodes": 1200, "edges": 34567, "fingerprint": "f"}
 KNOWN = {

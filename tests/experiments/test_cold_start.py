@@ -7,10 +7,10 @@ import pytest
 from edgeformers.errors import InputError
 from edgeformers.experiments.claims import OURS, check_claims, claim_lines, claims_text
 from edgeformers.experiments.gather import group_numbers
+from edgeformers.experiments.model_rows import COLD_SPLIT, LINK_ROWS, cold_rows
 from edgeformers.experiments.plan import Choices
 from edgeformers.experiments.record import RECORD
 from edgeformers.experiments.reproduce import Options, reproduce
-from edgeformers.experiments.rows import COLD_SPLIT, LINK_ROWS, cold_rows
 from edgeformers.experiments.tables import make_tables, table_specs
 from tests.experiments.conftest import TINY
 from tests.experiments.records import link_runs, make_record

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers import metrics
+from edgeformers.evaluation import metrics
 from edgeformers.experiments.compare import compare_rows
 
 N = 400

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeformers import metrics
 from edgeformers.errors import InputError
-from edgeformers.evaluation import LinkReport
+from edgeformers.evaluation import LinkReport, metrics
 from edgeformers.experiments import work
 from edgeformers.experiments.execute import Failure, execute
 from edgeformers.experiments.gather import gather

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from edgeformers.experiments.figures import SHOWN_TOKENS, Lines, to_svg
-from edgeformers.experiments.pixels import write_figure
+from edgeformers.experiments.png import write_figure
 from edgeformers.report.results import AttentionPicture, NodeMap
 
 SVG = "{http://www.w3.org/2000/svg}"

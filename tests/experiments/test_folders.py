@@ -2,15 +2,15 @@ import json
 
 import pytest
 
+from edgeformers.baselines import BACKBONE_BASELINES
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import InputError
 from edgeformers.experiments.execute import execute
 from edgeformers.experiments.folders import check_folders, frozen_reading
+from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import Choices, make_plan
-from edgeformers.experiments.rows import ROWS
-from edgeformers.models.baselines import BACKBONE_BASELINES
-from tests.models.baselines.tiny import write_backbone
+from tests.baselines.tiny import write_backbone
 
 FROZEN = sorted(BACKBONE_BASELINES)
 OURS = {"edge-classification": "edgeformer-e", "link-prediction": "edgeformer-n"}

@@ -34,7 +34,7 @@ def test_a_larger_model_more_texts_and_more_nodes_need_more():
 
 def test_texts_that_are_read_around_an_edge_or_twice_are_counted():
     def texts(**settings):
-        given = {"model.backbone": "scratch:2x64", "edges.consistency": 0.0, **settings}
+        given = {"model.backbone": "scratch:2x64", "edges.rdrop": 0.0, **settings}
         return memory_of(run_config("edge-classification", settings=given), 0) - fixed
 
     plain = {"model.name": "bert"}
@@ -42,7 +42,7 @@ def test_texts_that_are_read_around_an_edge_or_twice_are_counted():
     fixed = 2 * texts(**plain) - texts(**plain, **{"train.batch_size": 128})
     once = texts(**plain)
     assert once > 0
-    assert texts(**plain, **{"edges.consistency": 1.0}) == pytest.approx(2 * once)
+    assert texts(**plain, **{"edges.rdrop": 1.0}) == pytest.approx(2 * once)
     assert texts(**{"model.name": "bert-max-sage"}) == pytest.approx(9 * once)  # four at each end
 
 

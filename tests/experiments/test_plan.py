@@ -4,6 +4,7 @@ import pytest
 
 from edgeformers.errors import FormatError, InputError
 from edgeformers.experiments.folders import check_folders
+from edgeformers.experiments.model_rows import EDGE_ROWS, ROWS, ablation_rows, dimension_rows
 from edgeformers.experiments.plan import (
     Choices,
     Plan,
@@ -11,8 +12,7 @@ from edgeformers.experiments.plan import (
     published_neighbors,
     row_config,
 )
-from edgeformers.experiments.rows import EDGE_ROWS, ROWS, ablation_rows, dimension_rows
-from edgeformers.models.registry import MODELS
+from edgeformers.registry import MODELS
 
 
 def test_every_row_has_a_run_per_seed_and_what_is_not_random_one(tiny_plan):
@@ -45,7 +45,7 @@ def test_a_run_says_which_settings_are_not_the_recipes(tiny_plan):
         "model.backbone": "scratch:2x32",
         "train.epochs": 1,
         "train.batch_size": 128,
-        "edges.beside": False,  # rows are compared alone
+        "edges.ensemble": False,  # rows are compared alone
     }
 
 

@@ -2,13 +2,19 @@ import pytest
 
 from edgeformers.data.recipes import recipe_names
 from edgeformers.errors import InputError
+from edgeformers.experiments.model_rows import (
+    EDGE_ROWS,
+    LINK_ROWS,
+    NODE_ROWS,
+    TIMED_ROWS,
+    ablation_rows,
+)
 from edgeformers.experiments.published import (
     PublishedCell,
     published_dataset,
     published_names,
     published_table,
 )
-from edgeformers.experiments.rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, TIMED_ROWS, ablation_rows
 
 EDGES = [row.name for row in EDGE_ROWS if row.in_paper]
 LINKS = [row.name for row in LINK_ROWS if row.in_paper]

@@ -4,8 +4,8 @@ import io
 import pytest
 
 from edgeformers.errors import InputError
+from edgeformers.experiments.model_rows import LINK_ROWS
 from edgeformers.experiments.render import escape_latex, markdown_table, render
-from edgeformers.experiments.rows import LINK_ROWS
 from edgeformers.experiments.tables import make_tables
 from tests.experiments.records import edge_runs, lead, link_runs, make_record
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from edgeformers.experiments.tune import best_settings, trial_plan, trial_records, tuned_plan
-from edgeformers.models.registry import MODELS
+from edgeformers.registry import MODELS
 
 RATES = MODELS["bert"].grid["train.lr"]
 

@@ -8,11 +8,11 @@ from transformers import BertConfig, BertModel
 from edgeformers.data.batch import EdgeBatch
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
-from edgeformers.models.registry import TINY_ENCODER, make_tiny
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.backbones import load_backbone
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import TINY_ENCODER, make_tiny
 
 TEXTS = [[2, 5, 6, 3], [2], [2, 9, 9, 9, 9, 3]]
 

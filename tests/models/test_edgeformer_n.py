@@ -5,10 +5,10 @@ from torch import nn
 from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.edgeformer_n import EdgeformerNConfig
-from edgeformers.models.registry import make_tiny
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.nodes import NodeLookup
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import make_tiny
 
 TEXTS = [[2, 5, 6, 3], [2], [2, 9, 9, 9, 9, 3], [2, 7, 3]]
 

@@ -18,10 +18,10 @@ from edgeformers.data.batch import edge_batch
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.simulate import SimulationConfig, simulate
 from edgeformers.data.splits import TEST, TRAIN, seen_in_training
-from edgeformers.models.registry import make_model
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import make_model
 
 BATCH, WIDTH = 64, 64
 

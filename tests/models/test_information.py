@@ -25,10 +25,10 @@ from edgeformers.data.simulate.best import BestRules
 from edgeformers.data.simulate.links import taste_told
 from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.evaluation import Factors, KnownLinks, bootstrap_interval, columns_of, rank_full
-from edgeformers.models.registry import MODELS
-from edgeformers.train.link_objective import candidate_nodes, known_links, link_parts
-from tests.models.baselines.tiny import write_backbone
+from edgeformers.evaluation import Factors, LinkTable, bootstrap_interval, columns_of, rank_full
+from edgeformers.evaluation.network_links import candidate_nodes, known_links, link_parts
+from edgeformers.registry import MODELS
+from tests.baselines.tiny import write_backbone
 
 POINTS = 0.03
 
@@ -68,7 +68,7 @@ LINKS = {
     "train.batch_size": 64,
     "train.head_lr": 2e-3,
     "links.uniform_negatives": 0,
-    "links.beside": False,  # a model is asked here, not what is set beside it
+    "links.ensemble": False,  # a model is asked here, not what is set beside it
 }
 
 
@@ -193,7 +193,7 @@ class Visits:
     sources: np.ndarray  # those of the test links
     row: np.ndarray  # of each test link, its source's place among these
     column: np.ndarray  # and its target's place among the candidates
-    known: KnownLinks
+    known: LinkTable
 
     def fit(self, name):
         """A predictor that learned the other links, and its reciprocal ranks."""

@@ -11,8 +11,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from edgeformers import __version__
 from edgeformers.data.arrays import fingerprint
 from edgeformers.errors import FormatError, InputError
-from edgeformers.models.io import load_model, model_fingerprint, remove_model, save_model
-from edgeformers.models.registry import make_tiny
+from edgeformers.inference.saved_model import (
+    load_model,
+    model_fingerprint,
+    remove_model,
+    save_model,
+)
+from edgeformers.registry import make_tiny
 
 NAMES = [f"node {i}" for i in range(7)]
 
@@ -246,7 +251,7 @@ def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
     def fail(*_args, **_more):
         raise OSError("the cable is out")
 
-    monkeypatch.setattr("edgeformers.models.io.pq.write_table", fail)
+    monkeypatch.setattr("edgeformers.inference.saved_model.pq.write_table", fail)
     with pytest.raises(OSError, match="cable"):
         save(saved, overwrite=True, extra={"second": True})
     assert load_model(saved).extra == {}

@@ -6,6 +6,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from edgeformers.errors import ConfigError, FormatError, InputError
+from edgeformers.minilm import has_minilm
 from edgeformers.nn.backbones import (
     backbone_config,
     export_backbone,
@@ -16,7 +17,6 @@ from edgeformers.nn.backbones import (
 )
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.nn.packed import PackedText
-from edgeformers.offline import has_minilm
 
 SHAPE = {
     "vocab_size": 30,

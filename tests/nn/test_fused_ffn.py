@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from edgeformers.nn import fused
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fused import feed_forward_norm
+from edgeformers.nn.fast import fused_ops as fused
+from edgeformers.nn.fast.fused_ops import feed_forward_norm
 from edgeformers.nn.layer import FeedForward, PostNormLayer
 from edgeformers.nn.packed import PackedText
 
@@ -67,7 +67,7 @@ def kernels(monkeypatch):
     """The kernels, or what stands for them; nothing hinders them on a CPU."""
     monkeypatch.setattr(fused, "_is_hindered", lambda *given: False)
     if INTERPRETED:
-        from edgeformers.nn import fused_kernels
+        from edgeformers.nn.fast import triton_ffn as fused_kernels
 
         return fused_kernels
     plain = SimpleNamespace(
@@ -76,7 +76,7 @@ def kernels(monkeypatch):
         launch_gelu=_gelu,
         launch_gelu_backward=_gelu_backward,
     )
-    monkeypatch.setitem(sys.modules, "edgeformers.nn.fused_kernels", plain)
+    monkeypatch.setitem(sys.modules, "edgeformers.nn.fast.triton_ffn", plain)
     return plain
 
 

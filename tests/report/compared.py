@@ -1,6 +1,6 @@
 """Finished runs of two tasks on films, as data."""
 
-from edgeformers.data.describe import describe
+from edgeformers.data.card.describe import describe
 from edgeformers.report.results import ModelScores, Score, TaskScores
 from edgeformers.report.runs_data import (
     DegreeScores,

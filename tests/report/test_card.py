@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.data.card import DataCard, NamedCount
-from edgeformers.data.describe import describe
+from edgeformers.data.card.card import DataCard, NamedCount
+from edgeformers.data.card.describe import describe
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.table import EdgeTable
 from edgeformers.report.card import card_html, write_card

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.card import Distribution, Histogram, NamedCount, Weights
-from edgeformers.data.describe import describe
+from edgeformers.data.card.card import Distribution, Histogram, NamedCount, Weights
+from edgeformers.data.card.describe import describe
 from edgeformers.report.card import card_html, card_text
 from tests.report.films import make_graph, outline
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.data.card import NamedCount
-from edgeformers.data.describe import describe
+from edgeformers.data.card.card import NamedCount
+from edgeformers.data.card.describe import describe
 from edgeformers.report.card_rows import (
     LISTED,
     counted_rows,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.data.describe import describe
+from edgeformers.data.card.describe import describe
 from edgeformers.report.card import card_text, headline
 from tests.report.films import make_graph
 

@@ -1,7 +1,7 @@
 import pytest
 
-from edgeformers.data.card import NamedCount
-from edgeformers.data.wording import finding
+from edgeformers.data.card.card import NamedCount
+from edgeformers.data.card.phrasing import finding
 from edgeformers.report import page
 from tests.report.films import outline
 

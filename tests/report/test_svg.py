@@ -1,6 +1,6 @@
 import pytest
 
-from edgeformers.data.card import Histogram
+from edgeformers.data.card.card import Histogram
 from edgeformers.report import svg
 
 

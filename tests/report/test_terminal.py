@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.card import NamedCount
+from edgeformers.data.card.card import NamedCount
 from edgeformers.report.terminal import bars, fit, sparkline, table, wrap
 
 

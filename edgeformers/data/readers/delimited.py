@@ -13,7 +13,7 @@ from edgeformers.data.readers.files import compression_of, numbered_lines
 from edgeformers.data.readers.sources import (
     FAST_RECORD,
     MAX_FIELD,
-    Located,
+    NumberedBatch,
     duckdb_batches,
     duckdb_path,
     literal,
@@ -72,7 +72,7 @@ class DelimitedSource:
         chosen = ", ".join(f"coalesce(c{header.index(name)}, '')" for name in names)
         return duckdb_batches(f"SELECT {chosen} FROM read_csv({path}, {options})", names)
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[Located]:
+    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
         wanted = [self._header[1].index(name) for name in names]
         return locate(self._good_rows(wanted, errors), names)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from edgeformers.data.readers.files import compression_of, numbered_lines
 from edgeformers.data.readers.sources import (
     FAST_RECORD,
-    Located,
+    NumberedBatch,
     duckdb_batches,
     duckdb_path,
     literal,
@@ -96,7 +96,7 @@ class JsonLinesSource:
             f"SELECT {quoted_names(names)} FROM read_json({path}, {options})", names
         )
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[Located]:
+    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
         types = [self._types[name] for name in names]
         return locate(self._rows(names, types, errors), names, types)
 

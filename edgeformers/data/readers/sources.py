@@ -24,7 +24,7 @@ EXACT = 1 << 53  # whole numbers up to here are exact as floats
 
 
 @dataclass(frozen=True)
-class Located:
+class NumberedBatch:
     """A batch whose row i stands at place `places[i]` of the file."""
 
     batch: pa.RecordBatch
@@ -56,7 +56,7 @@ class Source(Protocol):
         """The named columns, at full speed; may end in a FastReadError anywhere."""
         ...
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[Located]:
+    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
         """The same rows with their places; malformed ones are reported to `errors`."""
         ...
 
@@ -86,7 +86,7 @@ class ParquetSource:
                 f"{self.path}: the Parquet file is damaged ({_first_line(error)}); fetch it again"
             ) from error
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[Located]:
+    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
         return _number_rows(self.fast(names))
 
     def _open(self) -> pq.ParquetFile:
@@ -115,7 +115,7 @@ class FrameSource:
     def fast(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         return cast(Iterator[pa.RecordBatch], iter(self.table.select(names).to_batches(BATCH_ROWS)))
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[Located]:
+    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
         return _number_rows(self.fast(names))
 
 
@@ -251,7 +251,7 @@ def quoted_names(names: list[str]) -> str:
 
 def locate(
     rows: Iterator[tuple[int, list[Any]]], names: list[str], types: list[pa.DataType] | None = None
-) -> Iterator[Located]:
+) -> Iterator[NumberedBatch]:
     """Rows with their places as batches."""
     types = types or [pa.string()] * len(names)
     while chunk := list(islice(rows, BATCH_ROWS)):
@@ -260,13 +260,13 @@ def locate(
             pa.array(column, type_)
             for column, type_ in zip(zip(*values, strict=True), types, strict=True)
         ]
-        yield Located(pa.RecordBatch.from_arrays(columns, names=names), places)
+        yield NumberedBatch(pa.RecordBatch.from_arrays(columns, names=names), places)
 
 
-def _number_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Located]:
+def _number_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[NumberedBatch]:
     start = 1
     for batch in batches:
-        yield Located(batch, range(start, start + batch.num_rows))
+        yield NumberedBatch(batch, range(start, start + batch.num_rows))
         start += batch.num_rows
 
 

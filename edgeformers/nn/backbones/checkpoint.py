@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from edgeformers.errors import ConfigError, FormatError, nearest
+from edgeformers.minilm import MINILM, check_minilm
 from edgeformers.nn.backbones.bert import BERT, ELECTRA, ROBERTA, XLM_ROBERTA
 from edgeformers.nn.backbones.distilbert import DISTILBERT
 from edgeformers.nn.backbones.family import Family
 from edgeformers.nn.backbones.folder import find_backbone_folder, read_config_file, read_tensors
 from edgeformers.nn.backbones.modernbert import MODERNBERT
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
-from edgeformers.offline import MINILM, check_minilm
 
 FAMILIES: Mapping[str, Family] = {
     "bert": BERT,

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from edgeformers.errors import FormatError, InputError
-from edgeformers.offline import MINILM, minilm_folder
+from edgeformers.minilm import MINILM, minilm_folder
 
 _SMALL_FILES = (
     "config.json",

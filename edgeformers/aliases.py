@@ -1,0 +1,43 @@
+"""Old names of settings and tensors: files written by earlier versions stay readable."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Settings that were renamed in 0.2: old dotted name -> current one.
+SETTINGS = {
+    "edges.beside": "edges.ensemble",
+    "edges.consistency": "edges.rdrop",
+    "links.beside": "links.ensemble",
+    "links.new_nodes": "links.cold_node_rate",
+    "train.average": "train.ema_decay",
+    "train.record": "train.cuda_graphs",
+}
+
+#: Settings that no longer exist and never changed what is learned; they are ignored.
+REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
+
+#: Prefixes of tensor names in saved heads.
+HEAD_TENSORS = {"beside.": "ensemble."}
+
+
+def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name, with old names replaced and removed settings left out."""
+    return {
+        SETTINGS.get(name, name): value
+        for name, value in flat.items()
+        if name not in REMOVED_SETTINGS
+    }
+
+
+def current_tensors(state: Mapping[str, T]) -> dict[str, T]:
+    """A saved head's tensors, with old prefixes replaced."""
+    return {_current_tensor(name): value for name, value in state.items()}
+
+
+def _current_tensor(name: str) -> str:
+    for old, new in HEAD_TENSORS.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name

@@ -1,0 +1,1 @@
+"""Collaborative baselines: models of who is linked to whom."""

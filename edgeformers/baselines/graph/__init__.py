@@ -1,0 +1,1 @@
+"""Graph baselines: models that pass messages along edges."""

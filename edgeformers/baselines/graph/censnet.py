@@ -1,0 +1,56 @@
+"""CensNet: convolutions over nodes and over edges take turns (Jiang et al., 2019)."""
+
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgeformers.baselines.graph.ego import EgoModel
+from edgeformers.data.batch import EgoBatch
+from edgeformers.models.base import ModelConfig, TextReader
+from edgeformers.nn.segments import count_rows, reduce_rows
+
+
+class CensNet(EgoModel):
+    """Nodes, then edges, then nodes again, on the star of a center v with n edges e_i to u_i.
+
+    Nodes: H_v' = ReLU((T diag(H_e p_e) T^T * A_v) H_v W_v): each edge weighs, by one number, what
+    passes along it. Edges: H_e' = ReLU((T^T diag(H_v p_v) T * A_e) H_e W_e): in the line graph all
+    edges of the star are neighbors, through v, whose number weighs what they tell each other.
+    T says which nodes an edge ends at; both A are normalized, D^-1/2 (A + I) D^-1/2: v has degree
+    n + 1, u_i has 2, an edge has n. A self-loop weighs 1 whatever the product says, so that a node
+    without edges keeps its vector. The last ReLU is left out.
+
+    Shapes: B centers, E edges of them all, K node width, D width.
+    """
+
+    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
+        super().__init__(config, encoder)
+        width = encoder.width
+        self.first_nodes = nn.Linear(config.node_width, width)  # W_v
+        self.first_weight = nn.Linear(width, 1, bias=False)  # p_e
+        self.edges = nn.Linear(width, width)  # W_e
+        self.node_weight = nn.Linear(width, 1, bias=False)  # p_v
+        self.last_nodes = nn.Linear(width, width)
+        self.last_weight = nn.Linear(width, 1, bias=False)
+
+    def aggregate(self, center: Tensor, neighbor: Tensor, edge: Tensor, batch: EgoBatch) -> Tensor:
+        """[B, K], [E, K] and [E, D] -> [B, D]."""
+        owner = batch.owner
+        size = count_rows(owner, len(batch))[:, None].to(center.dtype)  # n, [B, 1]
+        along = (2 * (size + 1)).rsqrt()[owner]  # A_v between v and each u_i, [E, 1]
+        weight = along * self.first_weight(edge)
+        v = F.relu(self.first_nodes(_hear(center, weight * neighbor, size, owner)))  # [B, D]
+        u = F.relu(self.first_nodes(neighbor / 2 + weight * center[owner]))  # [E, D]
+
+        told = self.node_weight(v) * reduce_rows(edge, owner, len(batch), "sum")  # [B, D]
+        own = (1 - self.node_weight(v)[owner]) * edge  # its self-loop, not what it told itself
+        e = F.relu(self.edges((told[owner] + own) / size[owner]))  # [E, D]
+
+        weight = along * self.last_weight(e)
+        return cast(Tensor, self.last_nodes(_hear(v, weight * u, size, owner)))
+
+
+def _hear(center: Tensor, messages: Tensor, size: Tensor, owner: Tensor) -> Tensor:
+    """A center's row of A_v H_v: its own vector over its degree, and the messages [E, X]."""
+    return center / (size + 1) + reduce_rows(messages, owner, center.size(0), "sum")

@@ -1,0 +1,1 @@
+"""Temporal baselines: models of when nodes are active."""

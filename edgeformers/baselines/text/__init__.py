@@ -1,0 +1,1 @@
+"""Text baselines: models of the words, with or without node ids."""

@@ -1,0 +1,99 @@
+"""Edges grouped by node in compressed sparse rows, by counting sort: linear time and memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformers.data.numba_kernels import count_edges, count_groups, fill_edges, fill_groups
+
+IntArray = NDArray[np.integer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjacency:
+    """The edges around every node: N_e(v), cut into strata.
+
+    The edges of node v in stratum s are rows `indptr[v * S + s] : indptr[v * S + s + 1]` of
+    `links`, each with the node at its other end beside it: what is read together lies together.
+    A self-loop stands once.
+    """
+
+    indptr: NDArray[np.int64]  # [num_nodes * S + 1]
+    links: IntArray  # [n, 2]: edge, neighbor
+    num_strata: int = 1
+    held_out: NDArray[np.bool_] | None = None  # nodes [V] whose edges here are no training edges
+
+    @property
+    def edge_ids(self) -> IntArray:
+        return self.links[:, 0]
+
+    @property
+    def neighbors(self) -> IntArray:
+        return self.links[:, 1]
+
+    @property
+    def num_nodes(self) -> int:
+        return (len(self.indptr) - 1) // self.num_strata
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Edges around each node, all strata together."""
+        return np.diff(self.indptr[:: self.num_strata])
+
+    def training_degrees(self) -> NDArray[np.int64]:
+        """Training edges around each node: those of a node held out are none."""
+        return self.degrees() if self.held_out is None else self.degrees() * ~self.held_out
+
+    def profile_sizes(self) -> NDArray[np.int64]:
+        """Edges in the profile of each node that is held out, 0 of others."""
+        return self.degrees() - self.training_degrees()
+
+    def edges_of(self, node: int) -> IntArray:
+        """All edges of one node, stratum by stratum."""
+        start, stop = node * self.num_strata, (node + 1) * self.num_strata
+        return self.edge_ids[self.indptr[start] : self.indptr[stop]]
+
+    def neighbors_of(self, node: int) -> IntArray:
+        """The other ends of `edges_of(node)`."""
+        start, stop = node * self.num_strata, (node + 1) * self.num_strata
+        return self.neighbors[self.indptr[start] : self.indptr[stop]]
+
+
+def build_adjacency(
+    src: IntArray,
+    dst: IntArray,
+    num_nodes: int,
+    *,
+    keep: NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
+    strata: IntArray | None = None,
+    num_strata: int = 1,
+) -> Adjacency:
+    """Adjacency of the edges where `keep` holds, `strata[e]` telling the stratum of each edge.
+
+    Two masks keep it around its source and around its target each. An edge whose stratum is
+    negative belongs to none and is left out.
+    """
+    masks = keep if isinstance(keep, tuple) else (keep, keep)
+    sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
+    no_strata = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
+    indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
+    count_edges(src, dst, *sides, no_strata, num_strata, indptr)
+    np.cumsum(indptr, out=indptr)
+    links = np.empty((indptr[-1], 2), small_int(max(len(src), num_nodes)))
+    fill_edges(src, dst, *sides, no_strata, num_strata, indptr[:-1].copy(), links)
+    return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
+
+
+def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], IntArray]:
+    """(indptr, rows): rows of group g, in order, are `rows[indptr[g] : indptr[g + 1]]`."""
+    indptr = np.zeros(num_groups + 1, np.int64)
+    count_groups(group, indptr)
+    np.cumsum(indptr, out=indptr)
+    rows = np.empty(len(group), small_int(len(group)))
+    fill_groups(group, indptr[:-1].copy(), rows)
+    return indptr, rows
+
+
+def small_int(count: int) -> type[np.signedinteger]:
+    """The smaller of int32 and int64 that can number `count` things."""
+    return np.int32 if count < 2**31 else np.int64

@@ -1,0 +1,176 @@
+"""Looking at every edge of a network once: the numbers of its data card."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeformers.data.card.card import (
+    CUTS,
+    Counts,
+    DataCard,
+    NamedCount,
+    NodeLabels,
+    Side,
+    Texts,
+    Weights,
+)
+from edgeformers.data.card.distributions import (
+    count_distinct,
+    count_times,
+    degree_borders,
+    distribution,
+    doubling_widths,
+    largest,
+    length_distribution,
+    round_widths,
+)
+from edgeformers.data.card.findings import find
+from edgeformers.data.card.phrasing import shorten
+from edgeformers.data.card.split_summary import count_codes, describe_split, labels_of, named_counts
+from edgeformers.data.random import splitmix64
+
+if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
+
+Array = NDArray[Any]
+
+LISTED = 10  # hubs and repeated texts that are named
+
+
+def describe(graph: "EdgeTextGraph") -> DataCard:
+    """Look at every edge of a prepared network once and say what is there."""
+    pairs = _pair_keys(graph)
+    texts = np.asarray(graph.text_hashes, dtype=np.uint64)
+    keys = {"text": texts, "pair": pairs, "edge": splitmix64(pairs) + texts}
+    card = DataCard(
+        name=graph.name,
+        origin=graph.origin,
+        is_bipartite=graph.is_bipartite,
+        is_directed=graph.is_directed,
+        counts=_counts(graph, keys),
+        sides=_sides(graph),
+        texts=_texts(graph),
+        labels=labels_of(graph, np.ones(graph.num_edges, dtype=bool)),
+        node_labels=_node_labels(graph),
+        times=count_times(graph.times),
+        weights=_weights(graph.weights),
+        edge_types=_edge_types(graph),
+        splits=[describe_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
+        notes=list(graph.notes),
+        skipped=graph.skipped.get("count", 0),
+        skipped_examples=list(graph.skipped.get("examples", [])),
+        findings=[],
+    )
+    return replace(card, findings=find(card))
+
+
+def _pair_keys(graph: "EdgeTextGraph") -> Array:
+    """One number per edge, equal for edges between the same two nodes."""
+    src, dst = np.asarray(graph.src), np.asarray(graph.dst)
+    if not (graph.is_directed or graph.is_bipartite):
+        src, dst = np.minimum(src, dst), np.maximum(src, dst)
+    keys = np.multiply(src, max(graph.num_nodes, 1), dtype=np.uint64, casting="unsafe")
+    return np.add(keys, dst, out=keys, casting="unsafe")
+
+
+def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
+    per_pair = count_distinct(keys["pair"])[1]
+    touched = np.zeros(graph.num_nodes, dtype=bool)
+    touched[graph.src] = True
+    touched[graph.dst] = True
+    return Counts(
+        nodes=graph.num_nodes,
+        sources=graph.num_sources,
+        targets=graph.num_targets,
+        edges=graph.num_edges,
+        pairs=len(per_pair),
+        repeated_pairs=int(np.count_nonzero(per_pair > 1)),
+        repeating_edges=graph.num_edges - len(per_pair),
+        identical_edges=graph.num_edges - len(count_distinct(keys["edge"])[0]),
+        self_loops=int(np.count_nonzero(graph.src == graph.dst)),
+        isolated=graph.num_nodes - int(np.count_nonzero(touched)),
+        shared_names=graph.count_shared_names(),
+    )
+
+
+def _sides(graph: "EdgeTextGraph") -> list[Side]:
+    """Sources and targets; in a directed network of one kind of node, edges out and edges in."""
+    out, into = (np.bincount(ends, minlength=graph.num_nodes) for ends in (graph.src, graph.dst))
+    first_target = graph.num_sources
+    if graph.is_bipartite:
+        degrees = {
+            "sources": (out[:first_target], 0),
+            "targets": (into[first_target:], first_target),
+        }
+    elif graph.is_directed:
+        degrees = {"outgoing": (out, 0), "incoming": (into, 0)}
+    else:
+        loops = np.bincount(graph.src[graph.src == graph.dst], minlength=graph.num_nodes)
+        degrees = {"nodes": (out + into - loops, 0)}
+    return [_side(graph, name, degree, first) for name, (degree, first) in degrees.items()]
+
+
+def _side(graph: "EdgeTextGraph", name: str, degree: Array, first: int) -> Side:
+    top = largest(degree, LISTED)
+    names = graph.node_names(top + first) if len(top) else []
+    return Side(
+        name=name,
+        nodes=len(degree),
+        unused=int(np.count_nonzero(degree == 0)),
+        single=int(np.count_nonzero(degree == 1)),
+        degree=distribution(degree, degree_borders(int(degree.max(initial=0)))),
+        hubs=[NamedCount(shorten(n), int(degree[i])) for n, i in zip(names, top, strict=True)],
+    )
+
+
+def _texts(graph: "EdgeTextGraph") -> Texts:
+    lengths = np.asarray(graph.text_lengths)
+    tokens = graph.tokens
+    token_lengths = np.zeros(0, dtype=np.int32) if tokens is None else np.asarray(tokens.lengths)
+    values, counts = count_distinct(np.asarray(graph.text_hashes)[lengths > 0])
+    top = largest(counts, LISTED, at_least=2)
+    edge_ids = [int(np.argmax(graph.text_hashes == values[i])) for i in top]
+    examples = graph.texts(np.array(edge_ids, dtype=np.int64)) if edge_ids else []
+    total = max(len(token_lengths), 1)
+    return Texts(
+        empty=int(np.count_nonzero(lengths == 0)),
+        distinct=len(values),
+        shared=int(counts[counts > 1].sum()),
+        most_repeated=[
+            NamedCount(shorten(t), int(counts[i])) for t, i in zip(examples, top, strict=True)
+        ],
+        characters=length_distribution(lengths, round_widths(), at_least=1),
+        tokens=length_distribution(token_lengths, doubling_widths(), at_least=CUTS[0]),
+        tokenizer=None if tokens is None else tokens.name,
+        vocab_size=None if tokens is None else tokens.vocab_size,
+        cut={str(cut): int(np.count_nonzero(token_lengths > cut)) / total for cut in CUTS}
+        if len(token_lengths)
+        else {},
+    )
+
+
+def _node_labels(graph: "EdgeTextGraph") -> NodeLabels | None:
+    if graph.node_labels is None:
+        return None
+    offsets, codes = graph.node_labels
+    counts = count_codes(codes, len(graph.node_label_names))
+    labelled = int(np.count_nonzero(np.diff(offsets)))
+    return NodeLabels(labelled, named_counts(graph.node_label_names, counts))
+
+
+def _weights(weights: Array | None) -> Weights | None:
+    if weights is None:
+        return None
+    known = np.asarray(weights)[np.isfinite(weights)]
+    negative = int(np.count_nonzero(known < 0))
+    return Weights(len(weights) - len(known), negative, distribution(known))
+
+
+def _edge_types(graph: "EdgeTextGraph") -> list[NamedCount]:
+    if graph.edge_types is None:
+        return []
+    types_ = np.asarray(graph.edge_types)
+    names = graph.edge_type_names
+    return named_counts(names, count_codes(types_[types_ >= 0], len(names)))

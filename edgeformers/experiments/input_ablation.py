@@ -1,0 +1,164 @@
+"""Does the graph help, does the text? A trained model beside cheap ones that see either alone."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from edgeformers.baselines import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
+from edgeformers.baselines.collaborative.reciprocity import has_returns
+from edgeformers.config import flatten
+from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import EdgeLoader, Ids
+from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.estimators import EdgeClassifier, LinkPredictor
+from edgeformers.estimators.settings import chosen_name
+from edgeformers.experiments.compare import compare_rows
+from edgeformers.experiments.model_rows import ROWS
+from edgeformers.experiments.run_report.input_kinds import sees
+from edgeformers.experiments.score import (
+    Scored,
+    score_classifier,
+    score_edge_baseline,
+    score_link_baseline,
+    score_predictor,
+)
+from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
+from edgeformers.report.results_data import ModelScores, Score, Sees, TaskScores
+from edgeformers.report.results_verdict import best_of_each
+from edgeformers.training.initialization import is_scratch
+
+METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A model, what it sees, and how it did."""
+
+    title: str
+    sees: Sees
+    scored: Scored
+
+
+def judge(made: EdgeClassifier | LinkPredictor) -> TaskScores:
+    """What tells whether nodes add to what the text says, and the text to the nodes: test scores.
+
+    The trained model stands beside simple ones that see one side alone, and a model of edges also
+    beside itself, its nodes or its texts hidden. The best of each kind are compared edge by edge:
+    these are the gains. `edgeformers.report.runs_words` says it in sentences.
+    """
+    metric = METRICS[made.task]
+    made._part("test")  # refuses a split without one
+    if isinstance(made, EdgeClassifier):
+        if made.head.kind not in ("class", "ordered"):
+            raise InputError("what helps is told where edges have one class each, and of links")
+        found = [*_hidden(made), *_simple(made)]
+    else:
+        found = [_whole(made), *_simple(made)]
+    models = [
+        ModelScores(model=one.title, sees=one.sees, metrics={metric: _score(one.scored, metric)})
+        for one in found
+    ]
+    task = TaskScores(task=made.task, metrics=[metric], models=models)
+    tables = {one.title: one.scored.examples for one in found}
+    best = {model.sees: tables[model.model] for model in best_of_each(task)}
+    gains: dict[str, Score] = {}
+    for seen in ("text", "nodes"):
+        if "both" in best and seen in best:
+            gap = compare_rows([best["both"]], [best[seen]], "test", metric)
+            if gap is not None:
+                gains[seen] = Score(value=gap.value, low=gap.low, high=gap.high)
+    return replace(task, gains=gains)
+
+
+class NodesHidden(EdgeLoader):
+    """Edges between nodes that nobody knows."""
+
+    def plain(self, edge_ids: Ids) -> EdgeBatch:
+        return _between_unknown(super().plain(edge_ids))
+
+    def whole(self, edge_ids: Ids) -> EdgeBatch:
+        return _between_unknown(super().whole(edge_ids))
+
+
+class TextsHidden(EdgeLoader):
+    """Edges without a word: the special tokens alone."""
+
+    def plain(self, edge_ids: Ids) -> EdgeBatch:
+        return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.num_special)
+
+    def whole(self, edge_ids: Ids) -> EdgeBatch:
+        return self.plain(edge_ids)
+
+
+def _between_unknown(edges: EdgeBatch) -> EdgeBatch:
+    nobody = torch.full_like(edges.src, UNKNOWN)
+    return replace(edges, src=nobody, dst=nobody)
+
+
+def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
+    """The trained model as it is."""
+    name = chosen_name(made.config)
+    settings = flatten(made.config.to_dict())
+    score = score_classifier(made) if isinstance(made, EdgeClassifier) else score_predictor(made)
+    return Seen(title=ROWS[name].title, sees=sees(name, settings), scored=score)
+
+
+def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
+    """A model of edges as it is and, where it sees both, with its nodes hidden, or its texts.
+
+    One that reads the texts around its ends too would read those still.
+    """
+    whole = _whole(made)
+    yield whole
+    if whole.sees != "both":
+        return
+    hidden: tuple[tuple[str, Sees, type[EdgeLoader]], ...] = (
+        ("nodes", "text", NodesHidden),
+        ("texts", "nodes", TextsHidden),
+    )
+    for what, left, loader in hidden[:1] if made.entry.context else hidden:
+        blind = copy.copy(made)
+        blind.objective = copy.copy(made.objective)
+        blind.objective.loader = loader(**vars(made.objective.loader))
+        scored = score_classifier(blind)
+        yield Seen(title=f"{whole.title}, {what} hidden", sees=left, scored=scored)
+
+
+def _simple(made: EdgeClassifier | LinkPredictor) -> Iterator[Seen]:
+    """Simple models that see one side alone, as the tables have them."""
+    graph, seed = made.objective.loader.graph, made.config.train.seed
+    split, is_edge = made._split(graph), made.task == "edge-classification"
+    score: Any = score_edge_baseline if is_edge else score_link_baseline
+    makers: Mapping[str, Any] = EDGE_BASELINES if is_edge else LINK_BASELINES
+    for name in ("tfidf", "node-ids") if is_edge else _fitting(made, graph, split):
+        reads = {"backbone": made.config.model.backbone, "max_tokens": made.config.data.max_tokens}
+        given = reads if name in BACKBONE_BASELINES else {}
+        try:
+            fitted = makers[name](seed=seed, **given).fit(graph, split)
+        except MissingExtraError:  # the model with one side hidden has to do
+            continue
+        scored = score(fitted, graph, split, seed)
+        yield Seen(title=ROWS[name].title, sees=sees(name, {}), scored=scored)
+
+
+def _fitting(
+    made: EdgeClassifier | LinkPredictor, graph: EdgeTextGraph, split: str
+) -> Iterator[str]:
+    """Models of links that take no longer than minutes here; an untrained backbone says nothing."""
+    yield "popularity"
+    yield from ["reciprocity"] * has_returns(graph)
+    yield from ["text-similarity"] * (not is_scratch(made.config.model.backbone))
+    yield from ["ease"] * fits_ease(graph)
+    yield from ["als"] * fits_als(graph)
+    yield from ["lightgcn"] * fits_lightgcn(graph, split)
+
+
+def _score(scored: Scored, metric: str) -> Score:
+    """The metric on the test part, with its interval where there is one."""
+    found = scored.results["test"]
+    low, high = found.get(f"{metric}_interval", (None, None))
+    return Score(value=found[metric], low=low, high=high)

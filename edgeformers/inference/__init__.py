@@ -1,0 +1,1 @@
+"""What a fitted model does: encode, rank, ensemble, explain and embed; no trainer is needed."""

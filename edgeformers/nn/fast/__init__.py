@@ -1,0 +1,1 @@
+"""Optional kernels: faster ways to compute what the plain layers compute."""

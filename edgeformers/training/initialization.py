@@ -1,0 +1,187 @@
+"""Where training starts from: what reads texts, their tokens, and the first vectors of nodes."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from edgeformers.data.batch import pack_texts
+from edgeformers.data.document_counts import count_documents
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import Ids
+from edgeformers.data.splits import TRAIN
+from edgeformers.data.tokenize import add_tokens
+from edgeformers.data.tokens import TokenStore
+from edgeformers.errors import ConfigError, InputError, require
+from edgeformers.minilm import MINILM
+from edgeformers.nn.backbones import find_backbone_folder, load_backbone, random_backbone
+from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.nn.encoder import EncoderConfig, TextEncoder
+
+_SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
+SCRATCH = "scratch:"  # an untrained backbone
+SCRATCH_VOCABULARY = "train:8000"
+
+
+def open_backbone(
+    backbone: str, graph: EdgeTextGraph, *, seed: int = 0, show: bool = True
+) -> tuple[TextEncoder, TokenStore]:
+    """The encoder a run starts from, and the network's texts in its tokens.
+
+    LinkEnsemble what `load_backbone` knows, "scratch:2x64" is an untrained encoder of 2 layers, 64
+    wide, over a vocabulary learned from the network: for work without any download.
+    """
+    if is_scratch(backbone):
+        return _scratch(backbone, graph, seed, show)
+    encoder = load_backbone(backbone)
+    tokens = backbone_tokens(backbone, graph, show=show)
+    if tokens.vocab_size > encoder.config.vocab_size:
+        raise InputError(
+            f"the tokenizer of '{backbone}' has {tokens.vocab_size:,} tokens, the backbone knows "
+            f"{encoder.config.vocab_size:,}; they do not belong together"
+        )
+    return encoder, tokens
+
+
+def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -> TokenStore:
+    """The network's texts in the tokens of a backbone, whose weights are not needed."""
+    if is_scratch(backbone):
+        return add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
+    folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
+    return add_tokens(graph, folder, progress=show)
+
+
+def make_bag(
+    tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, words: int, width: int, seed: int = 0
+) -> BagOfWords:
+    """The bag of the words most frequent in the texts of chosen edges, to be learned."""
+    counts = count_documents(tokens, edge_ids, max_tokens)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BagOfWords.from_counts(counts, len(edge_ids), words=words, width=width)
+
+
+def is_scratch(backbone: str) -> bool:
+    """Whether a backbone is one that nothing was learned with yet."""
+    return backbone.startswith(SCRATCH.rstrip(":"))
+
+
+def _scratch(
+    backbone: str, graph: EdgeTextGraph, seed: int, show: bool
+) -> tuple[TextEncoder, TokenStore]:
+    match = _SCRATCH.fullmatch(backbone)
+    if match is None:
+        raise ConfigError(f"write an untrained backbone as scratch:2x64 (got '{backbone}')")
+    layers, width = int(match[1]), int(match[2])
+    if layers < 2 or width % 16 or not width:
+        raise ConfigError(
+            f"an untrained backbone has 2 layers or more and a width that 16 divides "
+            f"(got '{backbone}')"
+        )
+    tokens = backbone_tokens(backbone, graph, show=show)
+    config = EncoderConfig(
+        vocab_size=tokens.vocab_size,
+        width=width,
+        heads=max(2, width // 64) if width % 32 == 0 else 1,
+        layers=layers,
+        ffn_width=4 * width,
+    )
+    return random_backbone(config, seed=seed), tokens
+
+
+def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) -> Tensor:
+    """Vectors [N, K] of all nodes from who is linked to whom in training, by truncated SVD.
+
+    The adjacency is normalized by the degrees of both ends, so that hubs do not outshine the
+    rest; vectors are scaled to a mean square of 1 / K.
+    """
+    chosen = (graph.split(split) == TRAIN) & graph.is_positive
+    src = torch.from_numpy(graph.src[chosen].astype(np.int64))
+    dst = torch.from_numpy(graph.dst[chosen].astype(np.int64))
+    out = torch.bincount(src, minlength=graph.num_nodes).clamp(min=1).float()
+    into = torch.bincount(dst, minlength=graph.num_nodes).clamp(min=1).float()
+    values = (out[src] * into[dst]).rsqrt()
+    shape = (graph.num_nodes, graph.num_nodes)
+    places = torch.stack([src, dst])
+    matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=False).coalesce()
+    rank = min(width, graph.num_nodes)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        u, s, v = torch.svd_lowrank(matrix, q=rank, niter=4)
+    vectors = (u + v) * s.sqrt()  # a node of a bipartite network has one of the two
+    vectors = vectors / vectors.square().mean().sqrt().clamp(min=1e-12) / width**0.5
+    return torch.nn.functional.pad(vectors, (0, width - rank))
+
+
+@torch.inference_mode()
+def node_text_features(
+    encoder: TextEncoder, tokens: TokenStore, max_tokens: int, *, device: torch.device
+) -> Tensor:
+    """The texts of nodes as vectors [N, D]: the mean of their token states, before training."""
+    encoder.to(device).eval()
+    order = np.argsort(tokens.lengths, kind="stable")
+    out = torch.zeros(len(tokens), encoder.config.width)
+    for at in range(0, len(order), 256):
+        rows = order[at : at + 256]
+        text = pack_texts(tokens, rows, max_tokens).to(device)
+        sums = torch.zeros(len(rows), encoder.config.width, device=device)
+        sums.index_add_(0, text.text_ids, encoder(text).float())
+        out[torch.from_numpy(rows)] = (sums / text.lengths[:, None]).cpu()
+    return out
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, or the GPU where there is one."""
+    if device is not None:
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def checkpoint_layers(encoder: TextEncoder) -> None:
+    """Keep no states within layers in training: each layer is computed again on the way back.
+
+    Memory falls to one layer's states and training takes about a third longer; the gradients
+    are the same, since what was dropped the first time is dropped again.
+    """
+    for layer in encoder.layers:
+        layer.forward = partial(_forward_again, layer, layer.forward)
+
+
+def _forward_again(
+    layer: nn.Module, forward: Callable[..., Tensor], *args: Any, **more: Any
+) -> Any:
+    if not (layer.training and torch.is_grad_enabled()):
+        return forward(*args, **more)
+    return checkpoint(forward, *args, use_reentrant=False, **more)
+
+
+#: The linear maps of a layer that low-rank changes are learned for.
+LORA_TARGETS = ("query", "key_value", "out", "up", "down")
+
+
+def apply_lora(encoder: TextEncoder, rank: int, *, seed: int = 0) -> None:
+    """Freeze the encoder and let low-rank changes of its linear maps be learned (peft)."""
+    peft: Any = require("peft", "lora")
+    encoder.requires_grad_(False)
+    config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=list(LORA_TARGETS))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        peft.inject_adapter_in_model(config, encoder)
+
+
+def merge_lora(encoder: TextEncoder) -> None:
+    """Add the learned changes to the weights, leaving a plain encoder."""
+    for name, module in list(encoder.named_modules()):
+        if hasattr(module, "merge") and hasattr(module, "base_layer"):
+            module.merge()
+            parent, _, child = name.rpartition(".")
+            setattr(encoder.get_submodule(parent), child, module.base_layer)
+    vars(encoder).pop("peft_config", None)  # peft's note that there are changes
+    encoder.requires_grad_(True)

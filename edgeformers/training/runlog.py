@@ -1,0 +1,95 @@
+"""The log of a run: one JSON line per event, TensorBoard where it is installed, a progress bar."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from edgeformers.errors import FormatError
+
+LOG = "metrics.jsonl"
+FLUSH_SECONDS = 1.0  # that an event of a step may wait to be written with others
+
+
+class RunLog:
+    """Appends events to RUN/metrics.jsonl; a resumed run continues where its checkpoint stands."""
+
+    def __init__(
+        self, folder: Path | None, *, resume_step: int = 0, tensorboard: bool = True
+    ) -> None:
+        self.path = None if folder is None else folder / LOG
+        self._lines: list[str] = []
+        self._flushed_at = time.monotonic()
+        self._writer: Any = None
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self._forget_after(resume_step)
+        if tensorboard:
+            self._writer = _tensorboard(folder, resume_step)
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        """One event; a line is written whole. Those of steps are written about once a second."""
+        if self.path is None:
+            return
+        values = {name: _plain(value) for name, value in values.items()}
+        self._lines.append(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        if kind != "train" or time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
+            self.flush()
+        if self._writer is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def flush(self) -> None:
+        """Write what waits to be written."""
+        self._flushed_at = time.monotonic()
+        if self._lines and self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(self._lines))
+            self._lines.clear()
+
+    def close(self) -> None:
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _forget_after(self, step: int) -> None:
+        """Drop events behind the checkpoint and a last line cut off by a kill."""
+        assert self.path is not None
+        if not self.path.exists():
+            return
+        kept = [event for event in read_log(self.path) if event["step"] <= step and step > 0]
+        aside = self.path.with_suffix(".partial")
+        aside.write_text("".join(json.dumps(event) + "\n" for event in kept), encoding="utf-8")
+        aside.replace(self.path)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """All events of a run; a last line that was cut off is left out."""
+    events: list[dict[str, Any]] = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            events.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise FormatError(f"{path}, line {number}: not a JSON event ({error})") from error
+    return events
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no nan and no infinity: both are null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)

@@ -1,0 +1,128 @@
+"""BPR and LightGCN: their triples and loss, and propagation against torch_geometric."""
+
+import numpy as np
+import pytest
+import torch
+
+from edgeformers.baselines import BPR, LightGCN, PairwiseConfig
+from edgeformers.baselines.base import positive_links
+from edgeformers.baselines.collaborative import pairwise as module
+from edgeformers.baselines.collaborative.lightgcn import (
+    _Propagation,
+    normalized_adjacency,
+    propagate,
+)
+from edgeformers.baselines.collaborative.pairwise import draw_triples, pairwise_loss
+from edgeformers.errors import ConfigError
+
+QUICK = PairwiseConfig(width=8, lr=0.05, l2=1e-3, epochs=40)
+
+
+def test_every_link_is_drawn_once_beside_a_column_that_is_no_link(checkerboard):
+    links = positive_links(checkerboard, "given")
+    rows, linked, other = draw_triples(links, np.random.default_rng(0))
+    known = set(zip(links.rows.tolist(), links.columns.tolist(), strict=True))
+    drawn = list(zip(rows.tolist(), linked.tolist(), strict=True))
+    assert sorted(drawn) == sorted(known)
+    assert drawn != sorted(drawn)
+    assert not known & set(zip(rows.tolist(), other.tolist(), strict=True))
+    again = draw_triples(links, np.random.default_rng(0))
+    np.testing.assert_array_equal(other, again[2])
+
+
+def test_non_links_are_drawn_evenly(make_parts):
+    rows = [{"source": "a", "target": "x", "text": "", "split": "train"}]
+    rows += [{"source": "b", "target": t, "text": "", "split": "test"} for t in "yzw"]
+    links = positive_links(make_parts(rows), "given")
+    random = np.random.default_rng(0)
+    other = [draw_triples(links, random)[2][0] for _ in range(600)]
+    counts = np.bincount(other, minlength=4)
+    assert counts[0] == 0  # the link itself
+    assert (np.abs(counts[1:] - 200) < 50).all()
+
+
+def test_a_row_that_is_linked_to_everything_is_left_out(make_parts):
+    pairs = [("a", "x"), ("a", "y"), ("b", "x")]
+    rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
+    links = positive_links(make_parts(rows), "given")
+    drawn = draw_triples(links, np.random.default_rng(0))
+    assert [part.tolist() for part in drawn] == [[1], [0], [1]]
+
+
+def test_the_loss_is_the_one_worked_by_hand():
+    own = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
+    linked = torch.tensor([[1.0, 1.0], [5.0, 0.0]])  # products 3 and 0
+    other = torch.tensor([[2.0, 0.0], [7.0, 1.0]])  # products 2 and 1
+    expected = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(1.0))) / 2
+    assert pairwise_loss(own, linked, other).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bipartite", [True, False], ids=["bipartite", "one node type"])
+def test_propagation_is_that_of_torch_geometric(make_parts, bipartite):
+    geometric = pytest.importorskip("torch_geometric.nn")
+    random = np.random.default_rng(3)
+    rows = [
+        {"source": f"n{s}", "target": f"n{t}", "text": "", "split": "train"}
+        for s, t in random.integers(9, size=(40, 2))
+        if s != t
+    ]
+    links = positive_links(make_parts(rows, bipartite=bipartite, directed=bipartite), "given")
+    size = links.num_rows + links.num_columns
+    theirs = geometric.LightGCN(size, embedding_dim=5, num_layers=3)
+    ends = torch.from_numpy(np.stack([links.rows, links.columns + links.num_rows]))
+    both = torch.cat([ends, ends.flip(0)], dim=1)
+    vectors = theirs.embedding.weight.detach()
+    found = propagate(vectors, normalized_adjacency(links), 3)
+    torch.testing.assert_close(found, theirs.get_embedding(both).detach())
+
+
+def test_the_gradient_of_propagation_is_the_true_one(checkerboard):
+    adjacency = normalized_adjacency(positive_links(checkerboard, "given")).double()
+    vectors = torch.randn(24, 2, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: _Propagation.apply(x, adjacency, 3), vectors)
+
+
+@pytest.mark.parametrize("kind", [BPR, LightGCN])
+def test_the_best_epoch_by_validation_is_kept(checkerboard, kind, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 2)
+    looks = [0.1, 0.5, 0.2, 0.3, 0.5, 0.9]  # after 5, 10, 15 and 20 epochs; of what was kept
+    values = iter(looks)
+    monkeypatch.setattr(module.ValidationRanking, "mrr", lambda *_: next(values))
+    model = kind([QUICK]).fit(checkerboard, "given")
+    assert model.setting["epochs"] == 10
+    assert list(values) == [0.9]  # two looks without gain were the last
+
+
+@pytest.mark.parametrize("kind", [BPR, LightGCN])
+def test_without_validation_links_all_epochs_are_trained(make_parts, kind):
+    pairs = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "z"), ("c", "y")]
+    rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
+    model = kind([QUICK, QUICK]).fit(make_parts(rows), "given")
+    assert len(model.trials) == 1
+    assert model.setting["epochs"] == QUICK.epochs
+
+
+@pytest.mark.parametrize("kind", [BPR, LightGCN])
+def test_vectors_of_nodes_give_the_scores(checkerboard, kind):
+    model = kind([QUICK]).fit(checkerboard, "given")
+    queries, candidates = np.arange(12), np.arange(12, 24)
+    products = model.node_vectors(queries) @ model.node_vectors(candidates).T
+    np.testing.assert_allclose(products, model.scores(queries, candidates), atol=1e-6)
+
+
+def test_the_penalty_keeps_vectors_short(checkerboard):
+    loose, strict = (
+        BPR([PairwiseConfig(width=8, l2=l2, epochs=30)]).fit(checkerboard, "given")
+        for l2 in (0.0, 1.0)
+    )
+    lengths = [np.linalg.norm(model.node_vectors(np.arange(24))) for model in (loose, strict)]
+    assert lengths[1] < lengths[0] / 2
+
+
+def test_settings_that_mean_nothing_are_refused():
+    with pytest.raises(ConfigError, match=r"width must be above 0 \(got 0\)"):
+        PairwiseConfig(width=0)
+    with pytest.raises(ConfigError, match=r"l2 must be 0 or more \(got -1.0\)"):
+        PairwiseConfig(l2=-1.0)
+    with pytest.raises(ConfigError, match=r"LightGCN needs a layer at least \(got 0\)"):
+        LightGCN(layers=0)

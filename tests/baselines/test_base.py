@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
+from edgeformers.baselines.base import (
+    EdgeBaseline,
+    LinkBaseline,
+    ValidationRanking,
+    best_setting,
+    choose,
+    positive_links,
+)
+from edgeformers.data.splits import TRAIN, VAL
+from edgeformers.errors import InputError
+from edgeformers.evaluation import LinkTable, ScoreFunction, rank_full
+from edgeformers.evaluation.metrics import mrr
+
+ROWS = [
+    {"source": "a", "target": "x", "text": "", "label": "yes", "split": "train"},
+    {"source": "a", "target": "x", "text": "", "label": "yes", "split": "train"},
+    {"source": "b", "target": "x", "text": "", "label": "no", "split": "train"},
+    {"source": "b", "target": "y", "text": "", "label": "yes", "split": "val"},
+    {"source": "a", "target": "y", "text": "", "label": "yes", "split": "train"},
+]
+
+
+def test_every_baseline_keeps_its_protocol():
+    assert all(isinstance(make(), EdgeBaseline) for make in EDGE_BASELINES.values())
+    assert all(isinstance(make(), LinkBaseline) for make in LINK_BASELINES.values())
+
+
+def test_links_are_positive_training_edges_each_once_with_its_count(make_parts):
+    graph = make_parts(ROWS, positive=["yes"])
+    links = positive_links(graph, "given")
+    assert links.rows.tolist() == [0, 0]
+    assert links.columns.tolist() == [0, 1]
+    assert links.counts.tolist() == [2, 1]
+    assert (links.num_rows, links.num_columns, links.first_column) == (2, 2, 2)
+    assert links.popularity.tolist() == [2, 1]
+
+
+def test_undirected_links_of_one_node_type_stand_both_ways(make_parts):
+    graph = make_parts(ROWS, positive=["yes"], bipartite=False, directed=False)
+    links = positive_links(graph, "given")
+    a, x, _, y = range(4)
+    assert list(zip(links.rows, links.columns, strict=True)) == [(a, x), (a, y), (x, a), (y, a)]
+    assert (links.num_rows, links.num_columns, links.first_column) == (4, 4, 0)
+
+
+@pytest.mark.parametrize("bipartite", [True, False], ids=["bipartite", "one node type"])
+def test_validation_is_ranked_as_evaluation_does(make_parts, bipartite):
+    random = np.random.default_rng(1)
+    rows = [
+        {"source": f"n{s}", "target": f"n{t}", "text": "", "split": part}
+        for s, t, part in zip(
+            random.integers(9, size=80),
+            random.integers(9, size=80),
+            random.choice(["train", "val", "test"], size=80),
+            strict=True,
+        )
+        if s != t
+    ]
+    graph = make_parts(rows, bipartite=bipartite)
+    scores = random.integers(0, 5, (graph.num_sources, graph.num_targets)).astype(np.float32)
+    first = graph.num_sources if bipartite else 0
+    links = positive_links(graph, "given", (VAL,))
+    seen = positive_links(graph, "given", (TRAIN, VAL))
+    known = seen.rows, seen.columns
+    if not bipartite:
+        itself = np.arange(graph.num_nodes)
+        known = np.append(known[0], itself), np.append(known[1], itself)
+    ranks = rank_full(
+        ScoreFunction(lambda rows: scores[rows], graph.num_targets),
+        links.columns,
+        queries=links.rows,
+        known=LinkTable.from_pairs(*known, graph.num_sources),
+    )
+    found = ValidationRanking(graph, "given").mrr(lambda q, c: scores[q][:, c - first])
+    assert found == pytest.approx(mrr(ranks))
+
+
+def test_the_best_of_the_grid_is_kept_and_every_trial_told():
+    best, trials = choose([3, 1, 2], lambda x: -x, lambda fitted: -abs(fitted + 1))
+    assert best == -1
+    assert [(t.setting, t.score) for t in trials] == [(3, -2), (1, 0), (2, -1)]
+    assert best_setting(trials) == 1
+
+
+def test_with_nothing_to_try_on_the_first_of_the_grid_is_taken_and_no_other_fitted():
+    fitted = []
+    best, trials = choose([3, 1], lambda x: fitted.append(x) or x, lambda _: float("nan"))
+    assert (best, fitted, best_setting(trials)) == (3, [3], 3)
+
+
+def test_an_empty_grid_is_refused():
+    with pytest.raises(InputError, match="the grid of settings is empty"):
+        choose([], lambda x: x, lambda _: 0.0)
+
+
+def test_a_split_without_positive_training_edges_is_refused(make_parts):
+    rows = [{**row, "label": "no"} for row in ROWS[:2]] + [ROWS[3]]
+    graph = make_parts(rows, positive=["yes"])
+    with pytest.raises(InputError, match="no positive training edge in the split 'given'"):
+        positive_links(graph, "given")

@@ -1,0 +1,283 @@
+"""The edge models of the comparison against loops and dense matrices, one edge at a time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgeformers.baselines.graph.ehgnn import DualRound
+from edgeformers.baselines.text.bert_nodes import with_ends
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
+from edgeformers.nn.backbones import random_backbone
+from edgeformers.nn.packed import PackedText
+from edgeformers.registry import TINY_ENCODER, make_model, make_tiny
+
+close = {"atol": 1e-10, "rtol": 1e-10}
+# (source, target, text), edges around the source, edges around the target: (neighbor, text).
+# In turn: two around each; a neighbor met twice; none at the source; none at all, a new source.
+EXAMPLES = [
+    ((0, 4, [2, 5, 6, 3]), [(5, [2, 9, 3]), (6, [2, 8, 8, 3])], [(1, [2, 3]), (2, [2, 7, 5, 3])]),
+    ((1, 4, [2, 3]), [(5, [2, 6, 3]), (5, [2, 6, 3])], [(0, [2, 5, 6, 3])]),
+    ((2, 6, [2, 9, 9, 9, 4, 3]), [], [(3, [2, 11, 3]), (-1, [2, 12, 13, 3]), (1, [2, 3])]),
+    ((-1, 5, [2, 20, 3]), [], []),
+]
+
+
+def make(name, seed=0):
+    """A tiny model in double precision, the unknown node's vector drawn as well."""
+    model = make_tiny(name, seed=seed).double()
+    nn.init.normal_(model.nodes.table[-1:], generator=torch.Generator().manual_seed(2))
+    return model
+
+
+def edges_of(examples):
+    return EdgeBatch(
+        text=PackedText.from_lists(text for (_, _, text), _, _ in examples),
+        src=torch.tensor([src for (src, _, _), _, _ in examples]),
+        dst=torch.tensor([dst for (_, dst, _), _, _ in examples]),
+    )
+
+
+def egos_of(centers, around):
+    flat = [edge for edges in around for edge in edges]
+    return EgoBatch.from_counts(
+        text=PackedText.from_lists(text for _, text in flat),
+        center=centers,
+        counts=torch.tensor([len(edges) for edges in around]),
+        neighbor=torch.tensor([node for node, _ in flat], dtype=torch.long),
+    )
+
+
+def context_of(examples):
+    edge = edges_of(examples)
+    return EdgeContextBatch(
+        edge=edge,
+        source=egos_of(edge.src, [source for _, source, _ in examples]),
+        target=egos_of(edge.dst, [target for _, _, target in examples]),
+    )
+
+
+def read(model, text):
+    return model.encoder.read(PackedText.from_lists([text]))[0]
+
+
+def dense_layer(layer, rows, context):
+    """A BERT layer whose rows [n, D] ask and whose context [m, D] answers, head by head."""
+    attention, dim = layer.attention, rows.size(1) // layer.attention.heads
+    keys, values = attention.key_value(context).chunk(2, dim=1)
+    heads = []
+    for q, k, v in zip(
+        attention.query(rows).split(dim, 1), keys.split(dim, 1), values.split(dim, 1), strict=True
+    ):
+        heads.append((q @ k.T / dim**0.5).softmax(1) @ v)
+    rows = layer.attention_norm(rows + attention.out(torch.cat(heads, dim=1)))
+    return layer.ffn_norm(rows + layer.ffn.down(F.gelu(layer.ffn.up(rows))))
+
+
+def embed(model, text):
+    """Token, position and segment vectors of one text, normalized [L, D]."""
+    parts, ids = model.encoder.embeddings, torch.tensor(text)
+    rows = parts.tokens(ids) + parts.positions(torch.arange(len(text))) + parts.types.weight[0]
+    return parts.norm(rows)
+
+
+def bert(model, example):
+    (_, _, text), _, _ = example
+    rows = embed(model, text)
+    for layer in model.encoder.layers:
+        rows = dense_layer(layer, rows, rows)
+    return rows[0]
+
+
+def bert_nodes(model, example):
+    (src, dst, text), _, _ = example
+    nodes = model.nodes.table[[src, dst]] @ model.project.weight.T
+    rows = torch.cat([nodes, embed(model, text)])
+    for layer in model.encoder.layers:
+        rows = dense_layer(layer, rows, rows)
+    return rows[2]
+
+
+def text_one_hots(model, example):
+    (src, dst, _), _, _ = example
+    z = model.nodes.table
+    return bert(model, example) + model.source.weight @ z[src] + model.target.weight @ z[dst]
+
+
+def sampled(model, example):
+    """What was sampled around an edge: texts h [E, D], nodes z [N, K], who is on which M [N, E]."""
+    (src, dst, text), source, target = example
+    others = [*source, *target]
+    h = torch.stack([read(model, text), *(read(model, other) for _, other in others)])
+    z = model.nodes.table[[src, dst, *(node for node, _ in others)]]
+    incidence = torch.zeros(len(z), len(h)).double()
+    incidence[0, : 1 + len(source)] = 1
+    incidence[1, 0] = 1
+    incidence[1, 1 + len(source) :] = 1
+    for place in range(len(others)):
+        incidence[2 + place, 1 + place] = 1
+    return h, z, incidence
+
+
+def ehgnn(model, example):
+    h, z, m = sampled(model, example)
+    mean = m / m.sum(1, keepdim=True)
+    for number, one in enumerate(model.rounds):
+        heard = mean @ h @ one.message.weight.T + z @ one.node.weight.T
+        h = h @ one.edge.weight.T + one.edge.bias + m.T @ heard / 2
+        h = h if number else h.relu()
+    return h[0]
+
+
+def max_sage(model, example):
+    (src, dst, text), *around = example
+    parts = [read(model, text)]
+    for center, edges in zip((src, dst), around, strict=True):
+        heard = [
+            model.message(torch.cat([model.nodes.table[node], read(model, words)])).relu()
+            for node, words in edges
+        ]
+        largest = torch.stack(heard).amax(0) if heard else torch.zeros(model.width).double()
+        parts.append(model.update(torch.cat([model.nodes.table[center], largest])).relu())
+    return model.out(torch.cat(parts))
+
+
+def graphformers(model, example):
+    (_, _, text), source, target = example
+    texts = [embed(model, words) for words in (text, *(w for _, w in (*source, *target)))]
+    dim = TINY_ENCODER.width // TINY_ENCODER.heads
+    heard = [rows[:0] for rows in texts]  # before the first layer nothing
+    for layer, exchange in zip(model.encoder.layers, [*model.exchange, None], strict=True):
+        texts = [
+            dense_layer(layer, rows, torch.cat([before, rows]))
+            for rows, before in zip(texts, heard, strict=True)
+        ]
+        if exchange is None:
+            break
+        states = torch.stack([rows[0] for rows in texts])  # [CLS] of each
+        q, k, v = exchange.query_key_value(states).chunk(3, dim=1)
+        mixed = [
+            (a @ b.T / dim**0.5).softmax(1) @ c
+            for a, b, c in zip(*(x.split(dim, 1) for x in (q, k, v)), strict=True)
+        ]
+        heard = torch.cat(mixed, dim=1)[:, None].unbind(0)
+    return texts[0][0]
+
+
+ALONE = {"bert": bert, "bert-nodes": bert_nodes, "text-one-hots": text_one_hots}
+AROUND = {
+    "ehgnn": ehgnn,
+    "bert-ehgnn": ehgnn,
+    "bert-max-sage": max_sage,
+    "graphformers": graphformers,
+}
+
+
+@pytest.mark.parametrize("name", [*ALONE, *AROUND])
+@torch.no_grad()
+def test_every_edge_is_what_the_equations_say(name):
+    model = make(name)
+    batch = edges_of(EXAMPLES) if name in ALONE else context_of(EXAMPLES)
+    expected = torch.stack([(ALONE | AROUND)[name](model, example) for example in EXAMPLES])
+    torch.testing.assert_close(model(batch), expected, **close)
+
+
+#: What may change an edge: its text, its ends, the texts around them, the nodes these lead to.
+USED = {
+    "bert": {"text"},
+    "bert-nodes": {"text", "ends"},
+    "text-one-hots": {"text", "ends"},
+    "ehgnn": {"text", "ends", "texts around", "nodes around"},
+    "bert-ehgnn": {"text", "ends", "texts around", "nodes around"},
+    "bert-max-sage": {"text", "ends", "texts around", "nodes around"},
+    "graphformers": {"text", "texts around"},
+}
+CHANGED = {
+    "text": ((0, 4, [2, 6, 6, 3]), *EXAMPLES[0][1:]),
+    "ends": ((3, 4, [2, 5, 6, 3]), *EXAMPLES[0][1:]),
+    "texts around": (EXAMPLES[0][0], [(5, [2, 9, 9, 3]), (6, [2, 8, 3])], EXAMPLES[0][2]),
+    "nodes around": (EXAMPLES[0][0], [(3, [2, 9, 3]), (0, [2, 8, 8, 3])], EXAMPLES[0][2]),
+}
+
+
+@pytest.mark.parametrize("name", USED)
+@torch.no_grad()
+def test_a_model_uses_what_it_says_it_uses_and_nothing_else(name):
+    model, as_batch = make(name), edges_of if name in ALONE else context_of
+    before = model(as_batch(EXAMPLES[:1]))
+    used = {
+        what
+        for what, example in CHANGED.items()
+        if not torch.allclose(model(as_batch([example])), before, **close)
+    }
+    assert used == USED[name]
+
+
+@torch.no_grad()
+def test_added_node_vectors_are_one_hots_beside_the_text():
+    """A linear head over the model is one over [CLS ; one-hot of i ; one-hot of j]."""
+    model, head = make("text-one-hots"), nn.Linear(TINY_ENCODER.width, 3).double()
+    batch, z = edges_of(EXAMPLES), model.nodes.table
+    one_hots = [F.one_hot(ends % len(z), len(z)).double() for ends in (batch.src, batch.dst)]
+    features = torch.cat([model.encoder.read(batch.text), *one_hots], dim=1)
+    of_nodes = [head.weight @ role.weight @ z.T for role in (model.source, model.target)]
+    weight = torch.cat([head.weight, *of_nodes], dim=1)
+    torch.testing.assert_close(head(model(batch)), features @ weight.T + head.bias, **close)
+
+
+def test_two_tokens_without_position_stand_before_every_text():
+    rows = with_ends(PackedText.from_lists([[7, 8, 9], [4]]))
+    assert rows.offsets.tolist() == rows.host_offsets.tolist() == [0, 5, 8]
+    assert rows.positions.tolist() == [0, 0, 0, 1, 2, 0, 0, 0]
+    assert rows.token_ids.tolist() == [0, 0, 7, 8, 9, 0, 0, 4]
+    assert rows.max_length == 5
+
+
+@pytest.mark.parametrize("name", ["bert-nodes", "graphformers"])
+@torch.no_grad()
+def test_company_changes_nothing_where_positions_rotate_and_windows_slide(name):
+    """The shape of ModernBERT: norms before, rotary positions, a layer that sees one token far."""
+    settings = {"norm_place": "pre", "position_kind": "rotary", "windows": (None, 1, None)}
+    shape = {**vars(TINY_ENCODER), **settings, "type_vocab": 0}
+    encoder = random_backbone(type(TINY_ENCODER)(**shape))
+    encoder.initialize(0, std=0.2)
+    model = make_model(name, {"num_nodes": 7, "node_width": 6}, encoder).double().eval()
+    as_batch = edges_of if name in ALONE else context_of
+    whole = model(as_batch(EXAMPLES))
+    for row, example in enumerate(EXAMPLES):
+        torch.testing.assert_close(model(as_batch([example]))[0], whole[row], **close)
+    assert whole.isfinite().all()
+
+
+@torch.no_grad()
+def test_a_round_on_the_dual_agrees_with_torch_geometric():
+    hypergraph = pytest.importorskip("torch_geometric.nn").HypergraphConv
+    one = DualRound(6, 16).double()
+    for part in (one.node.weight, one.edge.weight, one.edge.bias):
+        nn.init.zeros_(part)
+    theirs = hypergraph(16, 16, bias=False).double()
+    theirs.lin.weight.copy_(one.message.weight)
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.tensor([[0, 1], [0, 2], [0, 3], [1, 2], [1, 4]])
+    edges = torch.randn(5, 16, generator=generator).double()
+    incidence = torch.stack([torch.arange(5).repeat_interleave(2), ends.flatten()])
+    found = one(edges, torch.zeros(5, 6).double(), ends)
+    torch.testing.assert_close(found, theirs(edges, incidence), **close)
+
+
+@torch.no_grad()
+def test_the_ends_of_max_sage_agree_with_torch_geometric():
+    conv = pytest.importorskip("torch_geometric.nn").SAGEConv
+    model, batch = make("bert-max-sage"), context_of(EXAMPLES)
+    theirs = conv((16, 6), 16, aggr="max").double()
+    theirs.lin_r.weight.copy_(model.update.weight[:, :6])
+    theirs.lin_l.weight.copy_(model.update.weight[:, 6:])
+    theirs.lin_l.bias.copy_(model.update.bias)
+    ego = batch.target
+    neighbors = model.nodes.table[ego.neighbor]
+    messages = model.message(torch.cat([neighbors, model.encoder.read(ego.text)], dim=1)).relu()
+    centers = model.nodes.table[batch.edge.dst]
+    between = torch.stack([torch.arange(len(messages)), ego.owner])
+    expected = theirs((messages, centers), between, size=(len(messages), len(centers))).relu()
+    found = model._end(batch.edge.dst, ego.neighbor, model.encoder.read(ego.text), ego.owner)
+    torch.testing.assert_close(found, expected, **close)

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from edgeformers.baselines import Tfidf, TfidfNodes
+from edgeformers.baselines.text.classes import NodeColumns
+from edgeformers.data.splits import TEST
+from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.evaluation.metrics import micro_f1
+
+FEW = {"inverse_penalties": [1.0, 10.0]}
+
+
+def held_out(graph):
+    labels = np.asarray(graph.labels)
+    test = np.flatnonzero((graph.split("given") == TEST) & (labels >= 0))
+    return test, labels[test]
+
+
+@pytest.mark.parametrize("many_edges", [10**6, 0], ids=["lbfgs", "sgd"])
+@pytest.mark.parametrize("kind", [Tfidf, TfidfNodes])
+def test_words_tell_the_class(opinions, kind, many_edges):
+    model = kind(**FEW, many_edges=many_edges).fit(opinions, "given")
+    test, labels = held_out(opinions)
+    assert micro_f1(labels[:-1], model.predict(test[:-1])) == 1.0
+    assert model.setting["solver"] == ("lbfgs" if many_edges else "sgd")
+
+
+def test_classes_stand_as_the_network_names_them_and_an_unseen_one_has_no_probability(opinions):
+    model = Tfidf(**FEW).fit(opinions, "given")
+    test, labels = held_out(opinions)
+    table = model.predict_proba(test)
+    assert table.shape == (len(test), 3)
+    np.testing.assert_allclose(table.sum(1), 1.0)
+    odd, good = (opinions.label_names.index(name) for name in ("odd", "good"))
+    assert not table[:, odd].any()
+    assert set(model.predict(test[labels == good])) == {good}
+    assert model.predict_proba([]).shape == (0, 3)
+
+
+def test_who_wrote_it_counts_where_words_do_not(make_parts):
+    part = ["train", "train", "val", "test"]
+    rows = [
+        {
+            "source": f"u{n % 4}",
+            "target": f"i{n % 3}",
+            "text": "some words",
+            "label": "up" if n % 4 < 2 else "down",
+            "split": part[n // 4 % 4],
+        }
+        for n in range(96)
+    ]
+    graph = make_parts(rows)
+    test, labels = held_out(graph)
+    with_nodes = TfidfNodes(**FEW).fit(graph, "given").predict(test)
+    without = Tfidf(**FEW).fit(graph, "given").predict(test)
+    assert micro_f1(labels, with_nodes) == 1.0
+    assert micro_f1(labels, without) == 0.5
+
+
+def test_both_ends_are_one_hot_and_a_new_node_has_none(opinions):
+    columns = NodeColumns(opinions, "given")
+    first, new = 0, opinions.num_edges - 1  # the last edge comes from a node new in test
+    table = columns.of(np.array([first, new])).toarray()
+    assert columns.width == 7 + 5
+    assert table.sum(1).tolist() == [2, 1]
+    assert table[0, [0, 7]].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("directed", "width"), [(True, 6), (False, 3)])
+def test_a_node_has_a_column_for_each_direction(make_parts, directed, width):
+    rows = [
+        {"source": s, "target": t, "text": "", "split": "train"}
+        for s, t in [("a", "b"), ("b", "a"), ("c", "a")]
+    ]
+    graph = make_parts(rows, bipartite=False, directed=directed)
+    columns = NodeColumns(graph, "given")
+    table = columns.of(np.array([0, 1])).toarray()
+    assert columns.width == width
+    assert (table[0] == table[1]).all() == (not directed)
+
+
+def test_the_penalty_is_chosen_on_validation_by_macro_f1(opinions):
+    model = Tfidf(inverse_penalties=[1e-6, 10.0]).fit(opinions, "given")
+    assert model.setting["C"] == 10.0
+    assert model.trials[0].score < model.trials[1].score == 1.0
+
+
+def test_labels_that_are_no_classes_are_refused(make_parts):
+    row = {"source": "a", "target": "x", "text": "t", "label": "1.5", "split": "train"}
+    graph = make_parts([row, {**row, "label": "2.5"}], label_kind="number")
+    with pytest.raises(InputError, match=r"needs one class per edge; .* has a number"):
+        Tfidf().fit(graph, "given")
+
+
+def test_a_single_class_is_refused(make_parts):
+    row = {"source": "a", "target": "x", "text": "t", "label": "up", "split": "train"}
+    with pytest.raises(InputError, match=r"fewer than two classes \(up\)"):
+        Tfidf().fit(make_parts([row, row]), "given")
+
+
+def test_texts_without_words_are_refused(make_parts):
+    row = {"source": "a", "target": "x", "text": "!", "label": "up", "split": "train"}
+    with pytest.raises(InputError, match="have no words"):
+        Tfidf().fit(make_parts([row, {**row, "label": "down"}]), "given")
+
+
+def test_without_scikit_learn_the_install_line_is_given(opinions, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.feature_extraction.text", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'edgeformers\[baselines\]'"):
+        Tfidf().fit(opinions, "given")

@@ -1,0 +1,60 @@
+"""Grouping edges by node, against brute force."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeformers.data.adjacency import build_adjacency, group_rows, small_int
+
+
+@st.composite
+def graphs(draw):
+    num_nodes = draw(st.integers(1, 8))
+    ends = st.integers(0, num_nodes - 1)
+    edges = draw(st.lists(st.tuples(ends, ends, st.integers(-1, 2), st.booleans()), max_size=30))
+    src, dst, strata, keep = (np.array(c) for c in zip(*edges, strict=True)) if edges else [[]] * 4
+    as_array = lambda values, dtype: np.array(values, dtype)  # noqa: E731
+    return (
+        num_nodes,
+        as_array(src, np.int32),
+        as_array(dst, np.int32),
+        as_array(strata, np.int16),
+        as_array(keep, bool),
+    )
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(graphs())
+def test_adjacency_is_what_a_loop_over_edges_finds(graph):
+    num_nodes, src, dst, strata, keep = graph
+    adjacency = build_adjacency(src, dst, num_nodes, keep=keep, strata=strata, num_strata=3)
+    for node in range(num_nodes):
+        for stratum in range(3):
+            row = node * 3 + stratum
+            found = adjacency.edge_ids[adjacency.indptr[row] : adjacency.indptr[row + 1]]
+            others = adjacency.neighbors[adjacency.indptr[row] : adjacency.indptr[row + 1]]
+            expected = [
+                e
+                for e in range(len(src))
+                if keep[e] and strata[e] == stratum and node in (src[e], dst[e])
+            ]
+            assert found.tolist() == expected
+            assert others.tolist() == [src[e] + dst[e] - node for e in expected]
+
+
+def test_a_self_loop_stands_once_and_counts_once():
+    adjacency = build_adjacency(np.array([0, 1]), np.array([0, 0]), 2)
+    assert adjacency.edges_of(0).tolist() == [0, 1]
+    assert adjacency.neighbors_of(0).tolist() == [0, 1]
+    assert adjacency.degrees().tolist() == [2, 1]
+
+
+def test_rows_of_a_group_keep_their_order():
+    indptr, rows = group_rows(np.array([2, 0, 2, 2, 0]), 4)
+    assert indptr.tolist() == [0, 2, 2, 5, 5]
+    assert rows.tolist() == [1, 4, 0, 2, 3]
+
+
+def test_numbers_are_small_until_they_no_longer_fit():
+    assert small_int(2**31 - 1) is np.int32
+    assert small_int(2**31) is np.int64

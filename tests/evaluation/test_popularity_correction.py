@@ -1,0 +1,190 @@
+"""The protocols `paper-shifted` and `paper-unseen`: what is done to scores, and by what chosen."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeformers.errors import InputError
+from edgeformers.evaluation import (
+    BATCH,
+    Fit,
+    LinkTable,
+    ScoreFunction,
+    Validation,
+    choose_fit,
+    evaluate_links,
+    is_significant,
+    spaced_batches,
+)
+from edgeformers.evaluation.popularity_correction import SPREAD_CANDIDATES, rank_fitted
+from tests.evaluation.problems import draw_problem, known_links
+
+#: Two rare and two popular candidates (log-popularity 0 and 2); every query likes its own by 1.
+POPULARITY = [0.0, 0.0, np.e**2 - 1, np.e**2 - 1]
+SCORES = np.array([[1, 0, 2, 2], [0, 1, 2, 2], [0, 0, 3, 2], [0, 0, 2, 3]], np.float32)
+SCORER = ScoreFunction(lambda rows: SCORES[rows % 4], 4)
+EVERY = np.arange(4)
+
+
+def validation(pairs, popularity=POPULARITY, seen=None):
+    return Validation(
+        queries=np.arange(pairs), positives=np.arange(pairs) % 4, popularity=popularity, seen=seen
+    )
+
+
+@pytest.mark.parametrize(
+    ("shift", "ranks"),
+    [
+        (0.0, [3, 3, 1, 1]),
+        (0.6, [3, 3, 1, 1]),
+        (0.8, [1, 1, 1, 1]),
+        (1.0, [1, 1, 1, 1]),
+        (1.2, [1, 1, 3, 3]),
+    ],
+)
+def test_ranks_are_those_worked_out_by_hand(shift, ranks):
+    # Who likes a rare one has deviation .829 and scores 1, 0 and twice 2 - 1.658 shift; who likes
+    # a popular one has 1.299 and scores 0, 0, 3 - 2.598 shift and 2 - 2.598 shift.
+    found = rank_fitted(SCORER, EVERY, EVERY, validation(4), Fit(shift=shift), batch=4)
+    assert found.tolist() == ranks
+
+
+def test_the_shift_that_puts_the_right_node_first_is_chosen_and_used():
+    many = validation(400)
+    assert choose_fit(SCORER, many, batch=4) == Fit(shift=0.8)
+    protocols = ("paper", "paper-shifted")
+    report = evaluate_links(SCORER, EVERY, protocols=protocols, validation=many)
+    assert report.fits["paper-shifted"] == Fit(shift=0.8)
+    assert report.ranks["paper"].tolist() == [3, 3, 1, 1]
+    assert report.ranks["paper-shifted"].tolist() == [1, 1, 1, 1]
+
+
+def test_few_pairs_tell_too_little_to_take_anything_off():
+    assert choose_fit(SCORER, validation(4), batch=4) == Fit()
+    assert choose_fit(SCORER, validation(0), batch=4) == Fit()
+
+
+def test_nothing_is_taken_off_where_it_does_not_help():
+    liked = ScoreFunction(lambda rows: np.eye(4)[rows % 4], 4)
+    assert choose_fit(liked, validation(400), batch=4) == Fit()
+
+
+def test_pairs_that_are_ranked_do_not_change_what_is_taken_off():
+    tuned = validation(400)
+    asked = [np.array([0]), np.array([2, 3, 3]), np.tile(EVERY, 50)]
+    reports = [
+        evaluate_links(SCORER, one, queries=one, protocols=["paper-shifted"], validation=tuned)
+        for one in asked
+    ]
+    assert {report.fits["paper-shifted"].shift for report in reports} == {0.8}
+
+
+@given(st.integers(0, 10_000))
+def test_without_a_shift_the_ranks_are_those_of_paper(seed):
+    scores, row, positive, *_ = draw_problem(seed)
+    scorer = ScoreFunction(lambda rows: scores[rows], scores.shape[1])
+    popularity = np.arange(scores.shape[1])
+    tuned = Validation(queries=row[:0], positives=positive[:0], popularity=popularity)
+    protocols = ("paper", "paper-shifted", "full", "sampled")
+    known = known_links(row, positive, len(scores))
+    report = evaluate_links(
+        scorer, positive, queries=row, known=known, protocols=protocols, validation=tuned
+    )
+    assert report.ranks["paper-shifted"].tolist() == report.ranks["paper"].tolist()
+    plain = evaluate_links(scorer, positive, queries=row, known=known)
+    for protocol in ("paper", "full", "sampled"):
+        assert report.ranks[protocol].tolist() == plain.ranks[protocol].tolist()
+    assert report.metrics("paper-shifted") == report.metrics("paper")
+
+
+def test_scores_of_any_scale_are_shifted_alike():
+    random = np.random.default_rng(0)
+    scores = random.standard_normal((50, 2 * SPREAD_CANDIDATES)).astype(np.float32)
+    links = random.integers(0, 99, scores.shape[1])
+    rows, columns = np.arange(50), random.integers(0, scores.shape[1], 50)
+    tuned = Validation(queries=rows, positives=columns, popularity=links)
+    size = np.float32(2) ** random.integers(-9, 9, (50, 1))  # of two, so that nothing is rounded
+    plain, scaled = (
+        ScoreFunction(table.__getitem__, len(links)) for table in (scores, scores * size)
+    )
+    found = rank_fitted(plain, rows, columns, tuned, Fit(shift=1.0))
+    assert rank_fitted(scaled, rows, columns, tuned, Fit(shift=1.0)).tolist() == found.tolist()
+
+
+def test_a_gain_is_clear_by_two_standard_errors():
+    gains = np.array([0.0, 1.0, 2.0])  # deviation 1, error .577
+    assert not is_significant(gains)
+    assert is_significant(gains + 0.2)
+    assert not is_significant(np.array([5.0]))
+
+
+def test_many_examples_of_one_group_make_a_gain_no_clearer():
+    gains = np.array([0.0, 1.2, 2.4, 1.2])
+    assert is_significant(gains)
+    assert is_significant(np.repeat(gains, 3), groups=np.repeat(np.arange(4), 3)) == is_significant(
+        gains
+    )
+    unclear = np.array([0.0, 1.0, 2.0])
+    assert is_significant(np.repeat(unclear, 9))
+    assert not is_significant(np.repeat(unclear, 9), groups=np.repeat(np.arange(3), 9))
+    assert not is_significant(np.repeat(unclear, 9), groups=np.zeros(27))  # all of one group
+
+
+def test_the_error_of_groups_of_different_sizes():
+    gains, groups = np.array([1.0, 2.0, 3.0]), np.array([7, 7, 5])  # mean 2, error 2 / 3
+    assert is_significant(gains, groups)
+    assert not is_significant(gains - 0.7, groups)
+
+
+def test_batches_to_choose_on_are_whole_and_evenly_spaced():
+    assert spaced_batches(250).tolist() == list(range(250))
+    assert spaced_batches(0).tolist() == []
+    chosen = spaced_batches(1_000, batch=100, most=300)
+    assert chosen.tolist() == [*range(100), *range(400, 500), *range(900, 1000)]
+    assert len(spaced_batches(10**6)) == 10_000
+    assert set(spaced_batches(10**6) // BATCH) >= {0, 9_999}
+
+
+def test_what_is_missing_gets_a_sentence():
+    with pytest.raises(InputError, match="'paper-shifted' needs validation pairs to be tuned on"):
+        evaluate_links(SCORER, EVERY, protocols=["paper-shifted"])
+    with pytest.raises(InputError, match=r"each of the 4 candidates \(got \[3\]\)"):
+        choose_fit(SCORER, validation(4, POPULARITY[:3]))
+
+
+#: Who likes a rare one is linked to both popular candidates already, and likes them best.
+LIKES_RARE = np.flatnonzero(np.arange(400) % 4 < 2)
+SEEN = LinkTable.from_pairs(np.repeat(LIKES_RARE, 2), np.tile([2, 3], len(LIKES_RARE)), 400)
+
+
+def test_what_training_has_linked_is_ranked_last_in_its_own_order():
+    tuned = validation(4, seen=SEEN)
+    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    assert found.tolist() == [1, 1, 1, 1]
+    again = LinkTable.from_pairs([0, 0], [0, 2], 4)  # the right one was linked before, too
+    tuned = validation(4, seen=again)
+    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    assert found.tolist() == [4, 3, 1, 1]
+
+
+def test_validation_says_whether_what_is_seen_comes_last():
+    fit = choose_fit(SCORER, validation(400, seen=SEEN), unseen=True, batch=4)
+    assert fit.seen_last or fit.shift == 0.8  # either puts the right ones first
+    flat = [0.0] * 4
+    assert choose_fit(SCORER, validation(400, flat, SEEN), unseen=True, batch=4).seen_last
+    many = np.arange(400)
+    every = LinkTable.from_pairs(many, many % 4, 400)  # all that is asked for was there before
+    assert not choose_fit(SCORER, validation(400, flat, every), unseen=True, batch=4).seen_last
+    protocols = ("paper-shifted", "paper-unseen")
+    report = evaluate_links(
+        SCORER, EVERY, protocols=protocols, validation=validation(400, flat, SEEN)
+    )
+    assert report.fits["paper-shifted"] == Fit()
+    assert report.fits["paper-unseen"].seen_last
+    assert report.ranks["paper-unseen"].tolist() == [1, 1, 1, 1]
+
+
+def test_links_of_training_are_needed_to_rank_them_last():
+    with pytest.raises(InputError, match="'paper-unseen' needs the edges of training"):
+        choose_fit(SCORER, validation(4), unseen=True, batch=4)

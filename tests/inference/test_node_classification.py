@@ -1,0 +1,122 @@
+"""Logistic regression on frozen vectors: what it finds, what a seed fixes, and sentences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.evaluation import metrics
+from edgeformers.inference.node_classification import (
+    ProbeConfig,
+    _draw_parts,
+    classify_nodes,
+    fit_probe,
+    node_metrics,
+)
+
+QUICK = ProbeConfig(learning_rate=0.2, max_epochs=15, batch_size=128)
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32)
+
+
+def test_classes_that_lie_apart_are_found(vectors):
+    labels = vectors[:, :3].argmax(1)
+    report = classify_nodes(vectors, labels, seeds=(0, 1), config=QUICK)
+    assert report.summary["macro_f1"].mean > 0.9
+    assert report.summary["macro_f1"].runs == len(report.runs) == 2
+    assert report.summary["micro_f1"].mean == np.mean([run["micro_f1"] for run in report.runs])
+
+
+def test_several_labels_are_found(vectors):
+    labels = vectors[:, :3] > 0.2
+    report = classify_nodes(vectors, labels, seeds=(0,), config=QUICK)
+    assert report.summary["micro_f1"].mean > 0.9
+    assert report.summary["precision"].mean > 0.9
+    assert math.isnan(report.summary["precision"].deviation)
+
+
+def test_labels_by_chance_are_not_found(vectors):
+    labels = np.random.default_rng(1).integers(0, 2, 300)
+    report = classify_nodes(vectors, labels, seeds=(0, 1, 2), config=QUICK)
+    assert 0.3 < report.summary["micro_f1"].mean < 0.7
+
+
+def test_a_seed_repeats_a_run_and_another_does_not(vectors):
+    labels = (vectors[:, 0] + np.random.default_rng(2).normal(size=300) > 0).astype(int)
+    first = classify_nodes(vectors, labels, seeds=(1, 2), config=QUICK).runs
+    torch.manual_seed(99)  # the state of torch's own generator has no say
+    assert classify_nodes(vectors, labels, seeds=(1, 2), config=QUICK).runs == first
+    assert first[0] != first[1]
+
+
+def test_unknown_nodes_belong_to_no_part(vectors):
+    known = np.arange(300) % 3 > 0
+    parts = _draw_parts(known, (0.7, 0.1, 0.2), seed=4)
+    assert np.bincount(parts + 1).tolist() == [100, 140, 20, 40]
+    assert (parts[~known] == -1).all()
+
+
+def test_the_labels_of_test_nodes_do_not_reach_the_regression(vectors):
+    labels = (vectors[:, 0] > 0).astype(np.int64)
+    parts = _draw_parts(np.ones(300, bool), (0.7, 0.1, 0.2), seed=0)
+    flipped = np.where(parts == 2, 1 - labels, labels)
+    inputs = torch.from_numpy(vectors)
+    first = fit_probe(inputs, labels, parts, config=QUICK, seed=0).state_dict()
+    second = fit_probe(inputs, flipped, parts, config=QUICK, seed=0).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_standardizing_rescues_features_of_unequal_size(vectors):
+    labels = (vectors[:, 0] > 0).astype(int)
+    small = vectors * np.array([1e-3, 1, 1, 1, 1], np.float32) + 5
+    config = {"learning_rate": 0.2, "max_epochs": 15, "batch_size": 128}
+    plain = classify_nodes(small, labels, seeds=(0,), config=ProbeConfig(**config))
+    scaled = classify_nodes(
+        small, labels, seeds=(0,), config=ProbeConfig(**config, standardize=True)
+    )
+    assert scaled.summary["macro_f1"].mean > 0.9 > plain.summary["macro_f1"].mean
+
+
+def test_fitting_stops_when_validation_gets_no_better(vectors):
+    labels = np.random.default_rng(3).integers(0, 2, 300)
+    parts = _draw_parts(np.ones(300, bool), (0.7, 0.1, 0.2), seed=0)
+    inputs = torch.from_numpy(vectors)
+    target = torch.from_numpy(labels)
+
+    def validation_loss(**settings):
+        config = ProbeConfig(learning_rate=0.5, batch_size=64, **settings)
+        probe = fit_probe(inputs, labels, parts, config=config, seed=0)
+        return float(probe.loss(inputs[parts == 1], target[parts == 1]).detach())
+
+    patient = validation_loss(patience=12, max_epochs=12)
+    assert patient <= validation_loss(patience=1, max_epochs=12)
+    assert patient <= validation_loss(patience=1, max_epochs=1)
+
+
+def test_given_parts_fix_the_split(vectors):
+    labels = (vectors[:, 0] > 0).astype(int)
+    parts = np.arange(300) % 3
+    report = classify_nodes(vectors, labels, seeds=(0,), config=QUICK, parts=parts)
+    probe = fit_probe(torch.from_numpy(vectors), labels, parts, config=QUICK, seed=0)
+    guess = probe.predict(torch.from_numpy(vectors[parts == 2]))
+    assert report.runs[0]["macro_f1"] == metrics.macro_f1(labels[parts == 2], guess)
+
+
+def test_the_three_figures_of_the_paper_are_reported():
+    assert node_metrics([0, 1, 1], [0, 1, 0]).keys() == {"macro_f1", "micro_f1", "precision"}
+
+
+def test_what_cannot_be_fitted_gets_a_sentence(vectors):
+    with pytest.raises(InputError, match="300 embeddings for 2 nodes' labels"):
+        classify_nodes(vectors, [0, 1])
+    with pytest.raises(InputError, match="no labeled node is left for validation"):
+        classify_nodes(vectors[:3], [0, 1, 1], config=QUICK)
+    with pytest.raises(ConfigError, match="probe patience must be at least 1 \\(got 0\\)"):
+        ProbeConfig(patience=0)
+    with pytest.raises(ConfigError, match="three shares above 0 that add up to 1"):
+        ProbeConfig(fractions=(0.8, 0.2, 0.0))

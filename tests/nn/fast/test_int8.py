@@ -1,0 +1,48 @@
+"""Linear maps in 8-bit integers."""
+
+import pytest
+import torch
+from torch import nn
+
+from edgeformers.errors import InputError
+from edgeformers.nn.fast.int8 import Int8Linear, in_int8
+from edgeformers.registry import make_tiny
+from tests.training.batches import edges
+
+
+def test_numbers_that_fit_are_exact():
+    linear = nn.Linear(2, 2)
+    linear.weight.data = torch.tensor([[127.0, 1.0], [-254.0, 64.0]])  # scales 1 and 2
+    linear.bias.data = torch.tensor([0.5, -1.0])
+    rows = torch.tensor([[127.0, -3.0], [0.0, 254.0], [0.0, 0.0]])  # scales 1, 2 and none
+    with torch.no_grad():
+        torch.testing.assert_close(Int8Linear(linear)(rows), linear(rows))
+
+
+@pytest.mark.parametrize("shape", [(5, 64), (2, 3, 64), (1, 64)])
+@torch.no_grad()
+def test_a_large_row_costs_no_other_its_precision(shape):
+    torch.manual_seed(0)
+    linear, rows = nn.Linear(64, 32, bias=False), torch.randn(shape)
+    rows.flatten(0, -2)[0] *= 1e4
+    found, exact = Int8Linear(linear)(rows), linear(rows)
+    errors = (found - exact).norm(dim=-1) / exact.norm(dim=-1)
+    assert float(errors.max()) < 0.02
+
+
+@torch.no_grad()
+def test_a_model_in_int8_reads_nearly_the_same_and_the_model_stays_as_it_was():
+    model, batch = make_tiny("edgeformer-e"), edges(9)
+    exact = model(batch)
+    quick = in_int8(model)
+    kinds = {type(m) for m in quick.encoder.layers.modules()}
+    assert Int8Linear in kinds
+    assert nn.Linear not in kinds
+    cosines = torch.cosine_similarity(quick(batch), exact)
+    assert 0.98 < float(cosines.min()) < 1
+    assert torch.equal(model(batch), exact)
+
+
+def test_a_model_without_a_language_model_is_refused():
+    with pytest.raises(InputError, match="GIN has no language model to compute in int8"):
+        in_int8(make_tiny("gin"))

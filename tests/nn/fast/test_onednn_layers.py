@@ -1,0 +1,178 @@
+"""The quick way through layers on a CPU, against the layers as they are."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from edgeformers.nn.backbones import random_backbone
+from edgeformers.nn.fast.int8 import in_int8
+from edgeformers.nn.fast.onednn_layers import (
+    SHORT,
+    PackedLinear,
+    QuickLayer,
+    Run,
+    find_runs,
+    quick_layers,
+)
+from edgeformers.nn.packed import PackedText
+from edgeformers.registry import TINY_ENCODER, make_tiny
+from tests.training.batches import edges, egos
+
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="needs a torch with oneDNN"
+)
+close = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def texts(*lengths):
+    generator = torch.Generator().manual_seed(sum(lengths))
+    return PackedText.from_lists(
+        torch.randint(0, TINY_ENCODER.vocab_size, (n,), generator=generator).tolist()
+        for n in lengths
+    )
+
+
+def make_encoder(**settings):
+    encoder = random_backbone(replace(TINY_ENCODER, **settings), seed=0)
+    encoder.initialize(0, std=0.2)
+    return encoder.eval()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Grows by one whenever a layer is asked the quick way."""
+    seen, call = [], QuickLayer.__call__
+    monkeypatch.setattr(QuickLayer, "__call__", lambda *args: seen.append(1) or call(*args))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        ("edgeformer-e", edges(9)),
+        ("edgeformer-n", egos(3, 0, 1, 5)),
+        ("edgeformer-n", egos(0, 0)),
+        ("bert-gin", egos(2, 1, 4)),
+    ],
+)
+def test_models_read_the_same_the_quick_way(name, batch):
+    for fidelity in [{"fidelity": "released"}, {}] if name.startswith("edgeformer") else [{}]:
+        model = make_tiny(name, **fidelity)
+        with torch.inference_mode():
+            expected = model(batch)
+            with quick_layers(model.encoder.layers):
+                torch.testing.assert_close(model(batch), expected, **close)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=20), st.integers(0, 3))
+def test_layers_give_the_same_whatever_the_order_of_the_texts(lengths, num_virtual):
+    encoder, text = make_encoder(), texts(*lengths)
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(text.num_tokens, 16, generator=generator)
+    virtual = torch.randn(len(lengths), num_virtual, 16, generator=generator)
+    given_ones = virtual if num_virtual else None
+    layer = encoder.layers[0]
+    with torch.inference_mode():
+        for readout in (None, hidden[text.first], torch.randn(len(lengths), 16)):
+            expected = layer(hidden, text, given_ones, readout=readout)
+            with quick_layers(encoder.layers):
+                found = layer(hidden, text, given_ones, readout=readout)
+            torch.testing.assert_close(found, expected, **close)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"activation": "gelu_tanh"},
+        {"activation": "relu"},
+        {"attention_bias": False, "ffn_bias": False},
+        {"windows": (1, None, 40)},
+        {"family": "modernbert", "position_kind": "rotary"},
+        {"gated": True},
+        {"norm_place": "pre"},
+    ],
+)
+def test_encoders_of_all_kinds_read_the_same(settings):
+    encoder, text = make_encoder(**settings), texts(5, 12, 1, 5, 7)
+    with torch.inference_mode():
+        expected = encoder.read(text)
+        with quick_layers(encoder.layers):
+            torch.testing.assert_close(encoder.read(text), expected, **close)
+
+
+def test_texts_of_more_tokens_than_plain_products_like_are_read_the_same():
+    encoder = make_encoder(max_positions=SHORT + 9)
+    text = texts(SHORT + 9, SHORT, SHORT + 1, SHORT + 9, 3)
+    with torch.inference_mode():
+        expected = encoder(text)
+        with quick_layers(encoder.layers):
+            torch.testing.assert_close(encoder(text), expected, **close)
+
+
+def test_runs_by_hand():
+    """Lengths 2 1 2 1: texts 1 and 3 come first, then 0 and 2; tokens 2, 5, then 0 1 3 4."""
+    found = find_runs(texts(2, 1, 2, 1))
+    assert found.runs == [Run(slice(0, 2), slice(0, 2), 1), Run(slice(2, 4), slice(2, 6), 2)]
+    assert found.texts.tolist() == [1, 3, 0, 2]
+    assert found.rows.tolist() == [2, 5, 0, 1, 3, 4]
+    assert found.rows[found.rows_back].tolist() == list(range(6))
+    assert found.texts[found.texts_back].tolist() == list(range(4))
+
+
+@pytest.mark.parametrize("lengths", [(3, 3, 2), (1, 4, 4), (5,), (2, 9, 3)])
+def test_texts_that_lie_by_length_stay_where_they_are(lengths):
+    found = find_runs(texts(*lengths))
+    assert (found.rows, found.texts, found.rows_back, found.texts_back) == (None,) * 4
+    assert [run.length for run in found.runs] == list(dict.fromkeys(lengths))
+    assert [run.texts.stop - run.texts.start for run in found.runs] == [
+        lengths.count(length) for length in dict.fromkeys(lengths)
+    ]
+
+
+def test_packed_maps_are_their_linear_maps():
+    torch.manual_seed(0)
+    first, second, rows = nn.Linear(8, 4), nn.Linear(8, 6), torch.randn(5, 8)
+    with torch.inference_mode():
+        both = torch.cat([first(rows), second(rows)], dim=1)
+        torch.testing.assert_close(PackedLinear(first, second)(rows), both, **close)
+        activated = torch.nn.functional.gelu(first(rows))
+        torch.testing.assert_close(PackedLinear(first)(rows, "gelu"), activated, **close)
+        ensemble = torch.randn(5, 4)
+        added = PackedLinear(first).add(rows, ensemble)
+        torch.testing.assert_close(added, ensemble + first(rows), **close)
+
+
+def test_with_gradients_in_training_or_in_16_bits_layers_run_as_they_are(asked):
+    model, batch = make_tiny("edgeformer-e"), edges(4)
+    with quick_layers(model.encoder.layers):
+        model(batch).sum().backward()
+        assert model.encoder.layers[0].ffn.up.weight.grad is not None
+        with torch.no_grad():
+            model.train()(batch)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            model.eval()(batch)
+        assert not asked
+        with torch.no_grad():
+            model(batch)
+    assert len(asked) == len(model.encoder.layers)
+
+
+def test_afterwards_layers_are_as_they_were_and_see_their_new_weights():
+    model, batch = make_tiny("edgeformer-e"), edges(4)
+    with torch.inference_mode(), quick_layers(model.encoder.layers):
+        before = model(batch)
+    with torch.no_grad():
+        model.encoder.layers[1].ffn.down.weight.mul_(2)
+        assert not torch.allclose(model(batch), before)
+    assert not any("forward" in vars(layer) for layer in model.encoder.layers)
+
+
+def test_layers_in_8_bits_or_of_another_kind_are_left_alone():
+    eight = in_int8(make_tiny("edgeformer-e"))
+    for layers in (eight.encoder.layers, make_encoder(norm_place="pre").layers, [nn.Identity()]):
+        with quick_layers(layers):
+            assert not any("forward" in vars(layer) for layer in layers)

@@ -1,0 +1,155 @@
+"""Two processes are as one: the same batches, gradients, weights and figures."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from edgeformers import distributed
+from edgeformers.training.runlog import read_log
+from edgeformers.training.trainer import TrainingError
+from tests.training import processes
+
+HOME = Path(__file__).parents[2]
+
+
+def launch(*arguments, world=2, timeout=240):
+    """The same program in several processes, as torchrun starts it; their ends and words."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    around = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
+    around |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HOME), "CUDA_VISIBLE_DEVICES": ""}
+    started = [
+        subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            env={**os.environ, **around, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    try:
+        words = [process.communicate(timeout=timeout)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [process.returncode for process in started], words
+
+
+@pytest.fixture(scope="module")
+def both(simulated, tmp_path_factory):
+    """What one process and what two find: the folder, the figures, and those of either rank."""
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    ends, words = launch(HOME / "tests/training/processes.py", simulated.path, two)
+    assert ends == [0, 0], "\n".join(words)
+    alone = processes.train(str(simulated.path), one)
+    ranks = [json.loads((two / f"found-{rank}.json").read_text()) for rank in (0, 1)]
+    return one, two, json.loads(json.dumps(alone)), ranks
+
+
+@pytest.mark.parametrize("task", ["edges", "links"])
+def test_two_processes_learn_the_weights_of_one(both, task):
+    one, two, _, _ = both
+    for file in ("model.safetensors", "head.safetensors"):
+        left, right = (load_file(home / task / "model" / file) for home in (one, two))
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            torch.testing.assert_close(
+                value, right[name], atol=1e-5, rtol=0, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+@pytest.mark.parametrize("task", ["edges", "links"])
+def test_two_processes_evaluate_to_the_figures_of_one(both, task):
+    _, _, alone, ranks = both
+    assert ranks[0][task] == ranks[1][task]
+    for name, value in alone[task].items():
+        assert ranks[0][task][name] == (pytest.approx(value) if name != "groups" else value)
+
+
+@pytest.mark.parametrize("task", ["edges", "links"])
+def test_two_processes_write_the_log_of_one(both, task):
+    one, two, _, _ = both
+    left, right = (read_log(home / task / "metrics.jsonl") for home in (one, two))
+    assert [(e["kind"], e["step"]) for e in left] == [(e["kind"], e["step"]) for e in right]
+    losses = [[e["loss"] for e in log if e["kind"] == "train"] for log in (left, right)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert not list((two / task / "checkpoints").glob(".*"))
+
+
+def test_gradients_are_averaged_whether_or_not_every_process_has_them(both):
+    for found in (rank["exchange"] for rank in both[3]):
+        assert found["every"] == [1.5] * 3
+        assert found["one"] == [0.5] * 3
+        assert found["none"] is None  # as with one process: not decayed, not counted
+        assert found["frozen"] is None
+        assert found["table_is_sparse"]
+        assert found["table"] == [[0, 0], [1, 1], [0, 0], [0, 0], [0.5, 0.5]]
+
+
+def test_rows_are_gathered_and_gradients_flow_back_from_everywhere(both):
+    for rank, found in enumerate(rank["exchange"] for rank in both[3]):
+        assert found["rows"] == [[[1, 1]], [[2, 2]] * 3]
+        assert found["row_grads"] == [[3, 3]] * (2 * rank + 1)  # 1 from rank 0, 2 from rank 1
+        assert found["sharded"] == [[[i, i]] * i for i in range(5)]
+        assert found["nothing"] == []
+        assert (found["total"], found["mean"], found["from_main"]) == (4.0, 2.0, 0)
+
+
+def test_examples_go_to_one_process_each_and_what_is_dropped_differs(both):
+    first, second = (rank["exchange"] for rank in both[3])
+    assert sorted(first["ids"] + second["ids"]) == list(range(7))
+    assert first["seed"] != second["seed"]
+    assert first["seed"] == distributed.step_seed(3, 5)
+
+
+def test_a_process_that_fails_does_not_leave_the_other_waiting():
+    program = (
+        "import sys\nfrom edgeformers.training import distributed as d\nd.start()\n"
+        "if d.rank() == 1: sys.exit('rank 1 has had enough')\n"
+        "d.total(1.0)\n"
+    )
+    ends, words = launch("-c", program, timeout=60)
+    assert ends[1] == 1
+    assert "rank 1 has had enough" in words[1]
+    assert ends[0] != 0
+
+
+def test_memory_that_ends_in_one_of_several_processes_names_the_setting(
+    make_edges, make_trainer, monkeypatch
+):
+    objective = make_edges()
+    trainer = make_trainer(objective)
+    monkeypatch.setattr(distributed, "world_size", lambda: 4)
+
+    def no_memory(batches):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    objective.backward = no_memory
+    words = "out of memory with 48 examples at once in one of 4 processes; lower train.micro_batch"
+    with pytest.raises(TrainingError, match=words):
+        trainer._gradients([[objective.loader.batch(objective.batches(0)[0])]])
+
+
+def test_alone_everything_is_what_it_is():
+    rows = torch.ones(2, 2)
+    assert distributed.gather_rows(rows)[0] is rows
+    assert (distributed.rank(), distributed.world_size(), distributed.is_main()) == (0, 1, True)
+    assert (distributed.total(2.5), distributed.mean(2.5), distributed.from_main([1])) == (
+        2.5,
+        2.5,
+        [1],
+    )
+    done = []
+    with distributed.main_first():
+        done.append(1)
+    distributed.only_main(lambda: done.append(2))
+    assert done == [1, 2]

@@ -1,0 +1,85 @@
+from inspect import signature
+from typing import get_type_hints
+
+import pytest
+import torch
+from torch import nn
+
+from edgeformers.config import RunConfig
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.models.base import ContextEncoder, EdgeEncoder, NodeEncoder
+from edgeformers.nn.backbones import random_backbone
+from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.nn.nodes import NodeLookup
+from edgeformers.registry import (
+    MODELS,
+    TINY_ENCODER,
+    find_entry,
+    make_model,
+    make_tiny,
+    model_name,
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_entry_makes_a_model_of_what_it_says(name):
+    model = make_tiny(name)
+    assert model_name(model) == name
+    assert isinstance(model.config, MODELS[name].config)
+    kind = {"edges": EdgeEncoder, "nodes": NodeEncoder}[MODELS[name].encodes]
+    kind = ContextEncoder if MODELS[name].context else kind
+    assert isinstance(model, kind)
+    (given,) = list(signature(model.forward).parameters.values())
+    assert given.annotation is get_type_hints(kind.forward)["batch"]
+    assert isinstance(model.encoder, BagOfWords) == (MODELS[name].text == "bag-of-words")
+    assert isinstance(model.nodes, NodeLookup)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_every_entry_wants_and_tries_are_settings_of_its_task(name):
+    entry = MODELS[name]
+    task = {"edges": "edge-classification", "nodes": "link-prediction"}[entry.encodes]
+    config = RunConfig(task=task).with_settings({**entry.settings, **entry.tuned})
+    (rate,) = entry.grid
+    assert rate == {"bag-of-words": "train.head_lr", "language-model": "train.lr"}[entry.text]
+    assert len(entry.grid[rate]) > 1
+    for value in entry.grid[rate]:
+        train = config.with_settings({rate: value}).train
+        assert getattr(train, rate.removeprefix("train.")) == value
+
+
+def test_a_model_is_made_from_plain_values():
+    encoder = random_backbone(TINY_ENCODER)
+    model = make_model("edgeformer-e", {"num_nodes": 3, "tokens": ["source"]}, encoder)
+    assert model.encoder is encoder
+    assert model.config.tokens == ("source",)
+    assert model.nodes.table.shape == (4, 64)
+
+
+def test_the_seed_draws_what_stands_beside_the_encoder():
+    encoder = random_backbone(TINY_ENCODER)
+    one, same, other = (
+        make_model("edgeformer-n", {"num_nodes": 3}, encoder, seed=seed) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one.nodes.table, same.nodes.table)
+    assert torch.equal(one.pool.score.weight, same.pool.score.weight)
+    assert not torch.equal(one.nodes.table, other.nodes.table)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"no model 'edgeformer-f'; did you mean 'edgeformer-"):
+        find_entry("edgeformer-f")
+    with pytest.raises(
+        ConfigError, match=r"no model 'word2vec'; there is: edgeformer-e, edgeformer-n"
+    ):
+        make_model("word2vec", {}, random_backbone(TINY_ENCODER))
+
+
+def test_a_setting_of_another_model_is_refused():
+    with pytest.raises(ConfigError, match=r"EdgeformerEConfig has no setting 'pooling'"):
+        make_tiny("edgeformer-e", pooling="mean")
+
+
+def test_a_module_that_is_not_listed_has_no_name():
+    with pytest.raises(InputError, match=r"Linear is not one of the listed models; there is: edg"):
+        model_name(nn.Linear(1, 1))

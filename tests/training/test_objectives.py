@@ -1,0 +1,203 @@
+"""What is trained: however a batch is cut, its loss and its gradients are those of the whole."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.evaluation.network_labels import labeled_edge_parts
+from edgeformers.evaluation.network_links import candidate_nodes, known_links, link_parts
+
+
+def gradients(objective, batches, seed=7):
+    """The loss and all gradients, dense, of an update."""
+    objective.modules.zero_grad(set_to_none=True)
+    torch.manual_seed(seed)
+    loss = float(objective.backward(batches))
+    found = {}
+    for name, parameter in objective.modules.named_parameters():
+        if parameter.grad is not None:
+            grad = parameter.grad
+            found[name] = grad.to_dense() if grad.is_sparse else grad.clone()
+    return loss, found
+
+
+def assert_same(one, other, tolerance=2e-6):
+    assert one[0] == pytest.approx(other[0], abs=1e-5)
+    assert one[1].keys() == other[1].keys()
+    for name, grad in one[1].items():
+        torch.testing.assert_close(
+            grad, other[1][name], atol=tolerance, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"edges.class_balance": 1.0},
+        {"edges.label_smoothing": 0.1},
+        {"edges.loss": "released"},
+        {"edges.kind": "ordered", "edges.class_balance": 1.0},
+        {"model.name": "bert-max-sage"},
+        {"model.name": "ehgnn"},
+    ],
+    ids=["plain", "balanced", "smoothed", "released", "ordered", "context", "bag"],
+)
+def test_edges_cut_into_pieces_have_the_gradients_of_the_whole(
+    make_edges, without_dropout, settings
+):
+    objective = without_dropout(make_edges(**settings))
+    ids = objective.batches(0)[0]
+    whole = gradients(objective, [objective.make(ids, 0, None)])
+    pieces = objective.make(ids, 0, 13)
+    assert [len(piece) for piece in pieces] == [13, 13, 13, 9]
+    assert_same(gradients(objective, [pieces]), whole)
+    assert whole[0] > 0.1
+
+
+def test_two_accumulated_batches_of_edges_equal_one_of_twice_the_size(make_edges, without_dropout):
+    objective = without_dropout(make_edges(**{"edges.class_balance": 1.0}))
+    ids = np.concatenate(objective.batches(0)[:2])[:63]  # 32 and 31: means cannot just be averaged
+    whole = gradients(objective, [objective.make(ids, 0, None)])
+    halves = [objective.make(ids[:32], 0, None), objective.make(ids[32:], 0, None)]
+    assert_same(gradients(objective, halves), whole)
+
+
+LINK_OPTIONS = {
+    "paper": {
+        "links.temperature": None,
+        "links.normalize": False,
+        "links.collaborative": False,
+        "links.popularity_bias": False,
+        "links.mask_false_negatives": False,
+    },
+    "default": {},
+    "all": {
+        "links.uniform_negatives": 9,
+        "links.logq": 0.5,
+        "links.learn_temperature": True,
+        "train.sparse_nodes": False,
+    },
+}
+
+
+@pytest.mark.parametrize("settings", LINK_OPTIONS.values(), ids=LINK_OPTIONS)
+def test_links_cut_into_pieces_have_the_gradients_of_the_whole(
+    make_links, without_dropout, settings
+):
+    objective = without_dropout(make_links(**settings))
+    ids = objective.batches(0)[0]
+    whole = gradients(objective, [objective.make(ids, 0, None)])
+    assert_same(gradients(objective, [objective.make(ids, 0, 11)]), whole, 1e-5)
+
+
+def test_a_piece_of_links_sees_the_same_dropout_in_both_of_its_encodings(make_links):
+    """The reference encodes the pieces once, in order, and keeps their graphs."""
+    objective = make_links(**{"links.uniform_negatives": 9, "model.node_dropout": 0.2})
+    pieces = objective.make(objective.batches(0)[0], 0, 20)
+    assert len(pieces) == 4
+    cached = gradients(objective, [pieces])
+    objective.modules.zero_grad(set_to_none=True)
+    torch.manual_seed(7)
+    loss = objective._loss(pieces, [objective._encode(piece) for piece in pieces])
+    loss.backward()
+    kept = {n: p.grad for n, p in objective.modules.named_parameters() if p.grad is not None}
+    kept = {n: g.to_dense() if g.is_sparse else g for n, g in kept.items()}
+    assert_same(cached, (loss.item(), kept), 1e-5)
+    assert gradients(objective, [pieces], seed=8)[0] != cached[0]  # dropout is on
+
+
+def test_links_that_are_not_cut_are_encoded_once_and_together(make_links):
+    objective = make_links(**{"links.uniform_negatives": 99})
+    pieces = objective.make(objective.batches(0)[0], 0, None)
+    seen = []
+    objective.model.register_forward_hook(lambda model, args, out: seen.append(len(out)))
+    gradients(objective, [pieces])
+    assert seen == [48 + 48 + 99]
+
+
+def test_accumulated_batches_of_links_drop_differently(make_links):
+    objective = make_links()
+    pieces = objective.make(objective.batches(0)[0], 0, None)
+    seen = []
+    forward = objective.model.forward
+    objective.model.forward = lambda batch: seen.append(forward(batch)) or seen[-1]
+    gradients(objective, [pieces, pieces])
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_the_paper_loss_of_links_is_the_softmax_over_the_batch(make_links, without_dropout):
+    objective = without_dropout(make_links(**LINK_OPTIONS["paper"]))
+    ids = objective.batches(0)[0]
+    pairs = objective.loader.links(ids, ids[:0], epoch=0)
+    query, key, _ = pairs.by_role(objective.model(pairs.egos))
+    expected = F.cross_entropy(query @ key.T, torch.arange(len(ids)))
+    found = gradients(objective, [objective.make(ids, 0, None)])[0]
+    assert found == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_a_link_batch_never_reads_the_edge_it_predicts(make_links):
+    objective = make_links()
+    graph = objective.loader.graph
+    for ids in objective.batches(0)[:3]:
+        (piece,) = objective.make(ids, 0, None)
+        partners = torch.from_numpy(np.concatenate([graph.dst[ids], graph.src[ids]]).astype(int))
+        assert len(piece.egos) == len(partners)
+        assert not (piece.egos.neighbor == partners[piece.egos.owner]).any()
+
+
+def test_negatives_drawn_for_a_batch_depend_on_epoch_and_batch_alone(make_links):
+    objective = make_links(**{"links.uniform_negatives": 20})
+    first = objective._draw_negatives(5, 0)
+    np.testing.assert_array_equal(first, objective._draw_negatives(5, 0))
+    assert not np.array_equal(first, objective._draw_negatives(6, 0))
+    assert not np.array_equal(first, objective._draw_negatives(5, 1))
+    assert np.isin(first, candidate_nodes(objective.loader.graph)).all()
+
+
+def test_links_are_selected_by_a_metric_that_is_there(make_links):
+    with pytest.raises(ConfigError, match=r"names no metric of links: 'full/mr'; .* 'full/mrr'"):
+        make_links(**{"train.select": "full/mr"})
+    assert "sampled/hit@5" in make_links(**{"train.select": "sampled/hit@5"}).evaluate("val")
+
+
+def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by(make_links):
+    def protocols(**settings):
+        found = make_links(**settings).evaluate("val")
+        return {name.partition("/")[0] for name in found}
+
+    assert protocols() == {"full", "paper"}
+    select = {"train.select": "paper-shifted/mrr"}
+    assert protocols(**select) == {"full", "paper", "paper-shifted"}
+
+
+def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
+    rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
+    plain = make_network(rows)
+    with pytest.raises(InputError, match="has no labels to learn; name the label column"):
+        labeled_edge_parts(plain, "edge")
+    rows = [{**row, "label": None if i else "5"} for i, row in enumerate(rows)]
+    labelled = make_network(rows, out="few")
+    with pytest.raises(InputError, match=r"split 'edge' has no labelled edge in '(train|val)'"):
+        labeled_edge_parts(labelled, "edge")
+    with pytest.raises(
+        InputError, match=r"'link' has 0 links in 'train', where 2 or more are needed"
+    ):
+        link_parts(plain, "link")
+
+
+def test_known_links_of_a_one_kind_network_hold_the_node_itself(make_network):
+    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
+    graph = make_network(rows, bipartite=False)
+    known = known_links(graph, np.array([0, 1]), candidate_nodes(graph))
+    assert [known.of(np.array([q]))[1].tolist() for q in (0, 1)] == [[0, 1], [1, 2]]
+
+
+def test_known_links_of_an_undirected_network_stand_both_ways(make_network):
+    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
+    graph = make_network(rows, bipartite=False, directed=False)
+    known = known_links(graph, np.array([2, 1]), candidate_nodes(graph))
+    found = [sorted(known.of(np.array([q]))[1].tolist()) for q in (0, 1)]
+    assert found == [[1, 2], [0, 1, 2]]

@@ -1,0 +1,90 @@
+"""Links of a network ranked by any scorer, and what is chosen on validation alone."""
+
+import numpy as np
+import pytest
+
+from edgeformers.baselines import Popularity
+from edgeformers.evaluation import ScoreFunction
+from edgeformers.evaluation.network_links import PROTOCOLS, candidate_nodes, link_parts, rank_links
+from edgeformers.training import link_objective
+
+
+def scorer_of(scores):
+    """What makes scorers of functions of nodes."""
+
+    def scorer(queries, candidates):
+        return ScoreFunction(lambda rows: scores(queries[rows], candidates), len(candidates))
+
+    return scorer
+
+
+def tastes(graph, parts):
+    """Popularity twice over, and a liking of the links of validation and test."""
+    first, count = candidate_nodes(graph)[0], graph.num_targets
+    links = np.bincount(graph.dst[parts["train"]] - first, minlength=count)
+    table = np.tile(np.log1p(links), (graph.num_sources, 1))
+    for part in ("val", "test"):
+        table[graph.src[parts[part]], graph.dst[parts[part]] - first] += 0.5
+    return scorer_of(lambda queries, candidates: table[np.ix_(queries, candidates - first)])
+
+
+def ranked(graph, parts, pairs, scorer, protocols=PROTOCOLS):
+    adjacency = graph.training_adjacency("link")
+    return rank_links(graph, parts, pairs, scorer, adjacency=adjacency, protocols=protocols)
+
+
+def test_links_of_the_test_do_not_change_what_is_taken_off(simulated):
+    parts = link_parts(simulated, "link")
+    scorer = tastes(simulated, parts)
+    found = ranked(simulated, parts, parts["test"], scorer)
+    assert found.fits["paper-shifted"].shift > 0
+    half = {**parts, "test": parts["test"][::2]}
+    for pairs in (half["test"], parts["val"], parts["train"][:7]):
+        assert ranked(simulated, half, pairs, scorer).fits == found.fits
+    assert found.metrics("paper-shifted")["mrr"] > found.metrics("paper")["mrr"]
+
+
+def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulated, monkeypatch):
+    asked = {}
+
+    def evaluate(scorer, positives, *, queries, validation, **rest):
+        asked.update(scorer=scorer, positives=positives, queries=queries, validation=validation)
+
+    monkeypatch.setattr(link_objective, "evaluate_links", evaluate)
+    parts = link_parts(simulated, "link")
+    candidates, made = candidate_nodes(simulated), []
+
+    def scorer(queries, among):
+        made.extend(queries)
+        return ScoreFunction(lambda rows: rows, len(among))
+
+    ranked(simulated, parts, parts["test"], scorer)
+    nodes, validation = np.array(made), asked["validation"]
+    assert nodes[validation.queries].tolist() == simulated.src[parts["val"]].tolist()
+    assert nodes[asked["queries"]].tolist() == simulated.src[parts["test"]].tolist()
+    assert candidates[validation.positives].tolist() == simulated.dst[parts["val"]].tolist()
+    links = [int((simulated.dst[parts["train"]] == node).sum()) for node in candidates]
+    assert validation.popularity.tolist() == links
+    train = simulated.split("link") == 0  # links and what is none alike
+    ends = zip(simulated.src[train].tolist(), simulated.dst[train].tolist(), strict=True)
+    seen = {(made.index(source), target) for source, target in ends if source in made}
+    rows, columns = validation.seen.of(np.arange(len(nodes)))
+    assert {*zip(rows.tolist(), candidates[columns].tolist(), strict=True)} == seen
+
+
+@pytest.mark.parametrize("part", ["val", "test"])
+def test_other_protocols_are_the_same_whether_it_is_asked_for_or_not(simulated, part):
+    parts = link_parts(simulated, "link")
+    pairs, scorer = parts[part][:40], tastes(simulated, parts)
+    every = ranked(simulated, parts, pairs, scorer)
+    plain = ranked(simulated, parts, pairs, scorer, ("full", "sampled", "paper"))
+    assert every.ranks.keys() - plain.ranks.keys() == {"paper-shifted", "paper-unseen"}
+    for protocol in plain.ranks:
+        assert plain.ranks[protocol].tolist() == every.ranks[protocol].tolist()
+
+
+def test_popularity_alone_is_no_better_for_being_taken_off_itself(simulated):
+    parts = link_parts(simulated, "link")
+    scorer = scorer_of(Popularity().fit(simulated, "link").scores)
+    found = ranked(simulated, parts, parts["test"], scorer)
+    assert found.ranks["paper-shifted"].tolist() == found.ranks["paper"].tolist()
