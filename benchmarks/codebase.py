@@ -76,7 +76,7 @@ class Calls:
     def __exit__(self, *error: object) -> None:
         sys.setprofile(None)
 
-    def _note(self, frame, event, argument) -> None:  # noqa: ANN001
+    def _note(self, frame, event, argument) -> None:
         if event == "call" and f"{ROOT}/edgeformers/" in frame.f_code.co_filename:
             name = frame.f_code.co_name
             if not name.startswith("<") and name not in ("__init__", "__post_init__"):

@@ -117,7 +117,7 @@ def measure(
         name = f"{Path(backbone).name.replace(':', '-')}-{task}-{batch}-{record}"
         trainer = StepsAlone(
             objective,
-            replace(made.config.train, record=RECORD[record]),
+            replace(made.config.train, cuda_graphs=RECORD[record]),
             device=made.device,
             folder=folder / name,
             **_timeline(options, name, folder),

@@ -25,10 +25,13 @@ HEAD_TENSORS = {"beside.": "ensemble."}
 def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted name, with old names replaced and removed settings left out."""
     return {
-        SETTINGS.get(name, name): value
-        for name, value in flat.items()
-        if name not in REMOVED_SETTINGS
+        current_setting(name): value for name, value in flat.items() if name not in REMOVED_SETTINGS
     }
+
+
+def current_setting(name: str) -> str:
+    """The current dotted name of a setting."""
+    return SETTINGS.get(name, name)
 
 
 def current_tensors(state: Mapping[str, T]) -> dict[str, T]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from edgeformers.aliases import current_settings
+from edgeformers.aliases import current_setting, current_settings
 from edgeformers.errors import ConfigError, nearest
 
 Task = Literal["edge-classification", "link-prediction"]
@@ -199,8 +199,8 @@ class RunConfig:
     def with_settings(self, changes: Mapping[str, Any]) -> "RunConfig":
         """A copy with settings changed by dotted name: {"train.lr": 3e-5}."""
         values = self.to_dict()
-        for name, value in current_settings(changes).items():
-            section, _, setting = name.rpartition(".")
+        for name, value in changes.items():
+            section, _, setting = current_setting(name).rpartition(".")
             place = values.get(section) if section else values
             if not isinstance(place, dict):
                 sections = [key for key, v in values.items() if isinstance(v, dict)]

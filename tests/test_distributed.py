@@ -113,7 +113,7 @@ def test_examples_go_to_one_process_each_and_what_is_dropped_differs(both):
 
 def test_a_process_that_fails_does_not_leave_the_other_waiting():
     program = (
-        "import sys\nfrom edgeformers.training import distributed as d\nd.start()\n"
+        "import sys\nfrom edgeformers import distributed as d\nd.start()\n"
         "if d.rank() == 1: sys.exit('rank 1 has had enough')\n"
         "d.total(1.0)\n"
     )

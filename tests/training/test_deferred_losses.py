@@ -9,7 +9,7 @@ import torch
 from edgeformers.training.deferred_losses import LATE, LateLosses, Update
 from edgeformers.training.runlog import read_log
 from edgeformers.training.trainer import Trainer, TrainingError
-from tests.training.conftest import CPU
+from tests.conftest import CPU
 
 
 def test_losses_come_in_order_and_no_sooner_than_their_lag():

@@ -76,7 +76,7 @@ def test_an_average_goes_on_where_it_stood(walker):
 
 def test_a_run_too_short_for_an_average_keeps_what_it_learned(make_edges, make_trainer):
     averaged, plain = (make_edges(**{"train.batch_size": 512}) for _ in range(2))
-    trainer = make_trainer(averaged, average=0.9, epochs=1)
+    trainer = make_trainer(averaged, ema_decay=0.9, epochs=1)
     assert trainer.per_epoch < EVERY
     trainer.fit()
     make_trainer(plain, epochs=1).fit()
@@ -90,14 +90,14 @@ def test_training_keeps_the_average_that_was_validated_and_a_resumed_run_the_sam
 ):
     def fit(folder, **settings):
         objective = make_edges()
-        make_trainer(objective, folder, average=0.9, **settings).fit()
+        make_trainer(objective, folder, ema_decay=0.9, **settings).fit()
         return objective.modules.state_dict()
 
     whole = fit(tmp_path / "whole", epochs=2)
     plain = make_edges()
     make_trainer(plain, epochs=2).fit()
     assert any(not torch.equal(plain.modules.state_dict()[name], whole[name]) for name in whole)
-    trainer = make_trainer(make_edges(), tmp_path / "cut", average=0.9, epochs=2)
+    trainer = make_trainer(make_edges(), tmp_path / "cut", ema_decay=0.9, epochs=2)
     trainer._end_epoch = lambda log: 1 / 0  # stopped before the first epoch's end
     with pytest.raises(ZeroDivisionError):
         trainer.fit()
