@@ -16,7 +16,7 @@ from edgeformers.training.runlog import read_log
 from edgeformers.training.trainer import TrainingError
 from tests.training import processes
 
-HOME = Path(__file__).parents[2]
+HOME = Path(__file__).resolve().parents[1]
 
 
 def launch(*arguments, world=2, timeout=240):
