@@ -3,14 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JOBS ?= auto
 
-.PHONY: quickstart test check format bench clean
+.PHONY: quickstart test test-slow check format bench clean
 
 quickstart: $(READY)  ## both models and baselines on the built-in network; quickstart/report.html
 	$(BIN)/edgeformers quickstart -o quickstart
 
-test: $(READY)  ## the whole test suite; no network, no GPU
-	$(BIN)/python -m pytest
+test: $(READY)  ## the test suite without its slow cases; no network, no GPU
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-slow: $(READY)  ## the slow cases
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 check: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .
