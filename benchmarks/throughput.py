@@ -46,7 +46,7 @@ SETTINGS: dict[str, Any] = {
     "data.max_tokens": 64,
     "data.source_neighbors": [NEIGHBORS],
     "data.target_neighbors": [NEIGHBORS],
-    "model.node_table": "random",
+    "model.node_init": "random",
     "links.uniform_negatives": 0,
     "links.ensemble": False,
     "edges.rdrop": 0.0,

@@ -11,8 +11,16 @@ SETTINGS = {
     "edges.consistency": "edges.rdrop",
     "links.beside": "links.ensemble",
     "links.new_nodes": "links.cold_node_rate",
+    "model.node_table": "model.node_init",
+    "train.accumulate": "train.gradient_accumulation",
     "train.average": "train.ema_decay",
+    "train.clip": "train.max_grad_norm",
+    "train.decay": "train.lr_schedule",
+    "train.eval_batch": "train.eval_batch_size",
+    "train.micro_batch": "train.micro_batch_size",
     "train.record": "train.cuda_graphs",
+    "train.select": "train.select_metric",
+    "train.warmup": "train.warmup_ratio",
 }
 
 #: Settings that no longer exist and never changed what is learned; they are ignored.

@@ -17,147 +17,145 @@ Recipe = Literal["default", "paper", "fast"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """Which model reads the network, and how; the rest are settings of the model itself."""
+    """Settings of the model. Each model accepts only the settings it uses."""
 
-    name: str = ""  # empty: edgeformer-e for edges, edgeformer-n for links
-    backbone: str = "minilm"  # minilm, a folder, or a name on the hub
-    bag_words: int = 2_000  # of models that read bags of words in the backbone's place
-    bag_width: int = 128
-    fidelity: Literal["paper", "released"] = "paper"
-    node_width: int = 64
-    node_dropout: float = 0.0
-    direction: bool = False  # whether the model can tell an edge's source from its target
-    node_texts: bool = False  # read the texts of nodes too, where the network has them
-    tokens: list[str] | None = None  # virtual tokens there are; None: all the model has
-    fusion: bool = False  # join an edge's text and its nodes once more after the last layer
-    readout: Literal["cls", "neighbor"] | None = None
-    pooling: Literal["attention", "mean", "max"] = "attention"
-    node_table: Literal["random", "factorized"] = "random"  # or start from the graph's own factors
+    name: str = ""  # model name; empty: edgeformer-e for edges, edgeformer-n for links
+    backbone: str = "minilm"  # minilm, a local folder, or a Hugging Face Hub name
+    bag_words: int = 2_000  # vocabulary size of bag-of-words models
+    bag_width: int = 128  # embedding size of bag-of-words models
+    fidelity: Literal["paper", "released"] = "paper"  # follow the paper or the authors' code
+    node_width: int = 64  # size of node embeddings
+    node_dropout: float = 0.0  # probability of replacing a node with the unknown node in training
+    direction: bool = False  # distinguish an edge's source from its target
+    node_texts: bool = False  # use node texts, if the network has them
+    tokens: list[str] | None = None  # virtual tokens to use; none: all of the model's
+    fusion: bool = False  # combine text and node embeddings again after the last layer
+    readout: Literal["cls", "neighbor"] | None = None  # token read as the output; none: the model's
+    pooling: Literal["attention", "mean", "max"] = "attention"  # pooling over a node's edges
+    node_init: Literal["random", "factorized"] = "random"  # factorized: SVD of the adjacency
 
     def __post_init__(self) -> None:
-        _check_least("model", self, 1, "bag_words", "bag_width")
+        _check_minimum("model", self, 1, "bag_words", "bag_width")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """What of a network is learned from."""
+    """Which part of a network is used for training."""
 
-    split: str = ""  # empty: "edge" or "link" where there, else the only split there is
-    max_tokens: int = 64  # of one text, special tokens included
-    source_neighbors: list[int] = field(default_factory=lambda: [8])  # per stratum
-    target_neighbors: list[int] = field(default_factory=lambda: [8])
-    strata: Literal["none", "positive", "edge_type"] = "none"
+    split: str = ""  # split name; empty: "edge" or "link" if present, else the only split
+    max_tokens: int = 64  # maximum tokens per text, including special tokens
+    source_neighbors: list[int] = field(default_factory=lambda: [8])  # sampled per stratum
+    target_neighbors: list[int] = field(default_factory=lambda: [8])  # sampled per stratum
+    strata: Literal["none", "positive", "edge_type"] = "none"  # stratification of sampled edges
 
     def __post_init__(self) -> None:
-        _check_least("data", self, 3, "max_tokens")
+        _check_minimum("data", self, 3, "max_tokens")
         for name in ("source_neighbors", "target_neighbors"):
             sizes = getattr(self, name)
             if not sizes or min(sizes) < 0 or sum(sizes) < 1:
                 raise ConfigError(
-                    f"data.{name} gives how many edges are read per stratum, such as [8] "
+                    f"data.{name} must list the number of sampled edges per stratum, such as [8] "
                     f"(got {sizes})"
                 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeSettings:
-    """The head over edges."""
+    """Settings of edge classification."""
 
-    kind: Literal["class", "multi", "ordered", "number"] | None = None  # None: as the labels are
+    kind: Literal["class", "multi", "ordered", "number"] | None = None  # none: from the labels
     loss: Literal["cross_entropy", "released"] = "cross_entropy"
-    class_balance: float = (
-        0.0  # of cross-entropy: 0 counts classes as often as they come, 1 all alike
-    )
+    class_balance: float = 0.0  # class weighting; 0: by frequency, 1: all classes equal
     label_smoothing: float = 0.0
-    rdrop: float = 0.0  # encode twice with other parts dropped, and draw the two together
-    dropout: float = 0.1
-    ensemble: bool = False  # decide with a linear model of words and nodes beside it, by validation
-    tune_decision: bool = False  # how much rare classes are favored is then chosen on validation
+    rdrop: float = 0.0  # weight of R-Drop, the KL divergence between two dropout passes
+    dropout: float = 0.1  # dropout of the classification head
+    ensemble: bool = False  # combine with a linear model of words and nodes
+    tune_decision: bool = False  # tune the decision rule for rare classes on validation
 
     def __post_init__(self) -> None:
-        _check_least("edges", self, 0, "class_balance", "rdrop")
+        _check_minimum("edges", self, 0, "class_balance", "rdrop")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
-    """How a query finds its key among others."""
+    """Settings of link prediction."""
 
-    temperature: float | None = None  # of the softmax; None: raw dot products, as the paper
+    temperature: float | None = None  # softmax temperature; none: raw dot products
     learn_temperature: bool = False
-    normalize: bool = False
-    logq: float = 0.0  # share of the correction for popular keys being negatives more often
+    normalize: bool = False  # L2-normalize embeddings
+    logq: float = 0.0  # strength of the logQ correction for popular in-batch negatives
     mask_false_negatives: bool = False
-    uniform_negatives: int = 0  # drawn from all candidates beside those in the batch
-    collaborative: bool = False  # a term of node vectors beside the texts', with a learned balance
-    popularity_bias: bool = False
-    ensemble: bool = False  # rank with LightGCN, ALS and EASE beside it, weighed on validation
-    cold_node_rate: float | None = (
-        0.0  # share of nodes an epoch reads as new ones; None: some where a split holds nodes out
-    )
+    uniform_negatives: int = 0  # extra negatives sampled uniformly from all candidates
+    collaborative: bool = False  # add a node-embedding term with a learned weight
+    popularity_bias: bool = False  # add a popularity term
+    ensemble: bool = False  # combine with LightGCN, ALS and EASE, weighted on validation
+    cold_node_rate: float | None = 0.0  # fraction of nodes treated as unseen; none: from the split
 
     def __post_init__(self) -> None:
         if self.cold_node_rate is not None and not 0 <= self.cold_node_rate < 1:
             raise ConfigError(
-                "links.cold_node_rate is a share of all nodes, below 1, or none "
+                "links.cold_node_rate must be at least 0 and less than 1, or none "
                 f"(got {self.cold_node_rate})"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How parameters are learned."""
+    """Settings of training."""
 
     epochs: int = 6
-    batch_size: int | None = 64  # None: 16 to 64, by how many examples there are
-    lr: float = 5e-5  # of the backbone
-    node_lr: float = 5e-3  # of the node table
-    head_lr: float = 1e-3  # of everything else: projections, pooling, heads, low-rank changes
-    weight_decay: float = 1e-2  # none on biases and norms
-    decay_nodes: bool = False  # whether the node table decays too, which it cannot when sparse
-    warmup: float = 0.1  # share of all steps
-    decay: Literal["linear", "cosine", "constant"] = "linear"
-    sparse_nodes: bool | None = None  # a step touches only the batch's rows; None: large tables
-    ema_decay: float | None = (
-        None  # decay per step of a running average of the weights, which is kept
-    )
-    clip: float | None = 1.0
-    accumulate: int = 1  # batches per update
-    micro_batch: int | None = None  # examples encoded at once; halved by itself when memory ends
-    frozen_layers: int = 0  # embeddings and this many first layers stay as they are
-    gradient_checkpointing: bool = False
-    lora_rank: int = 0  # learn low-rank changes of the backbone alone (needs the extra 'lora')
-    patience: int | None = None  # epochs without a better validation score before stopping
-    select: str | None = None  # the validation metric to select by; None: the task's own
+    batch_size: int | None = 64  # none: 16 to 64, depending on the number of examples
+    lr: float = 5e-5  # learning rate of the backbone
+    node_lr: float = 5e-3  # learning rate of the node table
+    head_lr: float = 1e-3  # learning rate of all other parameters
+    weight_decay: float = 1e-2  # not applied to biases and norms
+    decay_nodes: bool = False  # apply weight decay to the node table; needs dense gradients
+    warmup_ratio: float = 0.1  # fraction of steps with linear warmup
+    lr_schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warmup
+    sparse_nodes: bool | None = None  # sparse gradients of the node table; none: if it is large
+    ema_decay: float | None = None  # decay of the moving average of weights; none: no average
+    max_grad_norm: float | None = 1.0  # gradient clipping; none: off
+    gradient_accumulation: int = 1  # batches per optimizer step
+    micro_batch_size: int | None = None  # examples per forward pass; halved when out of memory
+    frozen_layers: int = 0  # freeze the embeddings and this many layers of the backbone
+    gradient_checkpointing: bool = False  # recompute layers in the backward pass to save memory
+    lora_rank: int = 0  # train LoRA adapters instead of the backbone (needs the extra 'lora')
+    patience: int | None = None  # epochs without improvement before stopping; none: off
+    select_metric: str | None = None  # validation metric to select by; none: the task's default
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    cuda_graphs: bool | None = None  # on a GPU; None: where launches would dominate
+    cuda_graphs: bool | None = None  # none: if kernel launches would limit the speed
     seed: int = 0
-    checkpoint_every: int | None = None  # updates, and every epoch; None: about every half minute
+    checkpoint_every: int | None = None  # optimizer steps; none: about every 30 seconds
     keep_checkpoints: int = 2
-    eval_batch: int = 256
-    eval_pairs: int | None = 10_000  # links ranked after each epoch; the test ranks all
+    eval_batch_size: int = 256
+    eval_pairs: int | None = 10_000  # validation links ranked per epoch; none: all
 
     def __post_init__(self) -> None:
-        _check_least("train", self, 1, "epochs", "batch_size", "accumulate", "micro_batch")
-        _check_least("train", self, 1, "patience", "checkpoint_every", "keep_checkpoints")
-        _check_least("train", self, 1, "eval_batch", "eval_pairs")
-        _check_least("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
-        _check_least("train", self, 0, "frozen_layers", "lora_rank", "seed")
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"train.warmup is a share of all steps, below 1 (got {self.warmup})")
-        if self.clip is not None and not self.clip > 0:
-            raise ConfigError(f"train.clip must be above 0, or none (got {self.clip})")
+        _check_minimum("train", self, 1, "epochs", "batch_size", "gradient_accumulation")
+        _check_minimum("train", self, 1, "micro_batch_size", "patience", "checkpoint_every")
+        _check_minimum("train", self, 1, "keep_checkpoints", "eval_batch_size", "eval_pairs")
+        _check_minimum("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
+        _check_minimum("train", self, 0, "frozen_layers", "lora_rank", "seed")
+        if not 0 <= self.warmup_ratio < 1:
+            raise ConfigError(
+                f"train.warmup_ratio must be at least 0 and less than 1 (got {self.warmup_ratio})"
+            )
+        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
+            raise ConfigError(
+                f"train.max_grad_norm must be positive, or none (got {self.max_grad_norm})"
+            )
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
-            raise ConfigError(f"train.ema_decay is a decay between 0 and 1 (got {self.ema_decay})")
+            raise ConfigError(f"train.ema_decay must be between 0 and 1 (got {self.ema_decay})")
         if self.decay_nodes and self.sparse_nodes:
             raise ConfigError(
-                "train.decay_nodes touches the whole node table at every step; set "
-                "train.sparse_nodes=false with it"
+                "train.decay_nodes needs dense gradients of the node table; set "
+                "train.sparse_nodes=false"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """All settings of a run; the file written beside a run repeats it."""
+    """All settings of a run. The config.toml written to a run folder reproduces the run."""
 
     task: Task
     recipe: str = "default"
@@ -169,9 +167,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
-            raise ConfigError(
-                f"there is no task '{self.task}'; {nearest(self.task, get_args(Task))}"
-            )
+            raise ConfigError(f"unknown task '{self.task}'; {nearest(self.task, get_args(Task))}")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -227,10 +223,10 @@ _PAPER = {
     "train.head_lr": 1e-5,
     "train.weight_decay": 1e-3,
     "train.batch_size": 30,
-    "train.eval_batch": 100,
-    "train.warmup": 0.0,
-    "train.decay": "constant",
-    "train.clip": None,
+    "train.eval_batch_size": 100,
+    "train.warmup_ratio": 0.0,
+    "train.lr_schedule": "constant",
+    "train.max_grad_norm": None,
     "train.sparse_nodes": False,
     "train.decay_nodes": True,
     "train.precision": "fp32",
@@ -272,7 +268,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.logq": 1.0,
             "links.ensemble": True,
             "links.cold_node_rate": None,
-            "model.node_table": "factorized",
+            "model.node_init": "factorized",
             "data.source_neighbors": [4],
             "data.target_neighbors": [4],
             "train.epochs": 5,
@@ -281,7 +277,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
     },
     "paper": {
         "edge-classification": {**_PAPER, "edges.loss": "released", "edges.dropout": 0.0},
-        "link-prediction": {**_PAPER, "train.select": "paper/hit@1"},
+        "link-prediction": {**_PAPER, "train.select_metric": "paper/hit@1"},
     },
     "fast": {
         "edge-classification": {
@@ -379,11 +375,11 @@ def _current(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _check_least(section: str, settings: Any, least: int, *names: str) -> None:
+def _check_minimum(section: str, settings: Any, minimum: int, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not value >= least:  # nan is not either
-            wanted = f"at least {least}" if least else "0 or more"
+        if value is not None and not value >= minimum:  # also rejects NaN
+            wanted = f"at least {minimum}" if minimum else "0 or more"
             raise ConfigError(f"{section}.{name} must be {wanted} (got {value})")
 
 

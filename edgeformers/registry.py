@@ -87,7 +87,7 @@ def _bag_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
         config=ModelConfig,
         encodes="nodes",
         text="bag-of-words",
-        settings={**ALONE, "model.node_table": "factorized"},
+        settings={**ALONE, "model.node_init": "factorized"},
         tuned=NETWORK,
         grid=BAG_RATES,
     )
@@ -128,7 +128,7 @@ MODELS: Mapping[str, ModelEntry] = {
         encodes="edges",
         text="bag-of-words",
         context=True,
-        settings={**EDGES_ALONE, "model.node_table": "factorized"},
+        settings={**EDGES_ALONE, "model.node_init": "factorized"},
         grid=BAG_RATES,
     ),
     "bert-ehgnn": _language_in_context(EHGNN),

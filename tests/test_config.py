@@ -1,4 +1,4 @@
-"""Settings: recipes, files, single changes, and the answers to what cannot be used."""
+"""Settings: recipes, TOML files, changes by name, and errors."""
 
 import tomllib
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeformers.aliases import SETTINGS
 from edgeformers.config import (
     RECIPES,
     RunConfig,
@@ -39,31 +40,36 @@ def test_any_text_and_any_number_survive_toml(text, number):
 
 
 @pytest.mark.parametrize("task", [EDGES, LINKS])
-def test_the_recipe_paper_carries_every_number_of_the_paper(task):
+def test_the_paper_recipe_has_the_hyperparameters_of_the_paper(task):
     config = make_config(task, "paper")
     train = config.train
     assert (train.lr, train.node_lr, train.head_lr) == (1e-5, 1e-5, 1e-5)
     assert (train.weight_decay, train.decay_nodes, train.sparse_nodes) == (1e-3, True, False)
-    assert (train.batch_size, train.eval_batch, train.patience, train.seed) == (30, 100, 3, 42)
-    assert (train.warmup, train.decay, train.clip, train.precision) == (0, "constant", None, "fp32")
+    assert (train.batch_size, train.eval_batch_size, train.patience, train.seed) == (30, 100, 3, 42)
+    assert (train.warmup_ratio, train.lr_schedule, train.max_grad_norm, train.precision) == (
+        0,
+        "constant",
+        None,
+        "fp32",
+    )
     assert (config.model.backbone, config.model.node_width) == ("bert-base-uncased", 64)
     assert (config.model.fidelity, config.model.node_dropout) == ("paper", 0.0)
     assert config.data.max_tokens == 64
-    assert train.select == {EDGES: None, LINKS: "paper/hit@1"}[task]
+    assert train.select_metric == {EDGES: None, LINKS: "paper/hit@1"}[task]
     assert config.links.temperature is None
     assert not config.links.normalize
 
 
-def test_settings_stand_over_a_file_and_a_file_over_its_recipe(tmp_path):
+def test_settings_override_a_file_and_a_file_overrides_its_recipe(tmp_path):
     file = tmp_path / "mine.toml"
-    file.write_text('recipe = "paper"\n[train]\nlr = 2e-5\nclip = 3\nepochs = 7\n')
+    file.write_text('recipe = "paper"\n[train]\nlr = 2e-5\nmax_grad_norm = 3\nepochs = 7\n')
     config = make_config(EDGES, file=file, settings={"train.epochs": 9})
     assert (config.recipe, config.train.batch_size) == ("paper", 30)
-    assert (config.train.lr, config.train.clip, config.train.epochs) == (2e-5, 3.0, 9)
+    assert (config.train.lr, config.train.max_grad_norm, config.train.epochs) == (2e-5, 3.0, 9)
     assert make_config(EDGES, "fast", file=file).recipe == "fast"
 
 
-def test_numbers_of_numpy_and_tuples_become_plain():
+def test_numpy_numbers_and_tuples_become_plain_values():
     settings = {"train.lr": np.float64(0.5), "train.epochs": np.int64(3)}
     config = make_config(LINKS, settings={**settings, "data.source_neighbors": (2, 3)})
     assert "lr = 0.5" in config.to_toml()
@@ -75,71 +81,81 @@ def test_numbers_of_numpy_and_tuples_become_plain():
     [
         ("train.lr=3e-5", "train.lr", 3e-5),
         ("model.backbone=minilm", "model.backbone", "minilm"),
-        ("train.clip = none", "train.clip", "none"),
+        ("train.max_grad_norm = none", "train.max_grad_norm", "none"),
         ("data.source_neighbors=[2, 3]", "data.source_neighbors", [2, 3]),
         ("model.direction=true", "model.direction", True),
     ],
 )
-def test_a_setting_is_parsed_from_one_word(text, name, value):
+def test_a_setting_is_parsed_from_one_argument(text, name, value):
     assert parse_setting(text) == (name, value)
     assert make_config(LINKS, settings=dict([parse_setting(text)]))
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "word"),
     [
-        ({"trian.lr": 1.0}, "there is no section 'trian'; did you mean 'train'?"),
-        ({"train.lrr": 1.0}, "train has no setting 'lrr'; did you mean 'lr'?"),
-        ({"recipes": "fast"}, "config has no setting 'recipes'; did you mean 'recipe'?"),
-        ({"train": 3}, r"train is a section of settings, not one \(got 3\)"),
-        ({"train.epochs": 0}, r"train.epochs must be at least 1 \(got 0\)"),
-        ({"train.epochs": 2.5}, r"train.epochs must be of type int \(got 2.5\)"),
-        ({"train.epochs": True}, r"train.epochs must be of type int \(got True\)"),
-        ({"train.micro_batch": 0}, r"train.micro_batch must be at least 1 \(got 0\)"),
-        ({"train.lr": -1}, r"train.lr must be 0 or more \(got -1.0\)"),
-        ({"train.lr": float("nan")}, r"train.lr must be 0 or more \(got nan\)"),
-        ({"train.lr": "fast"}, r"train.lr must be of type float \(got 'fast'\)"),
-        ({"train.seed": -1}, r"train.seed must be 0 or more \(got -1\)"),
-        ({"train.warmup": 1.0}, r"a share of all steps, below 1 \(got 1.0\)"),
-        ({"train.clip": 0.0}, r"train.clip must be above 0, or none \(got 0.0\)"),
-        (
-            {"train.decay_nodes": True, "train.sparse_nodes": True},
-            "set train.sparse_nodes=false with it",
-        ),
-        ({"train.decay": "square"}, r"must be one of linear, cosine, constant \(got 'square'\)"),
-        ({"model.readout": "end"}, r"must be one of cls, neighbor, none \(got 'end'\)"),
-        ({"data.max_tokens": 2}, r"data.max_tokens must be at least 3 \(got 2\)"),
-        ({"data.source_neighbors": []}, r"edges are read per stratum, such as \[8\] \(got \[\]\)"),
-        ({"data.source_neighbors": ["a"]}, r"data.source_neighbors\[0\] must be of type int"),
-        ({"task": "ranking"}, r"task must be one of edge-classification, link-prediction"),
+        ({"trian.lr": 1.0}, "'train'"),
+        ({"train.lrr": 1.0}, "'lr'"),
+        ({"recipes": "fast"}, "'recipe'"),
+        ({"train": 3}, "train"),
+        ({"train.epochs": 0}, "train.epochs"),
+        ({"train.epochs": 2.5}, "train.epochs"),
+        ({"train.epochs": True}, "train.epochs"),
+        ({"train.micro_batch_size": 0}, "train.micro_batch_size"),
+        ({"train.lr": -1}, "train.lr"),
+        ({"train.lr": float("nan")}, "train.lr"),
+        ({"train.lr": "fast"}, "train.lr"),
+        ({"train.seed": -1}, "train.seed"),
+        ({"train.warmup_ratio": 1.0}, "train.warmup_ratio"),
+        ({"train.max_grad_norm": 0.0}, "train.max_grad_norm"),
+        ({"train.ema_decay": 1.0}, "train.ema_decay"),
+        ({"train.decay_nodes": True, "train.sparse_nodes": True}, "train.sparse_nodes=false"),
+        ({"train.lr_schedule": "square"}, "linear, cosine, constant"),
+        ({"model.readout": "end"}, "cls, neighbor, none"),
+        ({"links.cold_node_rate": 1.0}, "links.cold_node_rate"),
+        ({"data.max_tokens": 2}, "data.max_tokens"),
+        ({"data.source_neighbors": []}, "data.source_neighbors"),
+        ({"data.source_neighbors": ["a"]}, r"data.source_neighbors\[0\]"),
+        ({"task": "ranking"}, "edge-classification"),
     ],
 )
-def test_what_cannot_be_set_is_answered(settings, words):
-    with pytest.raises(ConfigError, match=words):
+def test_an_invalid_setting_is_rejected_by_name(settings, word):
+    with pytest.raises(ConfigError, match=word):
         make_config(EDGES, settings=settings)
 
 
-def test_unknown_recipes_tasks_and_damaged_configs_are_answered(tmp_path):
-    with pytest.raises(ConfigError, match="there is no recipe 'papr'; did you mean 'paper'"):
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({}, "task"),
+        ({"task": "edges"}, "edge-classification"),
+        ({"task": EDGES, "train": 3}, "train"),
+        ({"task": EDGES, "model_name": {}}, "model_name"),
+    ],
+)
+def test_an_invalid_config_is_rejected(values, word):
+    with pytest.raises(ConfigError, match=word):
+        RunConfig.from_dict(values)
+
+
+def test_an_unknown_recipe_and_a_malformed_setting_are_rejected():
+    with pytest.raises(ConfigError, match="'paper'"):
         make_config(EDGES, "papr")
-    with pytest.raises(ConfigError, match="there is no task 'edges'; there is: edge-class"):
+    with pytest.raises(ConfigError, match="edges"):
         RunConfig(task="edges")
-    with pytest.raises(ConfigError, match="names no task; task may be edge-classification or"):
-        RunConfig.from_dict({})
-    with pytest.raises(ConfigError, match=r"train is a section of settings, not one \(got 3\)"):
-        RunConfig.from_dict({"task": EDGES, "train": 3})
-    with pytest.raises(ConfigError, match="the config has no setting 'model_name'; did you mean"):
-        RunConfig.from_dict({"task": EDGES, "model_name": {}})
-    with pytest.raises(ConfigError, match=r"write a setting as train.lr=3e-5 \(got 'lr'\)"):
+    with pytest.raises(ConfigError, match="'lr'"):
         parse_setting("lr")
-    with pytest.raises(ConfigError, match=r"gone\.toml: no such file"):
-        read_toml(tmp_path / "gone.toml")
+
+
+def test_a_missing_malformed_or_unsuitable_file_is_named(tmp_path):
     file = tmp_path / "mine.toml"
+    with pytest.raises(ConfigError, match=r"mine\.toml"):
+        read_toml(file)
     file.write_text("lr ===")
-    with pytest.raises(ConfigError, match=r"mine\.toml is not TOML"):
+    with pytest.raises(ConfigError, match=r"mine\.toml"):
         read_toml(file)
     file.write_text(f'task = "{LINKS}"')
-    with pytest.raises(ConfigError, match=r"mine\.toml is for link-prediction, not for edge-class"):
+    with pytest.raises(ConfigError, match=r"mine\.toml.* link-prediction"):
         make_config(EDGES, file=file)
 
 
@@ -148,21 +164,31 @@ def test_settings_are_frozen():
         TrainSettings().lr = 1.0
 
 
-def test_a_setting_there_is_no_longer_is_passed_over_where_it_was_saved(tmp_path):
+def test_a_removed_setting_in_a_saved_config_is_ignored(tmp_path):
     config = make_config(EDGES)
     saved = config.to_dict()
     saved["train"]["loss_lag"] = 3
     assert RunConfig.from_dict(saved) == config
     file = tmp_path / "config.toml"
-    file.write_text(config.to_toml() + "loss_lag = 0\n", encoding="utf-8")  # of [train], the last
+    file.write_text(config.to_toml() + "loss_lag = 0\n", encoding="utf-8")  # in [train], the last
     assert make_config(EDGES, file=file) == config
     assert matches_file(file, config)
     assert not matches_file(file, make_config(EDGES, settings={"train.lr": 1.0}))
-    with pytest.raises(ConfigError, match="train has no setting 'loss_lag'"):
+    with pytest.raises(ConfigError, match="loss_lag"):
         make_config(EDGES, settings={"train.loss_lag": 3})
 
 
-def test_a_file_that_is_no_config_says_something_else(tmp_path):
+def test_every_old_name_is_read_as_a_current_setting():
+    config = make_config(LINKS)
+    for old, new in SETTINGS.items():
+        section, _, name = old.partition(".")
+        value = config.to_dict()[section][new.partition(".")[2]]
+        assert name not in config.to_dict()[section]
+        assert RunConfig.from_dict({**config.to_dict(), section: {name: value}})
+        assert config.with_settings({old: value}) == config
+
+
+def test_an_invalid_or_missing_file_does_not_match_a_config(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('task = "edge-classification"\n[train]\nlearning = 1\n', encoding="utf-8")
     assert not matches_file(file, make_config(EDGES))

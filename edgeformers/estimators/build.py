@@ -168,7 +168,7 @@ def _prepare_nodes(
     nodes: Any, features: Tensor | None, config: RunConfig, graph: EdgeTextGraph, split: str
 ) -> None:
     """Give nodes their first vectors, and tell which of them training meets."""
-    if config.model.node_table == "factorized":
+    if config.model.node_init == "factorized":
         width, seed = config.model.node_width, config.train.seed
         nodes.set_table(factorize(graph, split, width, seed=seed))
     if features is not None:

@@ -187,8 +187,8 @@ class EdgeClassifier(Estimator):
             batch_size=train.batch_size or default_batch_size(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
-            eval_batch=train.eval_batch,
-            select=train.select,
+            eval_batch=train.eval_batch_size,
+            select=train.select_metric,
         )
 
     def _label_kind(self, graph: EdgeTextGraph) -> Kind:
@@ -265,7 +265,7 @@ class EdgeClassifier(Estimator):
         sources, targets, texts = self._new_columns(edges, columns)
         src = self.names.numbers(sources, "source")
         dst = self.names.numbers(targets, "target")
-        size = self.config.train.eval_batch
+        size = self.config.train.eval_batch_size
         return [
             NewBatch(
                 texts=texts[at : at + size],

@@ -118,7 +118,7 @@ class LinkPredictor(Estimator):
             self._numbers(nodes, side),
             device=self.device,
             autocast=self.autocast,
-            batch=self.config.train.eval_batch,
+            batch=self.config.train.eval_batch_size,
             side=side,
             show=self.show,
         )
@@ -128,7 +128,7 @@ class LinkPredictor(Estimator):
     ) -> NDArray[np.float32]:
         """node_repr [n, D] of nodes never met, each given by its edges: (other node, text)."""
         self._require_fitted()
-        size, parts = self.config.train.eval_batch, []
+        size, parts = self.config.train.eval_batch_size, []
         with torch.inference_mode(), self.autocast():
             for at in range(0, len(nodes), size):
                 batch = self._new_egos(nodes[at : at + size], side).to(self.device)
@@ -256,9 +256,9 @@ class LinkPredictor(Estimator):
             batch_size=train.batch_size or default_batch_size(len(parts["train"])),
             seed=train.seed,
             autocast=self.autocast,
-            eval_batch=train.eval_batch,
+            eval_batch=train.eval_batch_size,
             eval_pairs=train.eval_pairs,
-            select=train.select,
+            select=train.select_metric,
             cold_node_rate=self._cold_node_rate(graph, split),
         )
         self._candidates: NDArray[np.float32] | None = None

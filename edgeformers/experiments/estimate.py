@@ -76,7 +76,7 @@ def measure_run(config: RunConfig, graph: EdgeTextGraph, device: str | None = No
         if number == min(1, len(batches) - 1):
             started = now(made.device)
         optimizers.zero_grad()
-        objective.backward([objective.make(ids, 0, train.micro_batch)])
+        objective.backward([objective.make(ids, 0, train.micro_batch_size)])
         optimizers.step(1.0)
     step = (now(made.device) - started) / max(1, min(STEPS, len(batches) - 1))
     per_example = step / max(1, len(batches[0]))

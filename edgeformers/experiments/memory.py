@@ -37,7 +37,7 @@ def memory_of(config: RunConfig, num_nodes: int) -> float:
     """Bytes a run takes, roughly: parameters with gradients and moments, and states kept."""
     layers, width, vocabulary = _shape(config.model.backbone)
     parameters = 12 * layers * width**2 + vocabulary * width + num_nodes * config.model.node_width
-    texts = config.train.micro_batch or config.train.batch_size or USUAL_BATCHES[0]
+    texts = config.train.micro_batch_size or config.train.batch_size or USUAL_BATCHES[0]
     around = sum(config.data.source_neighbors) + sum(config.data.target_neighbors)
     if config.task == "link-prediction":
         texts *= around

@@ -61,7 +61,7 @@ _FEW_STEPS = {
     "train.batch_size": 32,
     "train.head_lr": 1e-2,
     "train.node_lr": 1e-3,
-    "model.node_table": "factorized",
+    "model.node_init": "factorized",
     "model.node_width": 8,
     "data.source_neighbors": [3],
     "data.target_neighbors": [2],

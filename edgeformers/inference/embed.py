@@ -83,7 +83,7 @@ def embed(
     if what not in get_args(What):
         raise InputError(f"what to embed must be nodes or edges (got '{what}')")
     estimator = _open(model, network, what, show)
-    job = _Job(estimator, what, shard, batch or estimator.config.train.eval_batch, chunk, int8)
+    job = _Job(estimator, what, shard, batch or estimator.config.train.eval_batch_size, chunk, int8)
     path = shard_path(Path(out).expanduser(), shard)
     if distributed.from_main(_is_finished(path, job.facts, overwrite)):
         return path

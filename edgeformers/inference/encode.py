@@ -197,5 +197,5 @@ def _naming_memory(batch: int, what: str) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(
-            f"out of memory while encoding {batch} {what} at once; lower train.eval_batch"
+            f"out of memory while encoding {batch} {what} at once; lower train.eval_batch_size"
         ) from error

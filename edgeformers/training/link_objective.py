@@ -278,7 +278,7 @@ def _checked_metric(name: str) -> str:
     known = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if name not in known:
         raise ConfigError(
-            f"train.select names no metric of links: '{name}'; {nearest(name, known)}"
+            f"train.select_metric names no metric of links: '{name}'; {nearest(name, known)}"
         )
     return name
 

@@ -31,7 +31,7 @@ class Optimizers:
             self.parts.append(_adamw(dense, fused=on_gpu or can_halt))
         if sparse:
             self.parts.append(RowAdam(sparse, lr=settings.node_lr))
-        self.clip = settings.clip
+        self.clip = settings.max_grad_norm
         self._halted: Tensor | None = None
         self._base = [[group["lr"] for group in part.param_groups] for part in self.parts]
 
@@ -74,15 +74,15 @@ def _adamw(groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimize
 
 def schedule(settings: TrainSettings, total: int) -> Callable[[int], float]:
     """Step -> the factor of all learning rates: warm-up, then decay to zero or none."""
-    warm = max(1, round(settings.warmup * total)) if settings.warmup else 0
+    warm = max(1, round(settings.warmup_ratio * total)) if settings.warmup_ratio else 0
 
     def factor(step: int) -> float:
         if step < warm:
             return (step + 1) / warm
         done = (step - warm) / max(1, total - warm)
-        if settings.decay == "linear":
+        if settings.lr_schedule == "linear":
             return max(0.0, 1 - done)
-        if settings.decay == "cosine":
+        if settings.lr_schedule == "cosine":
             return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
         return 1.0
 

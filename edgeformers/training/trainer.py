@@ -112,11 +112,11 @@ class Trainer:
         self.optimizers = Optimizers(objective.modules, settings, can_halt=self.losses.lag > 0)
         decay = settings.ema_decay
         self.average = WeightAverage(objective.modules, decay) if decay else None
-        self.progress = Progress(micro=settings.micro_batch)
+        self.progress = Progress(micro=settings.micro_batch_size)
         self.best_state: dict[str, Tensor] = {}
         self._saved_at = time.perf_counter()
         self._shown_at = -math.inf
-        self.per_epoch = math.ceil(len(objective.batches(0)) / settings.accumulate)
+        self.per_epoch = math.ceil(len(objective.batches(0)) / settings.gradient_accumulation)
 
     def fit(self) -> Progress:
         """Train to the end, or from where an earlier run of this folder stopped."""
@@ -177,7 +177,7 @@ class Trainer:
 
     def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
         """Updates of an epoch from the `start`-th on: the examples of their batches, and these."""
-        size, batches = self.settings.accumulate, self.objective.batches(epoch)
+        size, batches = self.settings.gradient_accumulation, self.objective.batches(epoch)
         groups = [batches[at : at + size] for at in range(0, len(batches), size)][start:]
         flat = [ids for group in groups for ids in group]
         with closing(iter(Prefetch(lambda ids: self._make(ids, epoch), flat))) as made:
@@ -221,7 +221,7 @@ class Trainer:
             if distributed.world_size() > 1:  # the others wait for this one in the midst of it
                 raise TrainingError(
                     f"out of memory with {_largest(batches)} examples at once in one of "
-                    f"{distributed.world_size()} processes; lower train.micro_batch"
+                    f"{distributed.world_size()} processes; lower train.micro_batch_size"
                 ) from error
         return None
 
@@ -239,7 +239,7 @@ class Trainer:
         log.write("memory", step, micro_batch=self.progress.micro)
         tell(
             f"out of memory with {examples} examples at once at step {step}; going on with half. "
-            f"To begin so: train.micro_batch={self.progress.micro}",
+            f"To begin so: train.micro_batch_size={self.progress.micro}",
             show=self.show,
         )
 

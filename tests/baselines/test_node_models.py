@@ -254,5 +254,5 @@ def test_an_entry_says_what_it_reads_and_starts_from(name):
     entry = find_entry(name)
     assert entry.encodes == "nodes"
     assert (entry.text == "bag-of-words") == (name in BAGS)
-    assert (entry.settings.get("model.node_table") == "factorized") == (name in BAGS)
+    assert (entry.settings.get("model.node_init") == "factorized") == (name in BAGS)
     assert len(next(iter(entry.grid.values()))) > 1

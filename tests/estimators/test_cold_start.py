@@ -175,7 +175,7 @@ def test_links_are_told_apart_by_how_much_is_known_of_the_new_node(hobbies, fitt
 def test_texts_and_neighbors_together_rank_for_a_new_node_above_popularity_and_text_alone(hobbies):
     def mrr(name):
         more = {"model.name": name, "train.epochs": 8, "links.ensemble": False}
-        made = make(**more, **{"model.node_table": "random"}).fit(hobbies)
+        made = make(**more, **{"model.node_init": "random"}).fit(hobbies)
         return made.evaluate(protocols=("full",))["full/mrr"]
 
     popular = score_link_baseline(Popularity().fit(hobbies, SPLIT), hobbies, SPLIT, 0)

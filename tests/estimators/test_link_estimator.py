@@ -242,10 +242,10 @@ OPTIONS = {
     "links.uniform_negatives": 5,
     "links.collaborative": False,
     "links.popularity_bias": False,
-    "model.node_table": "factorized",
+    "model.node_init": "factorized",
     "model.direction": True,
     "model.readout": "neighbor",
-    "train.select": "sampled/ndcg",
+    "train.select_metric": "sampled/ndcg",
 }
 
 

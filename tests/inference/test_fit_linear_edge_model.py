@@ -98,7 +98,7 @@ def test_nothing_is_set_beside_a_model_that_it_would_not_help(simulated, monkeyp
 
 
 def test_ordered_classes_are_helped_by_the_metric_that_is_selected_by(simulated):
-    settings = {**FEW, "edges.kind": "ordered", "train.select": "mae"}
+    settings = {**FEW, "edges.kind": "ordered", "train.select_metric": "mae"}
     made = tiny(EdgeClassifier, **settings).fit(simulated)
     both = made.evaluate("val", intervals=False)["mae"]
     made.head.ensemble.share.fill_(0.0)

@@ -34,7 +34,7 @@ SETTINGS = {
 
 def train(network: str, run: Path, task: str) -> None:
     kind = EdgeClassifier if task == "edges" else LinkPredictor
-    more = {"train.accumulate": 2, "train.batch_size": 25} if task == "links" else {}
+    more = {"train.gradient_accumulation": 2, "train.batch_size": 25} if task == "links" else {}
     settings = {**SETTINGS, **more}
     made = kind("scratch:2x32", settings=settings, show=False, device="cpu").fit(network, run=run)
     made.evaluate()

@@ -18,7 +18,7 @@ from edgeformers.training.optimizers import Optimizers
 EDGES = {
     "train.epochs": 2,
     "train.batch_size": 47,
-    "train.accumulate": 2,
+    "train.gradient_accumulation": 2,
     "edges.dropout": 0.0,
     "edges.class_balance": 1.0,
     "model.node_dropout": 0.0,

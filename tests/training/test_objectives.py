@@ -159,8 +159,8 @@ def test_negatives_drawn_for_a_batch_depend_on_epoch_and_batch_alone(make_links)
 
 def test_links_are_selected_by_a_metric_that_is_there(make_links):
     with pytest.raises(ConfigError, match=r"names no metric of links: 'full/mr'; .* 'full/mrr'"):
-        make_links(**{"train.select": "full/mr"})
-    assert "sampled/hit@5" in make_links(**{"train.select": "sampled/hit@5"}).evaluate("val")
+        make_links(**{"train.select_metric": "full/mr"})
+    assert "sampled/hit@5" in make_links(**{"train.select_metric": "sampled/hit@5"}).evaluate("val")
 
 
 def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by(make_links):
@@ -169,7 +169,7 @@ def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by
         return {name.partition("/")[0] for name in found}
 
     assert protocols() == {"full", "paper"}
-    select = {"train.select": "paper-shifted/mrr"}
+    select = {"train.select_metric": "paper-shifted/mrr"}
     assert protocols(**select) == {"full", "paper", "paper-shifted"}
 
 

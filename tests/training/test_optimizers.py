@@ -83,7 +83,7 @@ def test_an_untrained_backbone_is_never_frozen(make_edges):
 
 def test_gradients_are_clipped_to_their_length(make_edges):
     objective = make_edges()
-    made = Optimizers(objective.modules, TrainSettings(clip=0.01))
+    made = Optimizers(objective.modules, TrainSettings(max_grad_norm=0.01))
     objective.backward([objective.make(objective.batches(0)[0], 0, None)])
     made.step(1.0)
     dense = [p.grad for p in objective.modules.parameters() if not p.grad.is_sparse]
@@ -107,12 +107,12 @@ def test_a_step_uses_the_scheduled_share_of_every_rate(make_edges):
     ],
 )
 def test_rates_warm_up_and_decay(decay, expected):
-    factor = schedule(TrainSettings(warmup=1 / 3, decay=decay), 6)
+    factor = schedule(TrainSettings(warmup_ratio=1 / 3, lr_schedule=decay), 6)
     assert [factor(step) for step in range(6)] == pytest.approx(expected)
 
 
 def test_without_warm_up_the_first_step_is_a_whole_one():
-    factor = schedule(TrainSettings(warmup=0.0), 4)
+    factor = schedule(TrainSettings(warmup_ratio=0.0), 4)
     assert [factor(step) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
 
 

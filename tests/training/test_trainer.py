@@ -101,7 +101,7 @@ def test_a_validation_that_is_no_number_is_never_the_best(make_edges, make_train
 
 
 def test_selecting_by_a_metric_that_is_not_there_is_answered(make_edges, make_trainer):
-    objective = make_edges(**{"train.select": "macro_f2"})
+    objective = make_edges(**{"train.select_metric": "macro_f2"})
     with pytest.raises(
         TrainingError, match=r"no validation metric 'macro_f2' .* there is: macro_f1"
     ):
@@ -159,7 +159,7 @@ def test_when_memory_ends_training_goes_on_with_half(make, make_trainer, tmp_pat
     told = [e for e in read_log(tmp_path / "metrics.jsonl") if e["kind"] == "memory"]
     assert [(e["step"], e["micro_batch"]) for e in told] == [(1, 24), (1, 12)]
     words = "out of memory with 48 examples at once at step 1; going on with half. To begin so: "
-    assert words + "train.micro_batch=24" in capsys.readouterr().err
+    assert words + "train.micro_batch_size=24" in capsys.readouterr().err
 
 
 def test_a_run_whose_memory_ended_equals_one_that_began_with_less(
@@ -168,7 +168,7 @@ def test_a_run_whose_memory_ended_equals_one_that_began_with_less(
     objective, other = without_dropout(make()), without_dropout(make())
     scarce(objective, 13)
     make_trainer(objective, epochs=1).fit()
-    make_trainer(other, epochs=1, micro_batch=12).fit()
+    make_trainer(other, epochs=1, micro_batch_size=12).fit()
     assert same(state(objective), state(other))
 
 
