@@ -1,6 +1,6 @@
 """Old names of settings and tensors: files written by earlier versions stay readable."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,6 +28,14 @@ REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
 
 #: Prefixes of tensor names in saved heads.
 HEAD_TENSORS = {"beside.": "ensemble."}
+
+#: Fields of dataclasses in saved JSON files, such as data cards and records.
+FIELDS = {"labelled": "labeled", "unlabelled": "unlabeled", "made": "spec"}
+
+
+def current_field(name: str, known: Container[str]) -> str:
+    """The current name of a saved dataclass field, given the names the dataclass has now."""
+    return name if name in known else FIELDS.get(name, name)
 
 
 def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "edgeformers"
 ORDER = [
     "errors",
     "aliases",
+    "decode",
     "files",
     "minilm",
     "progress",
