@@ -35,7 +35,8 @@ FIELDS = {"labelled": "labeled", "unlabelled": "unlabeled", "made": "spec"}
 
 def current_field(name: str, known: Container[str]) -> str:
     """The current name of a saved dataclass field, given the names the dataclass has now."""
-    return name if name in known else FIELDS.get(name, name)
+    current = FIELDS.get(name, name)
+    return current if name not in known and current in known else name
 
 
 def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from edgeformers.data.card.card import CUTS, DataCard, Distribution, Split
+from edgeformers.data.card.card import CUTS, DataCard, Distribution, SplitSummary
 from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report import page, svg
 from edgeformers.report.card_rows import (
@@ -139,7 +139,7 @@ def _labels(card: DataCard) -> str:
         return ""
     several = " An edge may have several." if labels.kind == "multi" else ""
     head = page.paragraph(
-        f"{counted(labels.labelled, 'edge has', 'edges have')} a label, {labels.unlabelled:,} "
+        f"{counted(labels.labeled, 'edge has', 'edges have')} a label, {labels.unlabeled:,} "
         f"without.{several}"
     )
     if labels.numbers is not None:
@@ -147,20 +147,20 @@ def _labels(card: DataCard) -> str:
     shown, more = top(labels.balance), ""
     if labels.kind == "multi":
         shown, more = top_of_several(labels.balance)
-    table = page.bar_table(shown, labels.labelled, "labelled edges")
+    table = page.bar_table(shown, labels.labeled, "labeled edges")
     return page.section("Labels", head, table, _remark(more))
 
 
 def _more(card: DataCard) -> Iterator[str]:
     """What only some networks have."""
     if card.node_labels is not None:
-        total = card.node_labels.labelled
+        total = card.node_labels.labeled
         nodes = counted(total, "node has", "nodes have")
         head = page.paragraph(
-            f"{nodes} labels, perhaps several: shares are those of the labelled nodes."
+            f"{nodes} labels, perhaps several: shares are those of the labeled nodes."
         )
         shown, more = top_of_several(card.node_labels.balance)
-        table = page.bar_table(shown, total, "labelled nodes")
+        table = page.bar_table(shown, total, "labeled nodes")
         yield page.section("Labels of nodes", head, table, _remark(more))
     if card.edge_types:
         table = page.bar_table(top(card.edge_types), card.counts.edges, "all edges")
@@ -193,7 +193,7 @@ def _time(card: DataCard) -> str:
     return page.section("Time", words, page.figure(title, plot))
 
 
-def _split(split: Split) -> str:
+def _split(split: SplitSummary) -> str:
     sizes = ", ".join(f"{part.name} {part.edges:,}" for part in split.parts)
     keys = [(f"part {part.name}", f"{part.name} {percent(part.share)}") for part in split.parts]
     plot = svg.composition(split, f"Split {printable(split.name)}: {sizes} edges")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edgeformers.data.card.card import DataCard, Distribution, NamedCount, Split, Times
+from edgeformers.data.card.card import DataCard, Distribution, NamedCount, SplitSummary, TimeSummary
 from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report.text import Rows, number
 
@@ -76,7 +76,7 @@ def in_short(d: Distribution | None) -> list[str]:
     return [number(d.median), f"{d.mean:,.1f}", number(d.quantiles["95"]), number(d.maximum)]
 
 
-def split_rows(split: Split) -> Rows:
+def split_rows(split: SplitSummary) -> Rows:
     """The size of each part, and how much of it is cold."""
     sides = list(split.parts[0].cold)
     head = ["", "edges", "share", *(f"cold {side}" for side in sides), "edges touching cold"]
@@ -91,7 +91,7 @@ def split_rows(split: Split) -> Rows:
     return [head, *rows]
 
 
-def overlap_rows(split: Split) -> Rows:
+def overlap_rows(split: SplitSummary) -> Rows:
     """What the edges of a part share with training."""
     head = ["also in training", "same text", "same pair", "same edge"]
     rows = [
@@ -103,13 +103,13 @@ def overlap_rows(split: Split) -> Rows:
     return [head, *rows]
 
 
-def label_share_rows(split: Split) -> Rows:
+def label_share_rows(split: SplitSummary) -> Rows:
     """How the labels are spread in each part, one column a part."""
     parts = [p for p in split.parts if p.edges and p.labels is not None and p.labels.balance]
     balances = [p.labels.balance for p in parts if p.labels is not None]
     if not balances or len(balances[0]) > LISTED:
         return []
-    totals = [p.labels.labelled for p in parts if p.labels is not None]
+    totals = [p.labels.labeled for p in parts if p.labels is not None]
     rows = []
     for label in zip(*balances, strict=True):
         shares = (one.count / max(total, 1) for one, total in zip(label, totals, strict=True))
@@ -137,7 +137,7 @@ def _divided(items: Sequence[NamedCount]) -> tuple[list[NamedCount], list[NamedC
     return ordered[:LISTED], ordered[LISTED:]
 
 
-def time_words(times: Times) -> str:
+def time_words(times: TimeSummary) -> str:
     """From when to when the edges are, and which of them are not drawn."""
     first, last = _moment(times.first), _moment(times.last)
     words = f"All at {first}." if first == last else f"From {first} to {last}."

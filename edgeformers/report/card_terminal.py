@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from edgeformers.data.card.card import DataCard, Distribution, Finding, Labels, NodeLabels, Times
+from edgeformers.data.card.card import (
+    DataCard,
+    Distribution,
+    Finding,
+    LabelSummary,
+    NodeLabelSummary,
+    TimeSummary,
+)
 from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.report.card_rows import (
     degree_rows,
@@ -101,25 +108,25 @@ def _text_lines(card: DataCard) -> Iterator[str]:
         yield f"  {text.count:,} × {printable(text.name)}"
 
 
-def _label_lines(labels: Labels, width: int) -> list[str]:
+def _label_lines(labels: LabelSummary, width: int) -> list[str]:
     if labels.numbers is not None:
         return _number_lines(labels.numbers)
-    shares = f"shares of {counted(labels.labelled, 'labelled edge', 'labelled edges')}"
+    shares = f"shares of {counted(labels.labeled, 'labeled edge', 'labeled edges')}"
     if labels.kind != "multi":
-        return [f"{INDENT}{shares}", *bars(top(labels.balance), width, labels.labelled)]
+        return [f"{INDENT}{shares}", *bars(top(labels.balance), width, labels.labeled)]
     shown, more = top_of_several(labels.balance)
     head = wrap(f"{shares}; an edge may have several labels", width, INDENT, INDENT)
-    return [*head, *bars(shown, width, labels.labelled), *wrap(more, width, INDENT, INDENT)]
+    return [*head, *bars(shown, width, labels.labeled), *wrap(more, width, INDENT, INDENT)]
 
 
-def _node_label_lines(labels: NodeLabels, width: int) -> list[str]:
+def _node_label_lines(labels: NodeLabelSummary, width: int) -> list[str]:
     shown, more = top_of_several(labels.balance)
-    nodes = counted(labels.labelled, "labelled node", "labelled nodes")
+    nodes = counted(labels.labeled, "labeled node", "labeled nodes")
     head = wrap(f"shares of {nodes}; a node may have several labels", width, INDENT, INDENT)
-    return [*head, *bars(shown, width, labels.labelled), *wrap(more, width, INDENT, INDENT)]
+    return [*head, *bars(shown, width, labels.labeled), *wrap(more, width, INDENT, INDENT)]
 
 
-def _time_lines(times: Times, width: int) -> list[str]:
+def _time_lines(times: TimeSummary, width: int) -> list[str]:
     lines = wrap(time_words(times), width, INDENT, INDENT)
     if len(times.counts) > 1:  # a single moment is no course of time
         lines += [f"{INDENT}edges per {times.period}", INDENT + sparkline(times.counts)]

@@ -2,7 +2,7 @@
 
 Horizontal positions are percentages and vertical ones pixels, so that a plot fills a phone or a
 printed page without scaling its letters. The rightmost tenth is kept for the numbers of the
-vertical axis. Every plot is one labelled image; each mark says its numbers in a tooltip.
+vertical axis. Every plot is one labeled image; each mark says its numbers in a tooltip.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate, pairwise
 
-from edgeformers.data.card.card import Histogram, Split
+from edgeformers.data.card.card import Histogram, SplitSummary
 from edgeformers.data.card.phrasing import percent
 
 HEIGHT, TOP, BOTTOM = 196, 26, 24  # pixels: all, above the highest mark, below the base line
@@ -93,7 +93,7 @@ def survival(data: Histogram, label: str, things: str) -> str:
     return _svg(body, label)
 
 
-def composition(split: Split, label: str) -> str:
+def composition(split: SplitSummary, label: str) -> str:
     """The parts of a split side by side; the dark foot is what touches a cold node."""
     total = sum(part.edges for part in split.parts) or 1
     body, left = [], 0.0

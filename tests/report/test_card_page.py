@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.card.card import Distribution, Histogram, NamedCount, Weights
+from edgeformers.data.card.card import Distribution, Histogram, NamedCount, WeightSummary
 from edgeformers.data.card.describe import describe
 from edgeformers.report.card import card_html, card_text
 from tests.report.films import make_graph, outline
@@ -120,11 +120,11 @@ def test_a_single_moment_has_no_plot():
     assert "Edges per second" not in page
 
 
-def test_labels_of_nodes_are_shares_of_the_labelled_nodes():
+def test_labels_of_nodes_are_shares_of_the_labeled_nodes():
     labels = (np.array([0, 0, 2, 3, 3]), np.array([0, 1, 1]))
     graph = make_graph(node_labels=labels, node_label_names=["old", "new"])
     page = card_html(describe(graph))
-    assert "2 nodes have labels, perhaps several: shares are those of the labelled nodes." in page
+    assert "2 nodes have labels, perhaps several: shares are those of the labeled nodes." in page
     assert '<th scope="row">new</th><td>2</td><td>100%</td>' in page
 
 
@@ -160,7 +160,7 @@ def test_a_constant_weight_is_drawn():
     quantiles = {str(q): 0.3 for q in (1, 5, 25, 50, 75, 95, 99)}
     flat = Distribution(4, 0.3, 0.3, 0.3, quantiles, Histogram([0.3, 0.30000001], [4]))
     card = replace(
-        describe(make_graph()), weights=Weights(0, 0, flat), edge_types=[NamedCount("x", 4)]
+        describe(make_graph()), weights=WeightSummary(0, 0, flat), edge_types=[NamedCount("x", 4)]
     )
     assert "Weights of the edges" in card_html(card)
 

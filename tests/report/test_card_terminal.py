@@ -104,11 +104,11 @@ def test_a_single_moment_is_not_a_course_of_time():
     assert "edges per" not in text
 
 
-def test_labels_of_nodes_are_shares_of_the_labelled_nodes():
+def test_labels_of_nodes_are_shares_of_the_labeled_nodes():
     labels = (np.array([0, 0, 2, 3, 3]), np.array([0, 1, 1]))
     text = card_text(describe(make_graph(node_labels=labels, node_label_names=["old", "new"])))
     assert (
-        "NODE LABELS\n  shares of 2 labelled nodes; a node may have several labels\n"
+        "NODE LABELS\n  shares of 2 labeled nodes; a node may have several labels\n"
         "  old  1   50%  " in text
     )
     assert "\n  new  2  100%  " in text

@@ -11,10 +11,10 @@ from edgeformers.data.card.card import (
     Counts,
     DataCard,
     NamedCount,
-    NodeLabels,
-    Side,
-    Texts,
-    Weights,
+    NodeLabelSummary,
+    SideSummary,
+    TextSummary,
+    WeightSummary,
 )
 from edgeformers.data.card.distributions import (
     count_distinct,
@@ -95,7 +95,7 @@ def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
     )
 
 
-def _sides(graph: "EdgeTextGraph") -> list[Side]:
+def _sides(graph: "EdgeTextGraph") -> list[SideSummary]:
     """Sources and targets; in a directed network of one kind of node, edges out and edges in."""
     out, into = (np.bincount(ends, minlength=graph.num_nodes) for ends in (graph.src, graph.dst))
     first_target = graph.num_sources
@@ -112,10 +112,10 @@ def _sides(graph: "EdgeTextGraph") -> list[Side]:
     return [_side(graph, name, degree, first) for name, (degree, first) in degrees.items()]
 
 
-def _side(graph: "EdgeTextGraph", name: str, degree: Array, first: int) -> Side:
+def _side(graph: "EdgeTextGraph", name: str, degree: Array, first: int) -> SideSummary:
     top = largest(degree, LISTED)
     names = graph.node_names(top + first) if len(top) else []
-    return Side(
+    return SideSummary(
         name=name,
         nodes=len(degree),
         unused=int(np.count_nonzero(degree == 0)),
@@ -125,7 +125,7 @@ def _side(graph: "EdgeTextGraph", name: str, degree: Array, first: int) -> Side:
     )
 
 
-def _texts(graph: "EdgeTextGraph") -> Texts:
+def _texts(graph: "EdgeTextGraph") -> TextSummary:
     lengths = np.asarray(graph.text_lengths)
     tokens = graph.tokens
     token_lengths = np.zeros(0, dtype=np.int32) if tokens is None else np.asarray(tokens.lengths)
@@ -134,7 +134,7 @@ def _texts(graph: "EdgeTextGraph") -> Texts:
     edge_ids = [int(np.argmax(graph.text_hashes == values[i])) for i in top]
     examples = graph.texts(np.array(edge_ids, dtype=np.int64)) if edge_ids else []
     total = max(len(token_lengths), 1)
-    return Texts(
+    return TextSummary(
         empty=int(np.count_nonzero(lengths == 0)),
         distinct=len(values),
         shared=int(counts[counts > 1].sum()),
@@ -151,21 +151,21 @@ def _texts(graph: "EdgeTextGraph") -> Texts:
     )
 
 
-def _node_labels(graph: "EdgeTextGraph") -> NodeLabels | None:
+def _node_labels(graph: "EdgeTextGraph") -> NodeLabelSummary | None:
     if graph.node_labels is None:
         return None
     offsets, codes = graph.node_labels
     counts = count_codes(codes, len(graph.node_label_names))
-    labelled = int(np.count_nonzero(np.diff(offsets)))
-    return NodeLabels(labelled, named_counts(graph.node_label_names, counts))
+    labeled = int(np.count_nonzero(np.diff(offsets)))
+    return NodeLabelSummary(labeled, named_counts(graph.node_label_names, counts))
 
 
-def _weights(weights: Array | None) -> Weights | None:
+def _weights(weights: Array | None) -> WeightSummary | None:
     if weights is None:
         return None
     known = np.asarray(weights)[np.isfinite(weights)]
     negative = int(np.count_nonzero(known < 0))
-    return Weights(len(weights) - len(known), negative, distribution(known))
+    return WeightSummary(len(weights) - len(known), negative, distribution(known))
 
 
 def _edge_types(graph: "EdgeTextGraph") -> list[NamedCount]:

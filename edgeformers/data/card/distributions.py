@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.card.card import Distribution, Histogram, Times
+from edgeformers.data.card.card import Distribution, Histogram, TimeSummary
 
 Array = NDArray[Any]
 
@@ -116,7 +116,7 @@ def length_distribution(
     return distribution(lengths, _length_borders(lengths, widths, at_least))
 
 
-def count_times(times: Array | None) -> Times | None:
+def count_times(times: Array | None) -> TimeSummary | None:
     """How many edges each period has, from times in microseconds since 1970."""
     if times is None:
         return None
@@ -124,7 +124,7 @@ def count_times(times: Array | None) -> Times | None:
     known = np.asarray(times)[(times >= first_year) & (times < after_last)]  # NO_TIME lies before
     missing = len(times) - len(known)
     if not len(known):
-        return Times("", "", missing, 0, "year", [], [])
+        return TimeSummary("", "", missing, 0, "year", [], [])
     is_daily = not np.any(known % DAY)
     ends = np.array([known.min(), known.max()])
     first, last = _moments(ends, "D" if is_daily else "s")
@@ -138,7 +138,7 @@ def count_times(times: Array | None) -> Times | None:
     starts = np.arange(low, high + 1).astype(f"datetime64[{unit}]").astype(f"datetime64[{step}]")
     names = np.datetime_as_string(starts).tolist()
     far = len(known) - len(near)
-    return Times(first, last, missing, far, period, names, counts.tolist())
+    return TimeSummary(first, last, missing, far, period, names, counts.tolist())
 
 
 def _in_unit(microseconds: Array, unit: str) -> Array:

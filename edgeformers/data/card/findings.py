@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from edgeformers.data.card.card import CUTS, DataCard, Finding, Labels, Side
+from edgeformers.data.card.card import CUTS, DataCard, Finding, LabelSummary, SideSummary
 from edgeformers.data.card.phrasing import counted, finding, of_all, percent, quoted
 from edgeformers.data.card.split_advice import link_options, split_configs
 from edgeformers.data.card.split_findings import split_findings
@@ -11,7 +11,7 @@ from edgeformers.data.card.split_findings import split_findings
 MANY_EMPTY_TEXTS = 0.05
 MANY_CUT_TEXTS = 0.1
 FREQUENT_LABEL, DOMINANT_LABEL = 0.6, 0.8
-RARE_LABEL, FEW_EDGES = 0.01, 10  # of the labelled edges; edges of one label
+RARE_LABEL, FEW_EDGES = 0.01, 10  # of the labeled edges; edges of one label
 MANY_SINGLE_EDGES = 0.3
 MANY_SHARED_NAMES, FEW_NAMES = 0.2, 10  # of the smaller side; names that may well be chance
 HUB, SMALL_SIDE = 0.1, 10  # of all edges; nodes among which one may well have that many
@@ -70,32 +70,32 @@ def _text_findings(card: DataCard) -> Iterator[Finding]:
         )
 
 
-def _label_findings(labels: Labels) -> Iterator[Finding]:
-    total = labels.labelled
-    if labels.unlabelled:
-        everything = total + labels.unlabelled
+def _label_findings(labels: LabelSummary) -> Iterator[Finding]:
+    total = labels.labeled
+    if labels.unlabeled:
+        everything = total + labels.unlabeled
         yield finding(
             "note",
-            "unlabelled edges",
-            f"{of_all(labels.unlabelled, everything, 'edges')} have no label: a classifier is not "
+            "unlabeled edges",
+            f"{of_all(labels.unlabeled, everything, 'edges')} have no label: a classifier is not "
             "trained or scored on them.",
             "They still serve as neighbors, and for link prediction.",
-            count=labels.unlabelled,
-            share=labels.unlabelled / everything,
+            count=labels.unlabeled,
+            share=labels.unlabeled / everything,
         )
     if total and len(labels.balance) > 1:
         yield from _balance_findings(labels)
 
 
-def _balance_findings(labels: Labels) -> Iterator[Finding]:
-    total = labels.labelled
+def _balance_findings(labels: LabelSummary) -> Iterator[Finding]:
+    total = labels.labeled
     first = max(labels.balance, key=lambda label: label.count)
     share = first.count / total
     if labels.kind == "class" and share >= FREQUENT_LABEL:
         yield finding(
             "warning" if share >= DOMINANT_LABEL else "note",
             "label balance",
-            f"{percent(share)} of the labelled edges are {quoted(first.name)}: always answering "
+            f"{percent(share)} of the labeled edges are {quoted(first.name)}: always answering "
             "this is already right that often.",
             "Judge by macro-F1 rather than accuracy, and compare with this share.",
             share=share,
@@ -107,7 +107,7 @@ def _balance_findings(labels: Labels) -> Iterator[Finding]:
             "note",
             "rare labels",
             f"{counted(len(rare), 'label has', 'labels have')} under {percent(RARE_LABEL)} of the "
-            f"labelled edges or fewer than {FEW_EDGES} of them, {quoted(few.name)} the fewest "
+            f"labeled edges or fewer than {FEW_EDGES} of them, {quoted(few.name)} the fewest "
             f"({few.count:,}): too few to learn well, and macro-F1 gives each the weight of a "
             "frequent one.",
             "Join rare labels with near ones, or weigh the classes in the loss.",
@@ -144,7 +144,7 @@ def _node_findings(card: DataCard) -> Iterator[Finding]:
         )
 
 
-def _degree_findings(side: Side, edges: int) -> Iterator[Finding]:
+def _degree_findings(side: SideSummary, edges: int) -> Iterator[Finding]:
     used = side.nodes - side.unused
     if used and side.single / used >= MANY_SINGLE_EDGES:
         yield finding(

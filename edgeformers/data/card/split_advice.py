@@ -11,7 +11,7 @@ from edgeformers.data.splits import DEFAULT_SPLITS, SplitConfig
 
 def split_configs(card: DataCard) -> list[SplitConfig]:
     """How the splits of a network were made, where that is known."""
-    return [SplitConfig.parse(one.made) for one in card.splits if one.made]
+    return [SplitConfig.parse(one.spec) for one in card.splits if one.spec]
 
 
 def link_options(card: DataCard, names: Collection[str], **change: Any) -> str:

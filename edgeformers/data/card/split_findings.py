@@ -6,7 +6,14 @@ A finding that several splits share is told once, with the numbers of each.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgeformers.data.card.card import DataCard, Finding, Overlap, Part, Severity, Side
+from edgeformers.data.card.card import (
+    DataCard,
+    Finding,
+    Overlap,
+    PartSummary,
+    Severity,
+    SideSummary,
+)
 from edgeformers.data.card.phrasing import counted, finding, listed, of_all, percent, quoted
 from edgeformers.data.card.split_advice import (
     link_options,
@@ -27,8 +34,8 @@ class _Held:
     """What a split trains on, and the part its scores come from: test, or else validation."""
 
     split: str
-    train: Part
-    part: Part
+    train: PartSummary
+    part: PartSummary
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,7 @@ def _single_edge_findings(card: DataCard, config: SplitConfig) -> Iterator[Findi
     )
 
 
-def _cut_side(card: DataCard, config: SplitConfig) -> Side | None:
+def _cut_side(card: DataCard, config: SplitConfig) -> SideSummary | None:
     """The side whose nodes' edges are cut one node at a time and kept, however cold."""
     if not config.how.endswith(("per_source", "per_target")) or config.unseen == "drop":
         return None
@@ -229,7 +236,7 @@ def _unseen_label_advice(card: DataCard, splits: Sequence[str]) -> str:
     return "Put some of their edges into training, or leave these labels out."
 
 
-def _overlaps(held: list[_Held], pick: Callable[[Part], Overlap | None]) -> list[_Met]:
+def _overlaps(held: list[_Held], pick: Callable[[PartSummary], Overlap | None]) -> list[_Met]:
     """Where a split's held-out edges share something with training."""
     picked = ((one, pick(one.part)) for one in held)
     return [_Met(one, same.edges, same.example) for one, same in picked if same and same.edges]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.card.card import Labels, NamedCount, Overlap, Part, Split
+from edgeformers.data.card.card import LabelSummary, NamedCount, Overlap, PartSummary, SplitSummary
 from edgeformers.data.card.distributions import CHUNK, distribution
 from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.splits import PARTS
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 def describe_split(
     graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Array]
-) -> Split:
+) -> SplitSummary:
     """Every part of a split; `keys` are equal where two edges share their text, pair or both."""
     codes = np.asarray(codes)
     train = codes == PARTS["train"]
@@ -38,7 +38,7 @@ def describe_split(
         }
         parts.append(_part(graph, part, chosen, known, overlaps))
     how = graph.split_configs.get(name)
-    return Split(name, parts, how.to_text() if how else "")
+    return SplitSummary(name, parts, how.to_text() if how else "")
 
 
 def _part(
@@ -47,7 +47,7 @@ def _part(
     chosen: Array,
     known: Array,
     overlaps: dict[str, Overlap | None],
-) -> Part:
+) -> PartSummary:
     edges = int(np.count_nonzero(chosen))
     touched = _touched(graph, chosen)
     is_known = known[graph.src] & known[graph.dst]
@@ -55,7 +55,7 @@ def _part(
     if graph.is_bipartite:
         border = graph.num_sources
         sides = {"sources": slice(0, border), "targets": slice(border, graph.num_nodes)}
-    return Part(
+    return PartSummary(
         name=name,
         edges=edges,
         share=edges / max(graph.num_edges, 1),
@@ -106,7 +106,7 @@ def _edge_example(graph: "EdgeTextGraph", what: str, edge_id: int) -> str:
     return {"text": text, "pair": pair, "edge": f"{pair}: {text}"}[what]
 
 
-def labels_of(graph: "EdgeTextGraph", chosen: Array) -> Labels | None:
+def labels_of(graph: "EdgeTextGraph", chosen: Array) -> LabelSummary | None:
     """The labels of the chosen edges (a mask)."""
     values, kind = graph.labels, graph.label_kind
     if values is None or kind is None:
@@ -115,14 +115,16 @@ def labels_of(graph: "EdgeTextGraph", chosen: Array) -> Labels | None:
     if kind == "number":
         numbers = np.asarray(values)[chosen]
         numbers = numbers[np.isfinite(numbers)]
-        return Labels(kind, len(numbers), total - len(numbers), [], distribution(numbers))
-    counts, labelled = np.zeros(len(graph.label_names), dtype=np.int64), 0
+        return LabelSummary(kind, len(numbers), total - len(numbers), [], distribution(numbers))
+    counts, labeled = np.zeros(len(graph.label_names), dtype=np.int64), 0
     for start in range(0, len(values), CHUNK):
         part = np.asarray(values[start : start + CHUNK])[chosen[start : start + CHUNK]]
         rows = part.any(axis=1) if kind == "multi" else part >= 0
-        labelled += int(np.count_nonzero(rows))
+        labeled += int(np.count_nonzero(rows))
         counts += part.sum(axis=0) if kind == "multi" else count_codes(part[rows], len(counts))
-    return Labels(kind, labelled, total - labelled, named_counts(graph.label_names, counts), None)
+    return LabelSummary(
+        kind, labeled, total - labeled, named_counts(graph.label_names, counts), None
+    )
 
 
 def count_codes(codes: Array, number: int) -> Array:

@@ -66,21 +66,21 @@ def test_without_tokens_nothing_is_said_of_them(graph):
 def test_class_labels_are_balanced(graph):
     labels = describe(graph).labels
     assert labels.balance == [NamedCount("up", 3), NamedCount("down", 2)]
-    assert (labels.labelled, labels.unlabelled) == (5, 1)
+    assert (labels.labeled, labels.unlabeled) == (5, 1)
 
 
 def test_several_labels_of_an_edge_each_count(graph):
     table = np.array([[1, 1], [1, 0], [0, 0], [0, 0], [0, 1], [0, 1]], dtype=bool)
     labels = describe(replace(graph, label_kind="multi", labels=table)).labels
     assert labels.balance == [NamedCount("up", 2), NamedCount("down", 3)]
-    assert (labels.labelled, labels.unlabelled) == (4, 2)
+    assert (labels.labeled, labels.unlabeled) == (4, 2)
 
 
 def test_numbers_as_labels_have_a_distribution(graph):
     values = np.array([1, 2, 3, np.nan, 2, 2], dtype=np.float32)
     numbers = replace(graph, label_kind="number", label_names=[], labels=values)
     labels = describe(numbers).labels
-    assert (labels.unlabelled, labels.numbers.mean, labels.numbers.maximum) == (1, 2, 3)
+    assert (labels.unlabeled, labels.numbers.mean, labels.numbers.maximum) == (1, 2, 3)
     assert labels.numbers.histogram.counts == [1, 3, 1]
 
 
@@ -99,7 +99,7 @@ def test_weights_types_and_node_labels(graph):
     card = describe(more)
     assert (card.weights.missing, card.weights.negative, card.weights.values.count) == (1, 1, 5)
     assert card.edge_types == [NamedCount("a", 5), NamedCount("b", 1)]
-    assert card.node_labels.labelled == 2
+    assert card.node_labels.labeled == 2
     assert card.node_labels.balance == [NamedCount("drama", 1), NamedCount("crime", 2)]
     assert "2" in found(card, "weights")[0].sentence
 

@@ -23,7 +23,7 @@ def test_findings_say_what_the_numbers_mean(graph):
     card = describe(replace(graph, skipped={"count": 2, "examples": ["row 7: no target"]}))
     assert "17% of the edges (1) have no text" in found(card, "empty texts")[0].sentence
     assert "17% of the texts are longer than 64 tokens" in found(card, "long texts")[0].sentence
-    assert "60% of the labelled edges are 'up'" in found(card, "label balance")[0].sentence
+    assert "60% of the labeled edges are 'up'" in found(card, "label balance")[0].sentence
     assert (
         "33% of the targets (1) have one edge only"
         in found(card, "single edges, targets")[0].sentence
