@@ -26,6 +26,20 @@ SETTINGS = {
 #: Settings that no longer exist and never changed what is learned; they are ignored.
 REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
 
+#: Rows of the experiments' tables that were renamed in 0.2, in records and plans.
+ROWS = {
+    "edgeformer-e-beside": "edgeformer-e-ensemble",
+    "edgeformer-n-beside": "edgeformer-n-ensemble",
+    "edgeformer-n-beside-cold": "edgeformer-n-ensemble-cold",
+}
+ROW_TITLES = {
+    "Edgeformer-E beside words, nodes": "Edgeformer-E + ensemble (words, nodes)",
+    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, MF, EASE)",
+}
+
+#: Fields of records and plans that were renamed in 0.2.
+EXPERIMENT_FIELDS = {"what": "experiment", "about": "network_info"}
+
 #: Prefixes of tensor names in saved heads.
 HEAD_TENSORS = {"beside.": "ensemble."}
 
@@ -61,3 +75,18 @@ def _current_tensor(name: str) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     return name
+
+
+def current_experiment(values: Any) -> Any:
+    """The JSON of a record or plan, with old field names, row names and settings replaced."""
+    if isinstance(values, list):
+        return [current_experiment(value) for value in values]
+    if isinstance(values, Mapping):
+        return {_current_key(key): current_experiment(value) for key, value in values.items()}
+    if isinstance(values, str):
+        return ROWS.get(values) or ROW_TITLES.get(values, values)
+    return values
+
+
+def _current_key(key: str) -> str:
+    return EXPERIMENT_FIELDS.get(key) or current_setting(key)

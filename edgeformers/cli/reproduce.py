@@ -90,9 +90,9 @@ def reproduce_command(
 ) -> None:
     """Make a table or a figure of the paper; run again, it goes on where it stopped."""
     from edgeformers.data.graph import EdgeTextGraph
-    from edgeformers.experiments.plan import Choices
+    from edgeformers.experiments.plan import ExperimentOptions
     from edgeformers.experiments.render import render
-    from edgeformers.experiments.reproduce import Options, reproduce
+    from edgeformers.experiments.reproduce import reproduce
 
     render([], format)  # an unknown one is refused before hours of work
     if what == TABLES:
@@ -108,15 +108,13 @@ def reproduce_command(
         what,
         EdgeTextGraph.open(data),
         out,
-        Choices(
+        ExperimentOptions(
             recipe=recipe,
             seeds=seeds,
             settings=settings,
             published=published,
             device=device,
             keep_models=not drop_models,
-        ),
-        Options(
             models=_words(models),
             values=_numbers(values),
             labels=labels,

@@ -4,7 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgeformers.evaluation import PROFILES
-from edgeformers.experiments.model_rows import EDGE_ROWS, LINK_ROWS, NODE_ROWS, RETURN_ROWS, Row
+from edgeformers.experiments.model_rows import (
+    EDGE_ROWS,
+    LINK_ROWS,
+    NODE_ROWS,
+    RETURN_ROWS,
+    ModelRow,
+)
 
 OURS = "ours"  # the section of a claim that is not the paper's
 
@@ -16,7 +22,7 @@ class Claim:
     Without `worse`, the rows of `better` rise in their order; with one row, its columns do.
     """
 
-    what: str  # the experiment
+    experiment: str  # the experiment
     text: str
     section: str  # of the paper
     better: tuple[str, ...]
@@ -27,7 +33,7 @@ class Claim:
     groups: tuple[str, ...] = ()  # of links that it is about; of all links where none is named
 
 
-def _baselines(rows: tuple[Row, ...]) -> tuple[str, ...]:
+def _baselines(rows: tuple[ModelRow, ...]) -> tuple[str, ...]:
     return tuple(row.name for row in rows if row.in_paper and row.group != "ours")
 
 
@@ -57,7 +63,7 @@ _TEXT_ALONE = ("text-similarity", "bert-n")
 def _cold(text: str, better: str, worse: tuple[str, ...]) -> tuple[Claim, Claim]:
     """A claim about nodes held out, of all of them and by how much is known of them."""
     every = Claim(
-        what="cold-start",
+        experiment="cold-start",
         text=text,
         section=OURS,
         better=(f"{better}-cold",),
@@ -68,42 +74,42 @@ def _cold(text: str, better: str, worse: tuple[str, ...]) -> tuple[Claim, Claim]
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="Edgeformer-E is above every baseline",
         section="4.2 (a), A.3",
         better=("edgeformer-e",),
         worse=_baselines(EDGE_ROWS),
     ),
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="Edgeformer-E is above EHGNN, BERT+EHGNN, BERT+MaxSAGE and GraphFormers",
         section="A.3",
         better=("edgeformer-e",),
         worse=("ehgnn", "bert-ehgnn", "bert-max-sage", "graphformers"),
     ),
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="methods with a language model are above bags of words",
         section="4.2 (b)",
         better=("bert", "bert-nodes", "edgeformer-e"),
         worse=("tfidf", "tfidf-nodes"),
     ),
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="nodes help a bag of words: TF-IDF+nodes is above TF-IDF",
         section="4.2 (c)",
         better=("tfidf-nodes",),
         worse=("tfidf",),
     ),
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="nodes help a language model: BERT+nodes is above BERT",
         section="4.2 (c)",
         better=("bert-nodes",),
         worse=("bert",),
     ),
     Claim(
-        what="edge-classification",
+        experiment="edge-classification",
         text="virtual tokens in every layer are above node tokens in the input: Edgeformer-E is "
         "above BERT+nodes",
         section="4.2 (d)",
@@ -111,14 +117,14 @@ CLAIMS: tuple[Claim, ...] = (
         worse=("bert-nodes",),
     ),
     Claim(
-        what="link-prediction",
+        experiment="link-prediction",
         text="Edgeformer-N is above every baseline",
         section="4.3 (a), (d)",
         better=("edgeformer-n",),
         worse=_baselines(LINK_ROWS),
     ),
     Claim(
-        what="link-prediction",
+        experiment="link-prediction",
         text="the best method over BERT is above the best GNN over bags of words",
         section="4.3 (b)",
         better=tuple(row.name for row in LINK_ROWS if row.group == "plm"),
@@ -127,7 +133,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     *(
         Claim(
-            what="link-prediction",
+            experiment="link-prediction",
             text=f"{_TITLES[with_bert]} is above {_TITLES[plain]}",
             section="4.3 (b)",
             better=(with_bert,),
@@ -136,7 +142,7 @@ CLAIMS: tuple[Claim, ...] = (
         for plain, with_bert in WITH_BERT.items()
     ),
     Claim(
-        what="link-prediction",
+        experiment="link-prediction",
         text="the best edge-aware GNN is above the best node-centric one",
         section="4.3 (c)",
         better=EDGE_AWARE,
@@ -144,7 +150,7 @@ CLAIMS: tuple[Claim, ...] = (
         compare="best",
     ),
     Claim(
-        what="link-prediction",
+        experiment="link-prediction",
         text="the best edge-aware GNN over BERT is above the best node-centric one over BERT",
         section="4.3 (c)",
         better=tuple(WITH_BERT[name] for name in EDGE_AWARE),
@@ -153,7 +159,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     *(
         Claim(
-            what="ablation",
+            experiment="ablation",
             text=f"{name} helps: Edgeformer-N is above itself without it",
             section="4.3, Table 3",
             better=("edgeformer-n",),
@@ -162,10 +168,11 @@ CLAIMS: tuple[Claim, ...] = (
         for token, name in _LOST.items()
     ),
     Claim(
-        what="link-prediction",
-        text="Edgeformer-N beside LightGCN, MF, EASE is above every baseline where little is known",
+        experiment="link-prediction",
+        text="Edgeformer-N + ensemble (LightGCN, MF, EASE) is above every baseline where little "
+        "is known",
         section=OURS,
-        better=("edgeformer-n-beside",),
+        better=("edgeformer-n-ensemble",),
         worse=_BASELINES,
         groups=("degree 1-3",),
     ),
@@ -173,19 +180,19 @@ CLAIMS: tuple[Claim, ...] = (
     *_cold("Edgeformer-N is above the text alone", "edgeformer-n", _TEXT_ALONE),
     *_cold("Edgeformer-N is above every baseline", "edgeformer-n", _BASELINES),
     *_cold(
-        "Edgeformer-N beside LightGCN, MF, EASE is above every baseline",
-        "edgeformer-n-beside",
+        "Edgeformer-N + ensemble (LightGCN, MF, EASE) is above every baseline",
+        "edgeformer-n-ensemble",
         _BASELINES,
     ),
     Claim(
-        what="node-classification",
+        experiment="node-classification",
         text="Edgeformer-N is above every baseline",
         section="4.3, Table 4 (a)",
         better=("edgeformer-n",),
         worse=tuple(name for name in NODE_ROWS if name != "edgeformer-n"),
     ),
     Claim(
-        what="node-classification",
+        experiment="node-classification",
         text="the best edge-aware GNN is above MF, which sees no text",
         section="4.3, Table 4 (b)",
         better=EDGE_AWARE,
@@ -193,7 +200,7 @@ CLAIMS: tuple[Claim, ...] = (
         compare="best",
     ),
     Claim(
-        what="node-classification",
+        experiment="node-classification",
         text="the best edge-aware GNN over BERT is above BERT alone",
         section="4.3, Table 4 (b)",
         better=tuple(WITH_BERT[name] for name in EDGE_AWARE),
@@ -201,7 +208,7 @@ CLAIMS: tuple[Claim, ...] = (
         compare="best",
     ),
     Claim(
-        what="efficiency",
+        experiment="efficiency",
         text=f"Edgeformer-N takes about as long as each of the others, at most {NEAR:.0%} longer",
         section="4.5 (a)",
         better=("edgeformer-n",),
@@ -210,7 +217,7 @@ CLAIMS: tuple[Claim, ...] = (
         slack=NEAR,
     ),
     Claim(
-        what="efficiency",
+        experiment="efficiency",
         text="models that nest the graph in the language model take longer than those after it",
         section="4.5 (b)",
         better=("bert-gin", "bert-nenn"),
@@ -218,21 +225,21 @@ CLAIMS: tuple[Claim, ...] = (
         is_lower=True,
     ),
     Claim(
-        what="efficiency",
+        experiment="efficiency",
         text="the time of Edgeformer-N rises with every neighbor",
         section="4.5 (c)",
         better=("edgeformer-n",),
         compare="rising",
     ),
     Claim(
-        what="node-dimension",
+        experiment="node-dimension",
         text="wider node vectors are better",
         section="A.6",
         better=tuple(f"edgeformer-n-width-{n}" for n in (4, 8, 16, 32, 64)),
         compare="rising",
     ),
     Claim(
-        what="neighbor-size",
+        experiment="neighbor-size",
         text="more neighbors are better",
         section="A.6",
         better=tuple(f"edgeformer-n-neighbors-{n}" for n in range(2, 21)),

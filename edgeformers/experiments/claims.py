@@ -136,12 +136,12 @@ def claims_block(checked: Sequence[Checked]) -> str:
 
 def _asked(record: Record) -> Iterator[tuple[Claim, Spec]]:
     """Claims with the tables that they are about; of a protocol that older records lack, if any."""
-    for spec in table_specs(record.what):
+    for spec in table_specs(record.experiment):
         if spec.name.endswith(("/paper-shifted", "/paper-unseen")) and not row_means(record, spec):
             continue
         for claim in CLAIMS:
             if (
-                claim.what == record.what
+                claim.experiment == record.experiment
                 and set(claim.groups) <= set(spec.groups)
                 and bool(claim.groups) == bool(spec.groups)
                 and spec.part in ("test", "train")

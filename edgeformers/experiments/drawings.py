@@ -33,8 +33,8 @@ def draw(plan: Plan, graph: EdgeTextGraph | None, record: Record) -> tuple[list[
     Pictures of a model need its network; studies are drawn from their record alone.
     """
     named: Mapping[str, Drawing] = study_plots(record)
-    if graph is not None and plan.what in PICTURES and record.entries and not plan.waiting:
-        named = {plan.what: PICTURES[plan.what](plan, graph)}
+    if graph is not None and plan.experiment in PICTURES and record.entries and not plan.waiting:
+        named = {plan.experiment: PICTURES[plan.experiment](plan, graph)}
     files: list[Path] = []
     notes: list[str] = []
     for name, drawing in named.items():
@@ -46,10 +46,10 @@ def draw(plan: Plan, graph: EdgeTextGraph | None, record: Record) -> tuple[list[
 
 def study_plots(record: Record) -> dict[str, Lines]:
     """MRR on the test part over the values of a setting, a plot per protocol."""
-    if record.what not in ACROSS:
+    if record.experiment not in ACROSS:
         return {}
     found = {}
-    for spec in table_specs(record.what):
+    for spec in table_specs(record.experiment):
         metric, means = spec.metrics[0], row_means(record, spec)
         title = {info.name: info.title for info in record.rows}
         points = [
@@ -61,7 +61,7 @@ def study_plots(record: Record) -> dict[str, Lines]:
             protocol = metric.partition("/")[0]
             found[f"mrr-{protocol}"] = Lines(
                 title=f"Link prediction on {record.network['name']}, protocol {protocol}",
-                across=ACROSS[record.what],
+                across=ACROSS[record.experiment],
                 upward="MRR",
                 series={"Edgeformer-N": sorted(points)},
             )

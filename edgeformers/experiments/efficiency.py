@@ -15,11 +15,11 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
+from edgeformers.experiments.collect import make_record
 from edgeformers.experiments.estimate import now
-from edgeformers.experiments.gather import make_record
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.record import DIGITS, Entry, Record
-from edgeformers.experiments.work import device_name
+from edgeformers.experiments.worker import device_name
 from edgeformers.training.optimizers import Optimizers
 
 CENTERS = 25  # nodes per mini-batch, as in the paper

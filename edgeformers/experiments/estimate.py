@@ -11,7 +11,7 @@ from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
 from edgeformers.experiments.plan import Plan, Run
-from edgeformers.experiments.work import free_memory, read_outcome
+from edgeformers.experiments.worker import free_memory, read_outcome
 from edgeformers.runs import ESTIMATORS
 from edgeformers.training.optimizers import Optimizers
 

@@ -18,13 +18,13 @@ from edgeformers.errors import InputError
 from edgeformers.experiments.folders import check_folders
 from edgeformers.experiments.memory import cores
 from edgeformers.experiments.plan import Plan, Run
-from edgeformers.experiments.work import attempt
+from edgeformers.experiments.worker import attempt
 from edgeformers.files import write_atomic
 from edgeformers.runs import check_device
 from edgeformers.training.initialization import backbone_tokens
 
 POLL = 0.1  # seconds between two looks at the processes
-WORKER = ("-m", "edgeformers.experiments.work")
+WORKER = ("-m", "edgeformers.experiments.worker")
 
 
 @dataclass(frozen=True, kw_only=True)

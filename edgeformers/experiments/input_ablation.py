@@ -19,7 +19,7 @@ from edgeformers.estimators.settings import chosen_name
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import sees
-from edgeformers.experiments.score import (
+from edgeformers.experiments.scoring import (
     Scored,
     score_classifier,
     score_edge_baseline,
@@ -43,7 +43,7 @@ class Seen:
     scored: Scored
 
 
-def judge(made: EdgeClassifier | LinkPredictor) -> TaskScores:
+def ablate_inputs(made: EdgeClassifier | LinkPredictor) -> TaskScores:
     """What tells whether nodes add to what the text says, and the text to the nodes: test scores.
 
     The trained model stands beside simple ones that see one side alone, and a model of edges also

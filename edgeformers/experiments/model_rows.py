@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from edgeformers import aliases
 from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.config import Task
 from edgeformers.errors import InputError, nearest
@@ -14,7 +15,7 @@ Group = Literal["simple", "words", "gnn", "plm", "ours"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ModelRow:
     """A row of a table: a model with the settings that make the row."""
 
     name: str  # also of its folder
@@ -41,9 +42,9 @@ def _simple(task: Task) -> Mapping[str, Any]:
     return EDGE_BASELINES if task == "edge-classification" else LINK_BASELINES
 
 
-def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[Row, ...]:
+def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[ModelRow, ...]:
     return tuple(
-        Row(
+        ModelRow(
             name=name,
             title=title,
             model=name,
@@ -56,10 +57,10 @@ def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[Row, ...]:
     )
 
 
-def _alone_and_beside(model: str, title: str, others: str) -> tuple[Row, Row]:
+def _alone_and_ensemble(model: str, title: str, others: str) -> tuple[ModelRow, ModelRow]:
     """An Edgeformer as the others are, alone, and as the recipe `default` has it."""
     is_edge = MODELS[model].encodes == "edges"
-    alone = Row(
+    alone = ModelRow(
         name=model,
         title=title,
         model=model,
@@ -69,8 +70,8 @@ def _alone_and_beside(model: str, title: str, others: str) -> tuple[Row, Row]:
     )
     ensemble = replace(
         alone,
-        name=f"{model}-beside",
-        title=f"{title} beside {others}",
+        name=f"{model}-ensemble",
+        title=f"{title} + ensemble ({others})",
         in_paper=False,
         settings=dict.fromkeys(alone.settings, True),
     )
@@ -93,7 +94,7 @@ EDGE_ROWS = (
         ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
         ("graphformers", "GraphFormers", "plm", True),
     ),
-    *_alone_and_beside("edgeformer-e", "Edgeformer-E", "words, nodes"),
+    *_alone_and_ensemble("edgeformer-e", "Edgeformer-E", "words, nodes"),
 )
 LINK_ROWS = (
     *_rows(
@@ -118,12 +119,12 @@ LINK_ROWS = (
         ("bert-censnet", "BERT+CensNet", "plm", True),
         ("bert-nenn", "BERT+NENN", "plm", True),
     ),
-    *_alone_and_beside("edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
+    *_alone_and_ensemble("edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
 )
 #: For networks in which nodes can be linked back.
 RETURN_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
 #: The order of groups is that of the paper's tables; the simple ones stand first.
-ROWS: Mapping[str, Row] = {row.name: row for row in (*EDGE_ROWS, *RETURN_ROWS, *LINK_ROWS)}
+ROWS: Mapping[str, ModelRow] = {row.name: row for row in (*EDGE_ROWS, *RETURN_ROWS, *LINK_ROWS)}
 
 #: Virtual tokens as the paper's Table 3 names them.
 TOKENS = {
@@ -141,7 +142,7 @@ NEIGHBORS = (2, 3, 4, 5, 6, 8)
 COLD_SPLIT = "cold-source+drop-target"  # what `cold-start` measures on, unless told otherwise
 
 
-def ablation_rows() -> tuple[Row, ...]:
+def ablation_rows() -> tuple[ModelRow, ...]:
     """Both Edgeformers, whole and without each of their virtual tokens."""
     found = []
     for model, tokens in TOKENS.items():
@@ -153,13 +154,13 @@ def ablation_rows() -> tuple[Row, ...]:
     return tuple(found)
 
 
-def dimension_rows(values: Sequence[int] = DIMENSIONS) -> tuple[Row, ...]:
+def dimension_rows(values: Sequence[int] = DIMENSIONS) -> tuple[ModelRow, ...]:
     """Edgeformer-N with node vectors of several widths."""
     whole = ROWS["edgeformer-n"]
     return tuple(_variant(whole, f"width-{n}", str(n), {"model.node_width": n}) for n in values)
 
 
-def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[Row, ...]:
+def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[ModelRow, ...]:
     """Edgeformer-N that reads so many edges of each node."""
     names = ("data.source_neighbors", "data.target_neighbors")
     whole = ROWS["edgeformer-n"]
@@ -168,14 +169,17 @@ def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[Row, ...]:
     )
 
 
-def cold_rows(rows: Iterable[Row] = LINK_ROWS, split: str = COLD_SPLIT) -> tuple[Row, ...]:
+def cold_rows(
+    rows: Iterable[ModelRow] = LINK_ROWS, split: str = COLD_SPLIT
+) -> tuple[ModelRow, ...]:
     """Models of links, learned without some nodes that they are then asked about."""
     return tuple(_variant(row, "cold", row.title, {"data.split": split}) for row in rows)
 
 
-def choose_rows(rows: Iterable[Row], wanted: Sequence[str] | None) -> tuple[Row, ...]:
+def choose_rows(rows: Iterable[ModelRow], wanted: Sequence[str] | None) -> tuple[ModelRow, ...]:
     """The rows there are models for, or those wanted by name."""
     known = {row.name: row for row in rows}
+    wanted = None if wanted is None else [aliases.ROWS.get(name, name) for name in wanted]
     if wanted is not None and not wanted:
         raise InputError(f"no row is named; there is: {', '.join(known)}")
     for name in wanted or ():
@@ -188,6 +192,6 @@ def choose_rows(rows: Iterable[Row], wanted: Sequence[str] | None) -> tuple[Row,
     )
 
 
-def _variant(row: Row, ending: str, title: str, settings: Mapping[str, Any]) -> Row:
+def _variant(row: ModelRow, ending: str, title: str, settings: Mapping[str, Any]) -> ModelRow:
     name, all_settings = f"{row.name}-{ending}", {**row.settings, **settings}
     return replace(row, name=name, title=title, settings=all_settings)

@@ -20,11 +20,11 @@ from edgeformers.estimators.node_labels import (
     network_node_labels,
     read_node_labels,
 )
+from edgeformers.experiments.collect import make_record, numbers
 from edgeformers.experiments.execute import Failure
-from edgeformers.experiments.gather import make_record, numbers
 from edgeformers.experiments.plan import Plan, Run
 from edgeformers.experiments.record import Entry, Record
-from edgeformers.experiments.work import fit_simple, read_outcome
+from edgeformers.experiments.worker import fit_simple, read_outcome
 from edgeformers.files import write_atomic
 from edgeformers.inference.node_classification import classify_nodes
 from edgeformers.runs import open_run

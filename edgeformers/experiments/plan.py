@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from edgeformers.aliases import current_experiment
 from edgeformers.config import RunConfig, Task, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import run_config
-from edgeformers.experiments.model_rows import ROWS, Row
+from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import published_dataset
 from edgeformers.files import write_atomic
 from edgeformers.runs import MODEL, RESULTS, network_fingerprint
@@ -63,10 +64,10 @@ class Run:
 class Plan:
     """The runs of an experiment on a network, as they are written to plan.json."""
 
-    what: str
+    experiment: str
     network: str
     fingerprint: str
-    about: dict[str, Any]  # of the network: name, origin, counts
+    network_info: dict[str, Any]  # name, origin and counts
     dataset: str | None  # of the paper, whose numbers stand beside ours
     recipe: str
     backbone: str
@@ -80,7 +81,7 @@ class Plan:
 
     @property
     def path(self) -> Path:
-        return Path(self.folder) / self.what
+        return Path(self.folder) / self.experiment
 
     @property
     def waiting(self) -> list[Run]:
@@ -91,7 +92,7 @@ class Plan:
 
         What was seen in a model is kept (`seen`), and then the model is no longer needed.
         """
-        looks_into = self.what in NEED_MODELS and run.kind == "model"
+        looks_into = self.experiment in NEED_MODELS and run.kind == "model"
         is_there = (run.path / MODEL).is_dir() or self.seen(run).is_file()
         return run.is_finished and (not looks_into or is_there)
 
@@ -109,11 +110,11 @@ class Plan:
     def read(cls, path: Path) -> "Plan":
         """The plan that `write` wrote; its folder is where it is found now."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = current_experiment(json.loads(path.read_text(encoding="utf-8")))
             if values.get("version") != VERSION:
                 raise FormatError(f"{path}: version {VERSION} expected; run the experiment again")
             before = Path(values["folder"])
-            here = path.resolve().parents[len(Path(values["what"]).parts)]
+            here = path.resolve().parents[len(Path(values["experiment"]).parts)]
             runs = [Run(**run) for run in values.pop("runs")]
             moved = [_moved(run, before, here) for run in runs]
             return cls(**{**values, "folder": str(here)}, runs=moved)
@@ -126,8 +127,8 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
-    """What the user chose for an experiment."""
+class ExperimentOptions:
+    """User-facing options of an experiment: what to train, and how to run it."""
 
     recipe: str = "default"
     seeds: int = 3
@@ -135,6 +136,14 @@ class Choices:
     published: str | None = None
     device: str | None = None
     keep_models: bool = True
+    models: Sequence[str] | None = None  # rows to run; None: all of the experiment's rows
+    values: Sequence[int] | None = None  # values of the setting that a study varies
+    labels: Path | None = None  # a table of node labels, for node classification
+    tune: bool = False
+    jobs: int | None = None  # parallel runs; None: as many as fit
+    rounds: int = 20  # mini-batches timed by the efficiency experiment
+    dry_run: bool = False
+    estimate: bool = True
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -142,40 +151,44 @@ class Choices:
 
 
 def make_plan(
-    what: str, rows: Sequence[Row], graph: EdgeTextGraph, out: Path, choices: Choices
+    experiment: str,
+    rows: Sequence[ModelRow],
+    graph: EdgeTextGraph,
+    out: Path,
+    options: ExperimentOptions,
 ) -> Plan:
     """Every row with every seed; tasks that the network has nothing for are left out, and said."""
     folder = out.expanduser().resolve()
-    possible, left_out = _possible(rows, graph, choices)
-    runs = [run for row in possible for run in _runs(row, graph, folder, choices)]
+    possible, left_out = _possible(rows, graph, options)
+    runs = [run for row in possible for run in _runs(row, graph, folder, options)]
     if not runs:
-        raise InputError("; ".join(left_out) or f"no model for {what} is installed")
+        raise InputError("; ".join(left_out) or f"no model for {experiment} is installed")
     configs = [run.to_config() for run in runs]
     return Plan(
-        what=what,
+        experiment=experiment,
         network=str(graph.path.resolve()),
         fingerprint=network_fingerprint(graph),
-        about=describe_network(graph),
-        dataset=published_dataset(graph, choices.published),
-        recipe=choices.recipe,
+        network_info=describe_network(graph),
+        dataset=published_dataset(graph, options.published),
+        recipe=options.recipe,
         backbone=configs[0].model.backbone,
         folder=str(folder),
         runs=runs,
         left_out=left_out,
-        device=choices.device,
-        keep_models=choices.keep_models,
+        device=options.device,
+        keep_models=options.keep_models,
     )
 
 
-def row_config(row: Row, graph: EdgeTextGraph, choices: Choices) -> RunConfig:
+def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) -> RunConfig:
     """The recipe, what the model wants of its own, what the user set, and what the row is."""
     given: dict[str, Any] = {}
-    if choices.recipe == "paper" and row.task == "link-prediction":
+    if options.recipe == "paper" and row.task == "link-prediction":
         given |= published_neighbors(graph)
-    given |= {**choices.settings, **row.settings}
+    given |= {**options.settings, **row.settings}
     if row.is_simple:
-        return make_config(row.task, choices.recipe, settings=given)
-    return run_config(row.task, choices.recipe, settings={**given, "model.name": row.model})
+        return make_config(row.task, options.recipe, settings=given)
+    return run_config(row.task, options.recipe, settings={**given, "model.name": row.model})
 
 
 def published_neighbors(graph: EdgeTextGraph) -> dict[str, Any]:
@@ -205,12 +218,14 @@ def _changed(run: Run, settings: Mapping[str, Any]) -> Run:
     return replace(run, config=config.to_dict(), settings={**run.settings, **settings})
 
 
-def _runs(row: Row, graph: EdgeTextGraph, folder: Path, choices: Choices) -> Iterator[Run]:
+def _runs(
+    row: ModelRow, graph: EdgeTextGraph, folder: Path, options: ExperimentOptions
+) -> Iterator[Run]:
     """A run per seed; a simple baseline that is not random is fitted once."""
-    config = row_config(row, graph, choices)
-    plain = row_config(ROWS.get(row.model, row), graph, choices)
+    config = row_config(row, graph, options)
+    plain = row_config(ROWS.get(row.model, row), graph, options)
     name = row.model if config == plain else row.name  # a variant that is none shares the folder
-    count = 1 if row.is_simple and not row.is_random else choices.seeds
+    count = 1 if row.is_simple and not row.is_random else options.seeds
     first = config.train.seed
     for seed in range(first, first + count):
         made = config.with_settings({"train.seed": seed})
@@ -224,7 +239,7 @@ def _runs(row: Row, graph: EdgeTextGraph, folder: Path, choices: Choices) -> Ite
             seed=seed,
             folder=str(folder / "runs" / name / str(seed)),
             config=made.to_dict(),
-            settings=_differing(made, choices.recipe),
+            settings=_differing(made, options.recipe),
         )
 
 
@@ -240,14 +255,14 @@ def _differing(config: RunConfig, recipe: str) -> dict[str, Any]:
 
 
 def _possible(
-    rows: Sequence[Row], graph: EdgeTextGraph, choices: Choices
-) -> tuple[list[Row], list[str]]:
+    rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
+) -> tuple[list[ModelRow], list[str]]:
     """Rows whose task the network can be used for, and a sentence for each task it cannot."""
     left_out = {}
     if graph.labels is None:
         left_out["edge-classification"] = f"{graph.path} has no edge labels: nothing to classify"
     for row in rows:
-        given = {**choices.settings, **row.settings}.get("data.split")
+        given = {**options.settings, **row.settings}.get("data.split")
         named = str(given or SPLITS[row.task])
         if not graph.has_split(named) and (given or len(graph.splits) != 1):
             left_out.setdefault(row.task, f"{graph.path} has no split '{named}' for {row.task}")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgeformers.aliases import current_experiment
 from edgeformers.errors import FormatError
 from edgeformers.files import write_atomic
 
@@ -54,7 +55,7 @@ class Comparison:
 class Record:
     """Everything that tables, claims and documents need of an experiment; no data is in it."""
 
-    what: str
+    experiment: str
     network: dict[str, Any]  # name, origin, nodes, edges, fingerprint
     dataset: str | None  # of the paper
     recipe: str
@@ -76,7 +77,7 @@ class Record:
     def read(cls, path: Path) -> "Record":
         """The record that `write` wrote."""
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = current_experiment(json.loads(path.read_text(encoding="utf-8")))
             if values["version"] != VERSION:
                 raise FormatError(
                     f"{path}: version {VERSION} expected (got {values['version']}); make it again "

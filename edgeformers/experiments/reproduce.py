@@ -10,12 +10,12 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, nearest
 from edgeformers.experiments.claims import Checked, check_claims, claims_text
+from edgeformers.experiments.collect import collect_results, find_plans
 from edgeformers.experiments.drawings import draw
-from edgeformers.experiments.efficiency import ROUNDS, time_models
+from edgeformers.experiments.efficiency import time_models
 from edgeformers.experiments.estimate import duration, estimate
 from edgeformers.experiments.execute import Failure, execute
 from edgeformers.experiments.folders import check_folders
-from edgeformers.experiments.gather import find_plans, gather
 from edgeformers.experiments.memory import default_jobs
 from edgeformers.experiments.model_rows import (
     COLD_SPLIT,
@@ -27,7 +27,7 @@ from edgeformers.experiments.model_rows import (
     RETURN_ROWS,
     ROWS,
     TIMED_ROWS,
-    Row,
+    ModelRow,
     ablation_rows,
     choose_rows,
     cold_rows,
@@ -35,7 +35,7 @@ from edgeformers.experiments.model_rows import (
     neighbor_rows,
 )
 from edgeformers.experiments.node_classification import classify_all, find_labels
-from edgeformers.experiments.plan import NEED_MODELS, Choices, Plan, make_plan
+from edgeformers.experiments.plan import NEED_MODELS, ExperimentOptions, Plan, make_plan
 from edgeformers.experiments.record import RECORD, Record
 from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_terminal
 from edgeformers.experiments.tables import Table, make_tables
@@ -58,24 +58,10 @@ EXPERIMENTS: Mapping[str, str] = {
     "attention-map": "Figure 5",
 }
 ONE_SEED = ("efficiency", "embedding-plot", "attention-map")
-STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[Row, ...]], tuple[int, ...]]] = {
+STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[ModelRow, ...]], tuple[int, ...]]] = {
     "node-dimension": (dimension_rows, DIMENSIONS),
     "neighbor-size": (neighbor_rows, NEIGHBORS),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How an experiment is carried out, beside what it trains."""
-
-    models: Sequence[str] | None = None
-    values: Sequence[int] | None = None  # of the setting a study varies
-    labels: Path | None = None  # of nodes
-    tune: bool = False
-    jobs: int | None = None
-    rounds: int = ROUNDS
-    dry_run: bool = False
-    estimate: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +77,15 @@ class Reproduced:
     notes: list[str] = field(default_factory=list)
 
 
-def experiment_rows(what: str, options: Options, *, returns: bool = False) -> tuple[Row, ...]:
+def experiment_rows(
+    experiment: str, options: ExperimentOptions, *, returns: bool = False
+) -> tuple[ModelRow, ...]:
     """The rows an experiment has, those wanted, and of those the ones there are models for.
 
     Some rows are only for networks in which nodes can be linked back (`returns`).
     """
     links = (*RETURN_ROWS, *LINK_ROWS) if returns else LINK_ROWS
-    rows: Mapping[str, tuple[Row, ...]] = {
+    rows: Mapping[str, tuple[ModelRow, ...]] = {
         "edge-classification": EDGE_ROWS,
         "link-prediction": links,
         "cold-start": links,
@@ -107,47 +95,48 @@ def experiment_rows(what: str, options: Options, *, returns: bool = False) -> tu
         "embedding-plot": (ROWS["edgeformer-n"],),
         "attention-map": (ROWS["edgeformer-e"],),
     }
-    if what not in EXPERIMENTS:
-        raise InputError(f"there is no experiment '{what}'; {nearest(what, EXPERIMENTS)}")
-    if options.values is not None and what not in STUDIES:
-        raise InputError(f"--values is for {' and '.join(STUDIES)}, not for {what}")
+    if experiment not in EXPERIMENTS:
+        raise InputError(
+            f"there is no experiment '{experiment}'; {nearest(experiment, EXPERIMENTS)}"
+        )
+    if options.values is not None and experiment not in STUDIES:
+        raise InputError(f"--values is for {' and '.join(STUDIES)}, not for {experiment}")
     if options.values is not None and min(options.values) < 1:
         raise InputError(f"--values are 1 or more (got {min(options.values)})")
-    if options.tune and what == "efficiency":
+    if options.tune and experiment == "efficiency":
         raise InputError("--tune changes nothing that efficiency measures; leave it out")
-    if what in STUDIES:
-        make, usual = STUDIES[what]
+    if experiment in STUDIES:
+        make, usual = STUDIES[experiment]
         return choose_rows(make(options.values or usual), options.models)
-    return choose_rows(rows[what], options.models)
+    return choose_rows(rows[experiment], options.models)
 
 
 def reproduce(
-    what: str,
+    experiment: str,
     graph: EdgeTextGraph,
     out: Path,
-    choices: Choices,
-    options: Options,
+    options: ExperimentOptions,
     *,
     say: Say = lambda line: None,
     show: bool = True,
 ) -> Reproduced:
     """Make a table or a figure of the paper on a network; run again, it goes on."""
-    rows = experiment_rows(what, options, returns=has_returns(graph))
-    if what in ONE_SEED:
-        choices = replace(choices, seeds=1)
-    if what in NEED_MODELS:
-        choices = replace(choices, keep_models=True)
-    if what == "cold-start":
-        rows, choices = _on_cold_split(rows, graph, choices)
-    plan = make_plan(what, rows, graph, out, choices)
+    rows = experiment_rows(experiment, options, returns=has_returns(graph))
+    if experiment in ONE_SEED:
+        options = replace(options, seeds=1)
+    if experiment in NEED_MODELS:
+        options = replace(options, keep_models=True)
+    if experiment == "cold-start":
+        rows, options = _on_cold_split(rows, graph, options)
+    plan = make_plan(experiment, rows, graph, out, options)
     if not options.tune:
         check_folders(plan)  # before anything is measured or promised
-    labels = find_labels(graph, options.labels) if what == "node-classification" else None
-    trials = trial_plan(plan, choices.settings) if options.tune else None
+    labels = find_labels(graph, options.labels) if experiment == "node-classification" else None
+    trials = trial_plan(plan, options.settings) if options.tune else None
     seconds = _announce(plan, trials, graph, options, say)
     if options.dry_run:
         return Reproduced(plan=plan)
-    if what == "efficiency":
+    if experiment == "efficiency":
         plan.write()
         return write_outputs(plan, time_models(plan, graph, rounds=options.rounds))
     failures: list[Failure] = []
@@ -161,29 +150,29 @@ def reproduce(
     if labels is not None:
         record, lost = classify_all(plan, graph, labels)
         return write_outputs(plan, record, failures=[*failures, *lost])
-    return write_outputs(plan, gather(plan), graph, failures)
+    return write_outputs(plan, collect_results(plan), graph, failures)
 
 
 def _on_cold_split(
-    rows: Sequence[Row], graph: EdgeTextGraph, choices: Choices
-) -> tuple[tuple[Row, ...], Choices]:
+    rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
+) -> tuple[tuple[ModelRow, ...], ExperimentOptions]:
     """Rows on a split with nodes held out: the user's own, or the usual one."""
-    settings = dict(choices.settings)
+    settings = dict(options.settings)
     split = str(settings.pop("data.split", COLD_SPLIT))
     if not (graph.split(split) == PROFILE).any():
         raise InputError(
             f"the split '{split}' holds no nodes out, of which cold-start asks; take "
             "--set data.split=cold-source or cold-target"
         )
-    return cold_rows(rows, split), replace(choices, settings=settings)
+    return cold_rows(rows, split), replace(options, settings=settings)
 
 
 def rebuild_tables(folder: Path) -> list[Reproduced]:
     """Tables of all experiments in a folder, from what their runs left; nothing is trained."""
     found = []
     for plan in find_plans(folder):
-        from_record = plan.what in ("node-classification", "efficiency")
-        record = Record.read(plan.path / RECORD) if from_record else gather(plan)
+        from_record = plan.experiment in ("node-classification", "efficiency")
+        record = Record.read(plan.path / RECORD) if from_record else collect_results(plan)
         found.append(write_outputs(plan, record))
     return found
 
@@ -232,10 +221,10 @@ def plan_lines(plan: Plan) -> list[list[str]]:
 
 
 def _announce(
-    plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: Options, say: Say
+    plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: ExperimentOptions, say: Say
 ) -> Mapping[str, float]:
     """Say what will be done; gives the seconds that a run of each row is expected to take."""
-    say(f"{plan.what} ({EXPERIMENTS[plan.what]}) on {graph!r}, recipe {plan.recipe}:")
+    say(f"{plan.experiment} ({EXPERIMENTS[plan.experiment]}) on {graph!r}, recipe {plan.recipe}:")
     say("\n".join(table(plan_lines(plan), left=(0, 1, 2))))
     for why in plan.left_out:
         say(f"Left out: {why}")
@@ -244,7 +233,7 @@ def _announce(
         say(f"Trained again, for their models were not kept: {'; '.join(lost)}.")
     if trials is not None:
         say(f"Before that, {len(trials.runs)} trials of settings on validation.")
-    if plan.what == "efficiency" or not options.estimate:
+    if plan.experiment == "efficiency" or not options.estimate:
         return {}
     jobs = _jobs(plan, graph, options)
     expected = estimate(plan, graph)
@@ -256,14 +245,14 @@ def _announce(
     return expected.per_run
 
 
-def _jobs(plan: Plan, graph: EdgeTextGraph, options: Options) -> int:
+def _jobs(plan: Plan, graph: EdgeTextGraph, options: ExperimentOptions) -> int:
     return default_jobs(plan, graph) if options.jobs is None else options.jobs
 
 
 def to_json(found: Reproduced) -> dict[str, Any]:
     """What the command line tells machines."""
     return {
-        "experiment": found.plan.what,
+        "experiment": found.plan.experiment,
         "folder": str(found.plan.path),
         "runs": [
             {"row": run.row, "seed": run.seed, "finished": found.plan.is_done(run)}

@@ -80,33 +80,42 @@ class Table:
         return [metric_name(metric.rpartition("/")[2]) for metric in self.metrics]
 
 
-def table_specs(what: str) -> list[Spec]:
+def table_specs(experiment: str) -> list[Spec]:
     """The tables of an experiment."""
-    if what == "edge-classification":
-        return [_edges(f"{what}/{part}", part) for part in PART_NAMES]
-    if what == "link-prediction":
-        every = [_links(what, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS]
-        return [*every, _groups(what, "degree", DEGREES, "training edges of the query")]
-    if what == "cold-start":
-        every = [_links(what, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS]
-        return [*every, _groups(what, "profile", PROFILES, "edges known of the node held out")]
-    if what == "ablation":
-        links = [_links(f"{what}/links", "test", protocol) for protocol in ("paper", "full")]
-        return [_edges(f"{what}/edges/test", "test"), *links]
-    if what == "node-classification":
+    if experiment == "edge-classification":
+        return [_edges(f"{experiment}/{part}", part) for part in PART_NAMES]
+    if experiment == "link-prediction":
+        every = [
+            _links(experiment, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS
+        ]
+        return [*every, _groups(experiment, "degree", DEGREES, "training edges of the query")]
+    if experiment == "cold-start":
+        every = [
+            _links(experiment, part, protocol) for part in PART_NAMES for protocol in PROTOCOLS
+        ]
+        return [
+            *every,
+            _groups(experiment, "profile", PROFILES, "edges known of the node held out"),
+        ]
+    if experiment == "ablation":
+        links = [_links(f"{experiment}/links", "test", protocol) for protocol in ("paper", "full")]
+        return [_edges(f"{experiment}/edges/test", "test"), *links]
+    if experiment == "node-classification":
         metrics = ("macro_f1", "micro_f1", "precision")
         title = "Node classification by logistic regression on frozen embeddings"
-        return [Spec(name=what, title=title, part="test", metrics=metrics, published=what)]
-    if what == "efficiency":
-        return [_times(what, part) for part in ("train", "inference")]
-    if what in ("node-dimension", "neighbor-size"):
-        return [_links(what, "test", protocol) for protocol in PROTOCOLS]
+        return [
+            Spec(name=experiment, title=title, part="test", metrics=metrics, published=experiment)
+        ]
+    if experiment == "efficiency":
+        return [_times(experiment, part) for part in ("train", "inference")]
+    if experiment in ("node-dimension", "neighbor-size"):
+        return [_links(experiment, "test", protocol) for protocol in PROTOCOLS]
     return []
 
 
 def make_tables(record: Record) -> list[Table]:
     """All tables that a record has numbers for."""
-    made = (make_table(record, spec) for spec in table_specs(record.what))
+    made = (make_table(record, spec) for spec in table_specs(record.experiment))
     return [table for table in made if table.rows]
 
 
@@ -293,12 +302,12 @@ def _edges(name: str, part: str) -> Spec:
     )
 
 
-def _links(what: str, part: str, protocol: str) -> Spec:
+def _links(experiment: str, part: str, protocol: str) -> Spec:
     theirs = {"link-prediction": {"test": "link-prediction", "val": "link-prediction-validation"}}
     theirs["ablation/links"] = {"test": "ablation"}
-    published = theirs.get(what, {}).get(part) if protocol == "paper" else None
+    published = theirs.get(experiment, {}).get(part) if protocol == "paper" else None
     return Spec(
-        name=f"{what}/{part}/{protocol}",
+        name=f"{experiment}/{part}/{protocol}",
         title=f"Link prediction, {PART_NAMES[part]}, protocol {protocol}: {PROTOCOLS[protocol]}",
         part=part,
         metrics=(f"{protocol}/mrr", f"{protocol}/ndcg", f"{protocol}/hit@10"),
@@ -307,10 +316,10 @@ def _links(what: str, part: str, protocol: str) -> Spec:
     )
 
 
-def _groups(what: str, by: str, groups: Iterable[str], words: str) -> Spec:
+def _groups(experiment: str, by: str, groups: Iterable[str], words: str) -> Spec:
     """The links of the test part in groups, ranked among all candidates."""
     return Spec(
-        name=f"{what}/test/full/{by}",
+        name=f"{experiment}/test/full/{by}",
         title=f"Link prediction, {PART_NAMES['test']}, protocol full: MRR by {words}",
         part="test",
         metrics=tuple(f"full/mrr/{group}" for group in groups),
@@ -319,10 +328,10 @@ def _groups(what: str, by: str, groups: Iterable[str], words: str) -> Spec:
     )
 
 
-def _times(what: str, part: str) -> Spec:
+def _times(experiment: str, part: str) -> Spec:
     step = "training step" if part == "train" else "encoding"
     return Spec(
-        name=f"{what}/{part}",
+        name=f"{experiment}/{part}",
         title=f"Milliseconds per mini-batch of 25 nodes by number of neighbors, {step}",
         part=part,
         metrics=("2", "3", "4", "5"),

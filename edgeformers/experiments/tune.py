@@ -22,7 +22,7 @@ def trial_plan(plan: Plan, fixed: Mapping[str, Any]) -> Plan:
     first = {run.row: run for run in reversed(plan.runs) if run.kind == "model"}
     order = [row for row in dict.fromkeys(run.row for run in plan.runs) if row in first]
     trials = [trial for row in order for trial in _trials(plan, first[row], fixed)]
-    return replace(plan, what=f"{plan.what}/{TRIALS}", runs=trials)
+    return replace(plan, experiment=f"{plan.experiment}/{TRIALS}", runs=trials)
 
 
 def tuned_plan(plan: Plan, trials: Plan) -> Plan:

@@ -12,7 +12,7 @@ from edgeformers.errors import ConfigError
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.estimators.links import COLD_NODE_RATE
 from edgeformers.evaluation.network_links import candidate_nodes, drawable_nodes
-from edgeformers.experiments.score import score_link_baseline
+from edgeformers.experiments.scoring import score_link_baseline
 
 SPLIT = "cold-source+drop-target"
 SETTINGS = {

@@ -11,9 +11,10 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
 from edgeformers.estimators import LinkPredictor, load
-from edgeformers.experiments.input_ablation import judge
-from edgeformers.experiments.reproduce import Options, experiment_rows
-from edgeformers.experiments.score import score_link_baseline
+from edgeformers.experiments.input_ablation import ablate_inputs
+from edgeformers.experiments.plan import ExperimentOptions
+from edgeformers.experiments.reproduce import experiment_rows
+from edgeformers.experiments.scoring import score_link_baseline
 from edgeformers.inference.batch_inference import recommend_all
 from edgeformers.inference.ensemble import ReturnedPart, fit_ensemble
 
@@ -175,10 +176,14 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
 
 
 def test_tables_and_verdicts_have_it_where_it_can_be(mail, fitted, simulated):
-    names = [row.name for row in experiment_rows("link-prediction", Options(), returns=True)]
+    names = [
+        row.name for row in experiment_rows("link-prediction", ExperimentOptions(), returns=True)
+    ]
     assert names[:2] == ["reciprocity", "popularity"]
-    assert "reciprocity" not in [row.name for row in experiment_rows("link-prediction", Options())]
-    told = judge(fitted)
+    assert "reciprocity" not in [
+        row.name for row in experiment_rows("link-prediction", ExperimentOptions())
+    ]
+    told = ablate_inputs(fitted)
     assert "reciprocity" in str(told).lower()
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from edgeformers.experiments.model_rows import ROWS
-from edgeformers.experiments.plan import Choices, make_plan
+from edgeformers.experiments.plan import ExperimentOptions, make_plan
 
 #: Settings that make a run in a second or two, whatever it learns.
 TINY = {"model.backbone": "scratch:2x32", "train.epochs": 1, "train.batch_size": 128}
@@ -11,9 +11,9 @@ TINY = {"model.backbone": "scratch:2x32", "train.epochs": 1, "train.batch_size":
 def tiny_plan(simulated, tmp_path):
     """A plan on the built-in network, of rows given by name."""
 
-    def make(*names, what="edge-classification", seeds=1, **settings):
-        choices = Choices(recipe="fast", seeds=seeds, settings={**TINY, **settings})
+    def make(*names, experiment="edge-classification", seeds=1, **settings):
+        options = ExperimentOptions(recipe="fast", seeds=seeds, settings={**TINY, **settings})
         rows = [ROWS[name] for name in names]
-        return make_plan(what, rows, simulated, tmp_path / "out", choices)
+        return make_plan(experiment, rows, simulated, tmp_path / "out", options)
 
     return make

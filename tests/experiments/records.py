@@ -16,11 +16,13 @@ KNOWN = {
 }
 
 
-def make_record(what="edge-classification", values=None, *, part="test", dataset=None, **more):
+def make_record(
+    experiment="edge-classification", values=None, *, part="test", dataset=None, **more
+):
     """A record of rows with the values of their seeds: {row: [{metric: value}, ...]}."""
     values = values or {}
     return Record(
-        what=what,
+        experiment=experiment,
         network=NETWORK,
         dataset=dataset,
         recipe="default",

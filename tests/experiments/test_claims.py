@@ -19,17 +19,17 @@ def verdicts(record, table):
     return {one.claim.text: one for one in check_claims(record) if one.table == table}
 
 
-def published_record(table, what, dataset):
+def published_record(table, experiment, dataset):
     """The paper's own numbers as a record."""
     cells = published_table(table).cells[dataset]
     protocols = (
-        ("paper/", "sampled/", "full/") if what in ("link-prediction", "ablation") else ("",)
+        ("paper/", "sampled/", "full/") if experiment in ("link-prediction", "ablation") else ("",)
     )
     values = {
         row: [{f"{p}{name}": one.value for p in protocols for name, one in metrics.items()}]
         for row, metrics in cells.items()
     }
-    return make_record(what, values, part="train" if what == "efficiency" else "test")
+    return make_record(experiment, values, part="train" if experiment == "efficiency" else "test")
 
 
 def test_claims_are_asked_of_ranks_with_popularity_taken_off_where_they_were_measured():
@@ -183,7 +183,7 @@ def test_what_was_left_out_is_named():
 
 
 @pytest.mark.parametrize(
-    ("what", "dataset", "wrong"),
+    ("experiment", "dataset", "wrong"),
     [
         ("edge-classification", "amazon-movie", []),
         ("edge-classification", "amazon-apps", []),
@@ -207,8 +207,8 @@ def test_what_was_left_out_is_named():
         ("efficiency", "amazon-apps", []),
     ],
 )
-def test_the_papers_own_numbers_bear_out_its_claims_but_for_known_ones(what, dataset, wrong):
-    checked = check_claims(published_record(what, what, dataset))
+def test_the_papers_own_numbers_bear_out_its_claims_but_for_known_ones(experiment, dataset, wrong):
+    checked = check_claims(published_record(experiment, experiment, dataset))
     failed = {one.claim.text for one in checked if one.verdict == "does not hold"}
     assert len(failed) == len(wrong)
     assert all(any(text.startswith(start) for text in failed) for start in wrong)
@@ -216,16 +216,16 @@ def test_the_papers_own_numbers_bear_out_its_claims_but_for_known_ones(what, dat
 
 def test_claims_name_rows_that_there_are():
     studied = ("node-dimension", "neighbor-size")
-    named = {row for c in CLAIMS if c.what not in studied for row in (*c.better, *c.worse)}
+    named = {row for c in CLAIMS if c.experiment not in studied for row in (*c.better, *c.worse)}
     assert named <= set(KNOWN)
 
 
 def test_a_row_that_the_network_cannot_have_is_not_missed():
     rows = {
-        "edgeformer-n-beside": [{"full/mrr/degree 1-3": 0.5, "links/degree 1-3": 7.0}],
+        "edgeformer-n-ensemble": [{"full/mrr/degree 1-3": 0.5, "links/degree 1-3": 7.0}],
         "popularity": [{"full/mrr/degree 1-3": 0.1, "links/degree 1-3": 7.0}],
     }
-    [plain] = [c for c in CLAIMS if c.what == "link-prediction" and c.groups]
+    [plain] = [c for c in CLAIMS if c.experiment == "link-prediction" and c.groups]
     assert "reciprocity" in plain.worse
     assert "reciprocity-cold" in SOMETIMES
     assert set(plain.worse) - SOMETIMES >= {"popularity", "lightgcn", "bert-n"}

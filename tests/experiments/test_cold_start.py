@@ -6,11 +6,11 @@ import pytest
 
 from edgeformers.errors import InputError
 from edgeformers.experiments.claims import OURS, check_claims, claim_lines, claims_text
-from edgeformers.experiments.gather import group_numbers
+from edgeformers.experiments.collect import group_numbers
 from edgeformers.experiments.model_rows import COLD_SPLIT, LINK_ROWS, cold_rows
-from edgeformers.experiments.plan import Choices
+from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.record import RECORD
-from edgeformers.experiments.reproduce import Options, reproduce
+from edgeformers.experiments.reproduce import reproduce
 from edgeformers.experiments.tables import make_tables, table_specs
 from tests.experiments.conftest import TINY
 from tests.experiments.records import link_runs, make_record
@@ -26,13 +26,19 @@ def by_group(mrr, **groups):
 
 
 def measured(graph, out, *models, **settings):
-    choices = Choices(recipe="fast", seeds=1, settings={**TINY, **settings})
-    options = Options(models=models, estimate=False, jobs=1)
-    return reproduce("cold-start", graph, out, choices, options, show=False)
+    options = ExperimentOptions(
+        recipe="fast",
+        seeds=1,
+        settings={**TINY, **settings},
+        models=models,
+        estimate=False,
+        jobs=1,
+    )
+    return reproduce("cold-start", graph, out, options, show=False)
 
 
 def test_cold_start_trains_scores_and_goes_on_where_it_stopped(simulated, tmp_path):
-    models = ("popularity", "ease", "als", "edgeformer-n", "edgeformer-n-beside")
+    models = ("popularity", "ease", "als", "edgeformer-n", "edgeformer-n-ensemble")
     found = measured(simulated, tmp_path, *models)
     assert found.failures == []
     names = [table.name for table in found.tables]
@@ -146,7 +152,7 @@ def test_what_is_not_the_papers_claim_is_not_said_to_be():
 def test_where_little_is_known_has_a_claim_of_its_own():
     runs = {
         "ease": [by_group(0.5, degree_1to3=(0.1, 9))],
-        "edgeformer-n-beside": [by_group(0.2, degree_1to3=(0.4, 9))],
+        "edgeformer-n-ensemble": [by_group(0.2, degree_1to3=(0.4, 9))],
     }
     (claim,) = [
         one
@@ -158,9 +164,10 @@ def test_where_little_is_known_has_a_claim_of_its_own():
 
 
 def test_simple_baselines_of_link_prediction_are_told_by_degree(simulated, tmp_path):
-    choices = Choices(recipe="fast", seeds=1, settings=TINY)
-    options = Options(models=("popularity",), estimate=False, jobs=1)
-    found = reproduce("link-prediction", simulated, tmp_path, choices, options, show=False)
+    options = ExperimentOptions(
+        recipe="fast", seeds=1, settings=TINY, models=("popularity",), estimate=False, jobs=1
+    )
+    found = reproduce("link-prediction", simulated, tmp_path, options, show=False)
     written = json.loads((tmp_path / "link-prediction" / RECORD).read_text("utf-8"))
     metrics = written["entries"][0]["metrics"]["test"]
     told = {name for name in metrics if name.startswith("full/mrr/degree")}

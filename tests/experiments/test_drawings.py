@@ -1,8 +1,8 @@
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.splits import SplitConfig
-from edgeformers.experiments.plan import Choices
-from edgeformers.experiments.reproduce import Options, reproduce
+from edgeformers.experiments.plan import ExperimentOptions
+from edgeformers.experiments.reproduce import reproduce
 from tests.experiments.conftest import TINY
 
 
@@ -11,9 +11,8 @@ def test_without_a_test_part_the_text_of_a_validation_edge_is_drawn(tmp_path):
         tokenizer="train:2000", progress=False, splits=[SplitConfig.parse("edge=random:0.8/0.2/0")]
     )
     graph = prepare_simulated(tmp_path / "network", num_edges=200, config=config)
-    choices = Choices(recipe="fast", settings=TINY)
-    options = Options(estimate=False)
-    made = reproduce("attention-map", graph, tmp_path / "out", choices, options, show=False)
+    options = ExperimentOptions(recipe="fast", settings=TINY, estimate=False)
+    made = reproduce("attention-map", graph, tmp_path / "out", options, show=False)
     assert made.failures == []
     svg = (tmp_path / "out" / "attention-map" / "attention-map.svg").read_text()
     assert "What the read-out token of one validation edge reads, by layer" in svg

@@ -9,10 +9,10 @@ import pytest
 
 from edgeformers.errors import InputError
 from edgeformers.evaluation import LinkReport, metrics
-from edgeformers.experiments import work
+from edgeformers.experiments import worker
+from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.execute import Failure, execute
-from edgeformers.experiments.gather import gather
-from edgeformers.experiments.score import read_examples
+from edgeformers.experiments.scoring import read_examples
 from edgeformers.runs import read_results
 
 
@@ -49,7 +49,7 @@ def test_runs_leave_results_examples_and_what_they_took(tiny_plan):
 
 
 def test_ranks_of_models_and_of_simple_baselines_are_kept_alike(tiny_plan):
-    plan = tiny_plan("popularity", "edgeformer-n", what="link-prediction")
+    plan = tiny_plan("popularity", "edgeformer-n", experiment="link-prediction")
     assert execute(replace(plan, keep_models=False), show=False) == []
     first, second = (read_examples(run.path) for run in plan.runs)
     assert first.column("edge").equals(second.column("edge"))
@@ -79,7 +79,7 @@ def test_a_run_that_fails_is_noted_with_its_sentence_and_the_others_go_on(tiny_p
     assert "a width that 16 divides (got 'scratch:2x33')" in failure.sentence
     assert plan.runs[0].failure.read_text().strip() == failure.sentence
     assert plan.runs[1].is_finished
-    assert gather(plan).failures == [f"Failed: bert, seed 0: {failure.sentence}"]
+    assert collect_results(plan).failures == [f"Failed: bert, seed 0: {failure.sentence}"]
 
 
 def test_a_mended_run_is_no_failure_any_more(tiny_plan):
@@ -94,7 +94,7 @@ def test_what_nobody_foresaw_is_named_by_its_kind_and_traced_in_the_log(tiny_pla
     def surprise(*args):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(work, "_fit_simple", surprise)
+    monkeypatch.setattr(worker, "_fit_simple", surprise)
     plan = tiny_plan("tfidf")
     assert execute(plan, show=False) == [
         Failure(row="tfidf", seed=0, sentence="ZeroDivisionError: division by zero")
@@ -104,7 +104,7 @@ def test_what_nobody_foresaw_is_named_by_its_kind_and_traced_in_the_log(tiny_pla
 
 def test_a_killed_run_goes_on_where_it_stopped(tiny_plan, monkeypatch):
     plan = tiny_plan("tfidf", "edgeformer-e", **{"train.epochs": 2})
-    monkeypatch.setattr(work, "score_classifier", _stop)
+    monkeypatch.setattr(worker, "score_classifier", _stop)
     with pytest.raises(KeyboardInterrupt):
         execute(plan, show=False)
     tfidf, run = plan.runs

@@ -9,7 +9,7 @@ from edgeformers.errors import InputError
 from edgeformers.experiments.execute import execute
 from edgeformers.experiments.folders import check_folders, frozen_reading
 from edgeformers.experiments.model_rows import ROWS
-from edgeformers.experiments.plan import Choices, make_plan
+from edgeformers.experiments.plan import ExperimentOptions, make_plan
 from tests.baselines.tiny import write_backbone
 
 FROZEN = sorted(BACKBONE_BASELINES)
@@ -26,7 +26,7 @@ def network(tmp_path):
 
 def plan_of(graph, out, *rows, **settings):
     what = ROWS[rows[0]].task
-    choices = Choices(seeds=1, settings=settings)
+    choices = ExperimentOptions(seeds=1, settings=settings)
     return make_plan(what, [ROWS[row] for row in rows], graph, out, choices)
 
 

@@ -6,7 +6,7 @@ import pytest
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import metrics
-from edgeformers.experiments.input_ablation import NodesHidden, TextsHidden, judge
+from edgeformers.experiments.input_ablation import NodesHidden, TextsHidden, ablate_inputs
 from edgeformers.report.runs_words import answer
 from tests.estimators.conftest import tiny
 from tests.estimators.test_edge_estimator import edges_of
@@ -19,7 +19,7 @@ def trained(simulated):
 
 @pytest.fixture(scope="module")
 def told(trained):
-    return judge(trained)
+    return ablate_inputs(trained)
 
 
 def test_every_kind_of_model_is_there_and_scored_on_the_test_part(told, trained):
@@ -70,7 +70,7 @@ def test_a_hidden_side_is_as_if_it_had_never_been_met(trained, simulated, told):
 
 def test_links_are_told_beside_models_of_links_alone(simulated):
     made = tiny(LinkPredictor).fit(simulated)
-    told = judge(made)
+    told = ablate_inputs(made)
     kinds = {model.model: model.sees for model in told.models}
     nodes = dict.fromkeys(["popularity", "EASE", "MF", "LightGCN"], "nodes")
     assert kinds == {"Edgeformer-N": "both", **nodes}
@@ -80,7 +80,7 @@ def test_links_are_told_beside_models_of_links_alone(simulated):
 
 def test_a_model_of_texts_alone_cannot_tell(simulated):
     settings = {"model.name": "bert", "train.epochs": 1, "edges.ensemble": False}
-    told = judge(tiny(EdgeClassifier, **settings).fit(simulated))
+    told = ablate_inputs(tiny(EdgeClassifier, **settings).fit(simulated))
     assert told.gains == {}
     assert "no model here sees both text and nodes" in answer(told)
 
@@ -94,12 +94,12 @@ def test_numbers_are_refused(make_network):
     graph = make_network(rows, label_kind="number")
     made = tiny(EdgeClassifier, **{"train.epochs": 1}).fit(graph)
     with pytest.raises(InputError, match="where edges have one class each, and of links"):
-        judge(made)
+        ablate_inputs(made)
 
 
 def test_a_model_that_reads_around_its_ends_is_judged_with_its_nodes_hidden_alone(simulated):
     settings = {"model.name": "ehgnn", "train.epochs": 1, "edges.ensemble": False}
-    told = judge(tiny(EdgeClassifier, **settings).fit(simulated))
+    told = ablate_inputs(tiny(EdgeClassifier, **settings).fit(simulated))
     hidden = [model.model for model in told.models if "hidden" in model.model]
     assert hidden == ["EHGNN, nodes hidden"]
 
@@ -107,4 +107,4 @@ def test_a_model_that_reads_around_its_ends_is_judged_with_its_nodes_hidden_alon
 def test_a_split_without_test_edges_is_refused(trained, monkeypatch):
     monkeypatch.setitem(trained.objective.parts, "test", np.empty(0, np.int64))
     with pytest.raises(InputError, match="the split has no edge in 'test'"):
-        judge(trained)
+        ablate_inputs(trained)

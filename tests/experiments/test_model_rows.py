@@ -4,7 +4,7 @@ from edgeformers.errors import InputError
 from edgeformers.experiments.model_rows import (
     EDGE_ROWS,
     LINK_ROWS,
-    Row,
+    ModelRow,
     ablation_rows,
     choose_rows,
     dimension_rows,
@@ -66,7 +66,7 @@ def test_rows_are_chosen_by_name_and_keep_their_order():
 
 def test_a_row_there_is_no_model_for_is_left_out_unless_it_is_asked_for():
     more = {"model": "nowhere", "task": "link-prediction", "group": "gnn"}
-    row = Row(name="nowhere", title="Nowhere", **more)
+    row = ModelRow(name="nowhere", title="Nowhere", **more)
     assert choose_rows([row], None) == ()
     with pytest.raises(InputError, match="the row 'nowhere' is not part of this installation"):
         choose_rows([row], ["nowhere"])

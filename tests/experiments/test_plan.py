@@ -6,7 +6,7 @@ from edgeformers.errors import FormatError, InputError
 from edgeformers.experiments.folders import check_folders
 from edgeformers.experiments.model_rows import EDGE_ROWS, ROWS, ablation_rows, dimension_rows
 from edgeformers.experiments.plan import (
-    Choices,
+    ExperimentOptions,
     Plan,
     make_plan,
     published_neighbors,
@@ -33,7 +33,7 @@ def test_the_recipes_own_seed_is_the_first(simulated, tmp_path):
         [ROWS["bert"]],
         simulated,
         tmp_path,
-        Choices(recipe="paper", seeds=2, settings={"model.backbone": "scratch:2x32"}),
+        ExperimentOptions(recipe="paper", seeds=2, settings={"model.backbone": "scratch:2x32"}),
     )
     assert [run.seed for run in plan.runs] == [42, 43]
     assert plan.runs[0].to_config().train.lr == 1e-5
@@ -50,13 +50,13 @@ def test_a_run_says_which_settings_are_not_the_recipes(tiny_plan):
 
 
 def test_a_model_has_its_own_settings_and_the_row_the_last_word(simulated):
-    choices = Choices(settings={"model.tokens": ["source"], "train.epochs": 7})
+    choices = ExperimentOptions(settings={"model.tokens": ["source"], "train.epochs": 7})
     row = next(row for row in ablation_rows() if row.name == "edgeformer-e-without-source")
     config = row_config(row, simulated, choices)
     assert (config.model.name, config.model.tokens) == ("edgeformer-e", ["target"])
     assert config.train.epochs == 7
     wanted = MODELS["nenn"].settings
-    config = row_config(ROWS["nenn"], simulated, Choices())
+    config = row_config(ROWS["nenn"], simulated, ExperimentOptions())
     for name, value in wanted.items():
         section, _, setting = name.partition(".")
         assert getattr(getattr(config, section), setting) == value
@@ -64,7 +64,7 @@ def test_a_model_has_its_own_settings_and_the_row_the_last_word(simulated):
 
 def test_a_variant_that_is_the_model_itself_shares_its_run(simulated, tmp_path):
     rows = dimension_rows((4, 64))
-    plan = make_plan("node-dimension", rows, simulated, tmp_path, Choices(seeds=1))
+    plan = make_plan("node-dimension", rows, simulated, tmp_path, ExperimentOptions(seeds=1))
     assert [run.path.parent.name for run in plan.runs] == ["edgeformer-n-width-4", "edgeformer-n"]
     assert [run.title for run in plan.runs] == ["4", "64"]
 
@@ -73,21 +73,21 @@ def test_the_paper_samples_as_many_neighbors_as_published(simulated):
     assert published_neighbors(simulated) == {}
     sizes = {"source": [3, 3], "target": [5, 5]}
     simulated = type(simulated)(simulated.path, replace(simulated.meta, neighbors=sizes))
-    config = row_config(ROWS["edgeformer-n"], simulated, Choices(recipe="paper"))
+    config = row_config(ROWS["edgeformer-n"], simulated, ExperimentOptions(recipe="paper"))
     assert (config.data.source_neighbors, config.data.target_neighbors) == ([3, 3], [5, 5])
     assert config.data.strata == "positive"
-    config = row_config(ROWS["edgeformer-n"], simulated, Choices(recipe="default"))
+    config = row_config(ROWS["edgeformer-n"], simulated, ExperimentOptions(recipe="default"))
     assert config.data.source_neighbors == [4]
 
 
 def test_a_task_that_the_network_has_nothing_for_is_left_out_and_said(make_network, tmp_path):
     rows = [{"source": f"u{i % 3}", "target": f"i{i % 4}", "text": "t"} for i in range(12)]
     graph = make_network(rows)
-    plan = make_plan("ablation", ablation_rows(), graph, tmp_path, Choices(seeds=1))
+    plan = make_plan("ablation", ablation_rows(), graph, tmp_path, ExperimentOptions(seeds=1))
     assert {run.task for run in plan.runs} == {"link-prediction"}
     assert plan.left_out == [f"{graph.path} has no edge labels: nothing to classify"]
     with pytest.raises(InputError, match="has no edge labels: nothing to classify"):
-        make_plan("edge-classification", EDGE_ROWS, graph, tmp_path, Choices())
+        make_plan("edge-classification", EDGE_ROWS, graph, tmp_path, ExperimentOptions())
 
 
 def test_a_plan_is_read_as_it_was_written_and_follows_its_folder(tiny_plan, tmp_path):
@@ -132,4 +132,4 @@ def test_a_run_of_other_settings_or_another_network_is_not_taken_for_ours(tiny_p
 
 def test_no_seed_is_no_experiment():
     with pytest.raises(InputError, match=r"--seeds must be at least 1 \(got 0\)"):
-        Choices(seeds=0)
+        ExperimentOptions(seeds=0)

@@ -1,8 +1,8 @@
 import pytest
 
-from edgeformers.experiments import work
-from edgeformers.experiments.plan import Choices
-from edgeformers.experiments.reproduce import Options, reproduce
+from edgeformers.experiments import worker
+from edgeformers.experiments.plan import ExperimentOptions
+from edgeformers.experiments.reproduce import reproduce
 from tests.experiments.conftest import TINY
 
 ROWS = ("als", "edgeformer-n")
@@ -12,25 +12,32 @@ ROWS = ("als", "edgeformer-n")
 def run(simulated, tmp_path, monkeypatch):
     """Carries out an experiment in one folder: which rows were trained, and what was said."""
     trained = []
-    fit_run, fit_simple = work.fit_run, work._fit_simple
+    fit_run, fit_simple = worker.fit_run, worker._fit_simple
     monkeypatch.setattr(
-        work,
+        worker,
         "fit_run",
         lambda graph, path, *a, **k: (trained.append(path), fit_run(graph, path, *a, **k))[1],
     )
     monkeypatch.setattr(
-        work,
+        worker,
         "_fit_simple",
         lambda one, graph: (trained.append(one.path), fit_simple(one, graph))[1],
     )
 
-    def do(what, *models, keep=True, dry=False):
+    def do(experiment, *models, keep=True, dry=False):
         trained.clear()
         said = []
-        choices = Choices(recipe="fast", seeds=1, settings=TINY, keep_models=keep)
-        options = Options(models=models, estimate=False, dry_run=dry)
+        options = ExperimentOptions(
+            recipe="fast",
+            seeds=1,
+            settings=TINY,
+            keep_models=keep,
+            models=models,
+            estimate=False,
+            dry_run=dry,
+        )
         found = reproduce(
-            what, simulated, tmp_path / "out", choices, options, say=said.append, show=False
+            experiment, simulated, tmp_path / "out", options, say=said.append, show=False
         )
         assert found.failures == []
         return [path.parent.name for path in trained], "\n".join(said), found

@@ -27,7 +27,7 @@ def test_the_edge_that_is_drawn_has_text_and_is_always_the_same():
 
 
 def test_nodes_are_classified_once_and_again_for_other_labels(tiny_plan, simulated, monkeypatch):
-    plan = tiny_plan("als", what="node-classification")
+    plan = tiny_plan("als", experiment="node-classification")
     execute(plan, show=False)
     labels = find_labels(simulated)
     record, failed = classify_all(plan, simulated, labels, probes=3)
@@ -57,7 +57,7 @@ def test_the_networks_own_labels_are_those_of_its_targets(simulated, reviews):
 
 
 def test_a_baseline_without_vectors_is_a_failure_with_its_sentence(tiny_plan, simulated):
-    plan = tiny_plan("popularity", what="node-classification")
+    plan = tiny_plan("popularity", experiment="node-classification")
     execute(plan, show=False)
     record, (failure,) = classify_all(plan, simulated, find_labels(simulated))
     assert record.entries == []

@@ -16,7 +16,7 @@ from edgeformers.experiments.run_report.measures import (
 )
 from edgeformers.experiments.run_report.model_rows import Row, make_rows
 from edgeformers.experiments.run_report.read import RunRecord, is_number
-from edgeformers.experiments.score import read_examples
+from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import PROTOCOLS
 from edgeformers.report.results_data import Score, TaskScores
 from edgeformers.report.results_verdict import verdict

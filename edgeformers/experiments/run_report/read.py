@@ -10,7 +10,7 @@ from edgeformers.config import flatten, read_toml
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import DEFAULT_MODELS
 from edgeformers.experiments.tune import is_trial
-from edgeformers.experiments.work import OUTCOME
+from edgeformers.experiments.worker import OUTCOME
 from edgeformers.report.runs_data import Unfinished
 from edgeformers.runs import CONFIG, RECORD, RESULTS, read_results
 from edgeformers.training.runlog import LOG, read_log

@@ -13,14 +13,14 @@ from edgeformers.experiments.claims import close_calls
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.plan import PLAN, Plan, Run
 from edgeformers.experiments.record import DIGITS, Comparison, Entry, Record, RowInfo
-from edgeformers.experiments.score import read_examples
+from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import Spec, ranking, row_means, table_specs
 from edgeformers.experiments.tune import TRIALS, trial_records
-from edgeformers.experiments.work import read_outcome
+from edgeformers.experiments.worker import read_outcome
 from edgeformers.runs import read_results
 
 
-def gather(plan: Plan) -> Record:
+def collect_results(plan: Plan) -> Record:
     """The record of a plan's finished runs, in the order of its rows."""
     entries = [_entry(run) for run in plan.runs if run.is_finished]
     record = make_record(plan, entries)
@@ -31,8 +31,8 @@ def make_record(plan: Plan, entries: list[Entry]) -> Record:
     """A record of entries that were made otherwise."""
     trials = plan.path / TRIALS / PLAN
     return Record(
-        what=plan.what,
-        network={**plan.about, "fingerprint": plan.fingerprint},
+        experiment=plan.experiment,
+        network={**plan.network_info, "fingerprint": plan.fingerprint},
         dataset=plan.dataset,
         recipe=plan.recipe,
         backbone=plan.backbone,
@@ -112,7 +112,9 @@ def _with_comparisons(record: Record, plan: Plan) -> Record:
         table = read_examples(run.path) if run.is_finished else None
         if table is not None:
             examples.setdefault(run.row, []).append(table)
-    leads = [one for spec in table_specs(record.what) for one in _leads(record, spec, examples)]
+    leads = [
+        one for spec in table_specs(record.experiment) for one in _leads(record, spec, examples)
+    ]
     tested = [
         _compare(spec, close.metric, close.above, close.below, examples)
         for spec, close in close_calls(record)

@@ -1,6 +1,6 @@
 """One run of a plan: train or fit, score, and leave what tables are made of.
 
-python -m edgeformers.experiments.work PLAN.json NUMBER  # as a process of its own
+python -m edgeformers.experiments.worker PLAN.json NUMBER  # as a process of its own
 """
 
 import gc
@@ -23,7 +23,7 @@ from edgeformers.estimators.base import write_results
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.folders import frozen_reading, simple_claim
 from edgeformers.experiments.plan import SPLITS, Plan, Run
-from edgeformers.experiments.score import (
+from edgeformers.experiments.scoring import (
     Scored,
     score_classifier,
     score_edge_baseline,

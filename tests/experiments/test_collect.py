@@ -1,8 +1,8 @@
 import pytest
 
 from edgeformers.experiments.claims import check_claims
+from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.execute import execute
-from edgeformers.experiments.gather import gather
 from edgeformers.experiments.record import Record
 
 
@@ -10,7 +10,7 @@ from edgeformers.experiments.record import Record
 def gathered(tiny_plan):
     plan = tiny_plan("tfidf", "tfidf-nodes")
     assert execute(plan, show=False) == []
-    return gather(plan)
+    return collect_results(plan)
 
 
 def test_what_is_claimed_of_two_rows_is_tested_on_their_examples(gathered):
