@@ -19,6 +19,7 @@ from edgeformers.cli import (
     reproduce,
     train,
 )
+from edgeformers.cli.messages import name_options
 from edgeformers.errors import EdgeformersError
 
 app = typer.Typer(
@@ -66,7 +67,7 @@ def run() -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, EdgeformersError) or not isinstance(error, OSError):
-        return str(error)
+        return name_options(str(error))
     if error.filename is None:
         return f"{error}; check the disk and the rights to its files"
     return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"

@@ -14,7 +14,7 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.amazon import read_amazon_metadata
 from edgeformers.data.readers.detect import RAW_READERS, detect_raw_format
 from edgeformers.data.readers.files import PathOrGlob, expand_paths
-from edgeformers.data.readers.sources import as_frame
+from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.stackexchange import read_stackexchange_questions
 from edgeformers.data.readers.tables import TABLE_FORMATS, read_edges, read_nodes
 from edgeformers.data.recipes import Recipe, load_recipe, recipe_names
@@ -101,7 +101,7 @@ def open_edges(
         known = [*TABLE_FORMATS, *RAW_READERS]
         raise InputError(f"there is no format '{format}'; {nearest(format, known)}")
     named = columns.keys() & {"source", "target", "text"}
-    if format is None and not named and as_frame(data) is None:
+    if format is None and not named and not is_frame(data):
         paths = expand_paths(data)
         raw = detect_raw_format(paths[0])
         if raw is not None and raw in RAW_READERS:
@@ -123,7 +123,7 @@ def open_nodes(source: NodeSource, *, on_error: OnError = "stop") -> NodeTable:
 
 def _dataset_name(data: Any) -> str | None:
     """The dataset that `data` begins with, if it is one; a misspelt one is named."""
-    if as_frame(data) is not None:
+    if is_frame(data):
         return None
     first = data if isinstance(data, str | PathLike) else next(iter(data), None)
     known = [SIMULATED, *recipe_names()]

@@ -24,7 +24,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.node_index import NodeIndex
-from edgeformers.data.readers.sources import as_frame
+from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenize import add_tokens
@@ -190,7 +190,7 @@ class Estimator(ABC):
 
     def _open(self, network: Network, columns: Mapping[str, Any]) -> EdgeTextGraph:
         """A prepared network, or one made on the spot from a frame."""
-        if as_frame(network) is not None:
+        if is_frame(network):
             self._carries_network = True
             folder = Path(mkdtemp(prefix="edgeformers-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, Ids, default_batch_size
-from edgeformers.data.readers.sources import as_frame
+from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
@@ -277,7 +277,7 @@ class EdgeClassifier(Estimator):
 
     def _new_columns(self, edges: Edges, columns: dict[str, Any]) -> tuple[list[Any], ...]:
         """Sources, targets and texts of new edges, from rows or a table."""
-        if as_frame(edges) is not None or isinstance(edges, str | PathLike):
+        if is_frame(edges) or isinstance(edges, str | PathLike):
             table = read_edges(edges, **columns).to_arrow()
             return tuple(table.column(name).to_pylist() for name in ("source", "target", "text"))
         rows = list(edges)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.f1 import f1
 from edgeformers.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -33,13 +34,6 @@ def confusion(
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
-def f1_of_confusion(counts: ArrayLike) -> Floats:
-    """F1 of each class from tables [..., C, C]; nan for a class neither true nor predicted."""
-    table = np.asarray(counts, np.float64)
-    hit = np.diagonal(table, axis1=-2, axis2=-1)
-    return _divide(2 * hit, table.sum(-1) + table.sum(-2))
-
-
 def per_class_f1(labels: ArrayLike, predicted: ArrayLike, num_classes: int | None = None) -> Floats:
     """F1 of every class [C]: 2 TP / (2 TP + FP + FN).
 
@@ -47,7 +41,7 @@ def per_class_f1(labels: ArrayLike, predicted: ArrayLike, num_classes: int | Non
     never found, or found where it is not, has 0.
     """
     hit, false, missed = _label_counts(labels, predicted, num_classes)
-    return _divide(2 * hit, 2 * hit + false + missed)
+    return f1(hit, 2 * hit + false + missed)
 
 
 def macro_f1(labels: ArrayLike, predicted: ArrayLike, num_classes: int | None = None) -> float:
@@ -58,7 +52,7 @@ def macro_f1(labels: ArrayLike, predicted: ArrayLike, num_classes: int | None = 
 def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
     """F1 of all decisions together; with one class per example it is the accuracy."""
     hit, false, missed = (part.sum() for part in _label_counts(labels, predicted))
-    return float(_divide(2 * hit, 2 * hit + false + missed))
+    return float(f1(hit, 2 * hit + false + missed))
 
 
 def accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:

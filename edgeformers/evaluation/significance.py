@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from edgeformers.data.f1 import f1_of_confusion
 from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, Rows, parts
@@ -128,7 +129,7 @@ def bootstrap_f1(
     tables = rng.multinomial(len(truth), counts.ravel() / len(truth), size=resamples)
     tables = tables.reshape(resamples, *counts.shape)
     right = np.trace(tables, axis1=1, axis2=2) / len(truth)
-    drawn = np.nanmean(metrics.f1_of_confusion(tables), axis=1) if average == "macro" else right
+    drawn = np.nanmean(f1_of_confusion(tables), axis=1) if average == "macro" else right
     return _interval(f1(truth, guess), drawn, level, len(truth))
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired, metrics
+from edgeformers.data.f1 import f1_of_confusion
+from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired
 from edgeformers.evaluation.links import BLOCK, parts
 
 RESAMPLES = 2000
@@ -108,7 +109,7 @@ def _gaps(
         one_hot[np.arange(len(kinds)), cells] = 1.0
         tables = (counts @ one_hot).reshape(-1, classes, classes)
         if metric == "macro_f1":
-            gap += sign * np.nanmean(metrics.f1_of_confusion(tables), axis=1)
+            gap += sign * np.nanmean(f1_of_confusion(tables), axis=1)
         else:
             gap += sign * np.trace(tables, axis1=1, axis2=2) / counts.sum(1)
     return gap

@@ -9,7 +9,7 @@ of both where it knows the ends too.
 
 Links follow taste alone here: targets of one topic are equally popular, and words and links both
 tell topics. So there is one best ranking, that of the true taste. The limit of the text lies lower,
-since of a source two texts are read: `taste_told` makes the best of what these say.
+since of a source two texts are read: `taste_given_topics` makes the best of what these say.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from edgeformers.data.loader import INFERENCE
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.simulate import Simulation, SimulationConfig, simulate
 from edgeformers.data.simulate.best import BestRules
-from edgeformers.data.simulate.links import taste_told
+from edgeformers.data.simulate.links import taste_given_topics
 from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import Factors, LinkTable, bootstrap_interval, columns_of, rank_full
@@ -206,7 +206,7 @@ class Visits:
         topics = self.topic[columns_of(read.neighbors[read.mask], candidate_nodes(self.graph))]
         counts = np.zeros((len(self.sources), self.simulation.config.topics), int)
         np.add.at(counts, (np.nonzero(read.mask)[0], topics), 1)
-        return self.reciprocal_ranks(taste_told(self.simulation.model, counts))
+        return self.reciprocal_ranks(taste_given_topics(self.simulation.model, counts))
 
     def taste(self):
         """P(topic | source), [sources, topics]."""

@@ -20,6 +20,8 @@ from edgeformers.errors import InputError, require
 MAX_FIELD = 1 << 28  # characters in one field: a guard against unclosed quotes
 FAST_RECORD = 1 << 21  # bytes of a row or record that DuckDB reads; its buffers are many times that
 LIST_SEPARATOR = "\x1f"  # between the labels of a column of lists, once they are joined
+#: (library, class) of data frames; recognized by name, so that neither library is imported.
+FRAME_TYPES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("polars", "LazyFrame")}
 EXACT = 1 << 53  # whole numbers up to here are exact as floats
 
 
@@ -119,24 +121,31 @@ class FrameSource:
         return _number_rows(self.fast(names))
 
 
-def as_frame(data: Any) -> pa.Table | None:
-    """A pyarrow table from any of the frames, or None where `data` is none of them."""
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    library, name = type(data).__module__.partition(".")[0], type(data).__name__
+def is_frame(data: Any) -> bool:
+    """Whether `data` is a pandas, polars or pyarrow table."""
+    return isinstance(data, pa.Table | pa.RecordBatch) or _frame_type(data) in FRAME_TYPES
+
+
+def frame_to_arrow(frame: Any) -> pa.Table:
+    """A pandas, polars or pyarrow table as a pyarrow table."""
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    library, name = _frame_type(frame)
     try:
-        if library == "pandas" and name == "DataFrame":
-            return pa.Table.from_pandas(data, preserve_index=False)
-        if library == "polars" and name in ("DataFrame", "LazyFrame"):
-            return (data.collect() if name == "LazyFrame" else data).to_arrow()
+        if library == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        return (frame.collect() if name == "LazyFrame" else frame).to_arrow()
     except (pa.ArrowException, ValueError) as error:  # of several types, or named twice
         raise InputError(
             f"the data frame cannot be read ({_first_line(error)}); give every column one type and "
             "a name of its own"
         ) from error
-    return None
+
+
+def _frame_type(data: Any) -> tuple[str, str]:
+    return type(data).__module__.partition(".")[0], type(data).__name__
 
 
 def as_text(

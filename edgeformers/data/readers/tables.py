@@ -31,8 +31,9 @@ from edgeformers.data.readers.sources import (
     FrameSource,
     ParquetSource,
     Source,
-    as_frame,
     as_text,
+    frame_to_arrow,
+    is_frame,
     is_list,
     is_text,
 )
@@ -181,9 +182,8 @@ def open_sources(
     data: Any, *, format: str | None = None, delimiter: str | None = None, quote: str = '"'
 ) -> list[Source]:
     """The files or the frame that `data` names."""
-    frame = as_frame(data)
-    if frame is not None:
-        return [FrameSource(frame)]
+    if is_frame(data):
+        return [FrameSource(frame_to_arrow(data))]
     paths = [data] if isinstance(data, str | PathLike) else data
     if not isinstance(paths, Sequence) or not all(isinstance(p, str | PathLike) for p in paths):
         raise InputError(

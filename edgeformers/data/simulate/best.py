@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgeformers.data.f1 import f1, f1_of_confusion
 from edgeformers.data.simulate.model import LEVELS, EdgeDraws, Floats, Ints, Model
 from edgeformers.data.simulate.words import PRODUCTS
 
@@ -17,7 +18,7 @@ SMALLEST_GAIN = 1e-12  # of Macro-F1; below it is rounding
 
 
 @dataclass(frozen=True)
-class Score:
+class EdgeScore:
     """Macro-F1 and accuracy (which is Micro-F1), as fractions of one."""
 
     macro_f1: float
@@ -28,9 +29,9 @@ class Score:
 class BestScores:
     """The best score of each kind of evidence; printing it gives a small table in percent."""
 
-    text: Score
-    nodes: Score
-    both: Score
+    text: EdgeScore
+    nodes: EdgeScore
+    both: EdgeScore
 
     def __str__(self) -> str:
         lines = [f"{'best possible':<14}{'Macro-F1':>9}{'Micro-F1':>10}"]
@@ -56,20 +57,20 @@ class Evidence:
         flat = joint.reshape(-1, joint.shape[-1])
         return cls(flat, flat.argmax(axis=1), maximize_macro_f1(flat))
 
-    def expected(self) -> Score:
+    def expected(self) -> EdgeScore:
         """The score of the best rules over the whole model."""
-        return Score(
-            macro_f1(confusion(self.joint, self.best_f1)),
-            accuracy(confusion(self.joint, self.most_accurate)),
+        return EdgeScore(
+            macro_f1(self.joint, self.best_f1),
+            accuracy(self.joint, self.most_accurate),
         )
 
-    def measured(self, cells: Ints, stars: Ints) -> Score:
+    def measured(self, cells: Ints, stars: Ints) -> EdgeScore:
         """The score of the same rules on edges in these cells."""
         counts = np.zeros_like(self.joint)
         np.add.at(counts, (cells, stars), 1)
-        return Score(
-            macro_f1(confusion(counts, self.best_f1)),
-            accuracy(confusion(counts, self.most_accurate)),
+        return EdgeScore(
+            macro_f1(counts, self.best_f1),
+            accuracy(counts, self.most_accurate),
         )
 
 
@@ -138,15 +139,14 @@ def confusion(joint: Floats, rule: Ints) -> Floats:
     return np.stack([np.bincount(rule, joint[:, k], classes) for k in range(classes)])
 
 
-def accuracy(confused: Floats) -> float:
-    """The mass on the diagonal."""
-    return float(np.trace(confused) / confused.sum())
+def accuracy(joint: Floats, rule: Ints) -> float:
+    """Share of the mass that a rule classifies correctly."""
+    return float(np.trace(confusion(joint, rule)) / joint.sum())
 
 
-def macro_f1(confused: Floats) -> float:
-    """Mean F1 over the classes that occur, as a truth or as a prediction."""
-    size = confused.sum(axis=0) + confused.sum(axis=1)
-    return float((2 * np.diag(confused)[size > 0] / size[size > 0]).mean())
+def macro_f1(joint: Floats, rule: Ints) -> float:
+    """Macro-F1 of a rule, over the classes that occur as a label or as a prediction."""
+    return float(np.nanmean(f1_of_confusion(confusion(joint, rule))))
 
 
 def maximize_macro_f1(joint: Floats) -> Ints:
@@ -161,9 +161,10 @@ def maximize_macro_f1(joint: Floats) -> Ints:
     table = confusion(joint, rule)
     hits, size = np.diag(table).copy(), table.sum(axis=0) + table.sum(axis=1)
     while True:
-        left = _f1(hits[rule] - joint[cells, rule], size[rule] - mass) - _f1(hits, size)[rule]
-        entered = _f1(hits + joint, size + mass[:, None]) - _f1(hits, size)
-        gain = left[:, None] + entered  # [cells, C]
+        now = np.nan_to_num(f1(hits, size))
+        without = np.nan_to_num(f1(hits[rule] - joint[cells, rule], size[rule] - mass))
+        with_cell = np.nan_to_num(f1(hits + joint, size + mass[:, None]))
+        gain = (without - now[rule])[:, None] + with_cell - now  # [cells, C]
         gain[cells, rule] = 0
         gain[:, joint.sum(axis=0) == 0] = 0  # a class that never occurs stays out
         cell, new = np.unravel_index(gain.argmax(), gain.shape)
@@ -173,7 +174,3 @@ def maximize_macro_f1(joint: Floats) -> Ints:
             hits[k] += sign * joint[cell, k]
             size[k] += sign * mass[cell]
         rule[cell] = new
-
-
-def _f1(hits: Floats, size: Floats) -> Floats:
-    return 2 * hits / np.maximum(size, np.finfo(float).tiny)

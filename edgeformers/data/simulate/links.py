@@ -65,7 +65,7 @@ def label_chance(model: Model, labels: Collection[str] | None) -> Floats:
     return model.stars_table @ wanted
 
 
-def taste_told(model: Model, counts: Ints) -> Floats:
+def taste_given_topics(model: Model, counts: Ints) -> Floats:
     """P(topic of a further edge | topics of some edges of its source), [n, topics].
 
     `counts` [n, topics] says how many of the edges that are known of each source have each topic.
