@@ -9,7 +9,7 @@ from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, s
 from edgeformers.data.card.phrasing import counted
 from edgeformers.data.splits import Side
 from edgeformers.errors import InputError
-from edgeformers.report.terminal import table
+from edgeformers.report.terminal import format_table
 
 if TYPE_CHECKING:
     from edgeformers.evaluation import Spread
@@ -87,7 +87,11 @@ def classify_nodes_command(
     if labeled.strangers:
         rows = counted(labeled.strangers, "labeled row is", "labeled rows are")
         say(f"({rows} left out: the network has no such node)")
-    say("\n".join(table([[name, str(one)] for name, one in report.summary.items()], left=(0, 1))))
+    say(
+        "\n".join(
+            format_table([[name, str(one)] for name, one in report.summary.items()], left=(0, 1))
+        )
+    )
 
 
 def _checked_side(side: str | None) -> Side | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeformers.report.terminal import table
+from edgeformers.report.terminal import format_table
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a trained run.")]
 Network = Annotated[
@@ -40,13 +40,13 @@ def metric_lines(found: Mapping[str, Any]) -> list[str]:
     protocols = list(dict.fromkeys(name.partition("/")[0] for name in values if "/" in name))
     if not protocols:
         rows = [[name, f"{v:.4f}", _interval(found, name)] for name, v in values.items()]
-        return table(rows, left=(0, 2))
+        return format_table(rows, left=(0, 2))
     metrics = [name.partition("/")[2] for name in values if name.startswith(f"{protocols[0]}/")]
     rows = [["protocol", *metrics, "95% interval of mrr"]]
     for one in protocols:
         figures = (f"{values[f'{one}/{metric}']:.4f}" for metric in metrics)
         rows.append([one, *figures, _interval(found, f"{one}/mrr")])
-    return table(rows, left=(0, len(metrics) + 1))
+    return format_table(rows, left=(0, len(metrics) + 1))
 
 
 def _interval(found: Mapping[str, Any], name: str) -> str:

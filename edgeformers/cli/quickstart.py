@@ -45,7 +45,7 @@ def quickstart_command(
 ) -> None:
     """Simulate a network, train both models beside baselines, and write report.html."""
     from edgeformers.experiments.quickstart import quickstart
-    from edgeformers.report.results import results_text
+    from edgeformers.report.results_terminal import results_text
 
     def tell(line: str) -> None:
         if not quiet and not as_json:

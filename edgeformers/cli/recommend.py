@@ -8,7 +8,7 @@ import typer
 
 from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, say, say_json
 from edgeformers.errors import InputError
-from edgeformers.report.terminal import table
+from edgeformers.report.terminal import format_table
 
 if TYPE_CHECKING:
     from edgeformers.estimators import Recommendation
@@ -69,7 +69,9 @@ def recommend_command(
 
 def recommendation_lines(found: "list[Recommendation]") -> list[str]:
     """A line per recommendation, and below it the texts that speak for it."""
-    lines = table([[str(i), one.node, f"{one.score:.3f}"] for i, one in enumerate(found, 1)], (1,))
+    lines = format_table(
+        [[str(i), one.node, f"{one.score:.3f}"] for i, one in enumerate(found, 1)], (1,)
+    )
     shown: list[str] = []
     for line, one in zip(lines, found, strict=True):
         shown.append(line)

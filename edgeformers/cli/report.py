@@ -25,11 +25,11 @@ def report_command(
 ) -> None:
     """Compare finished runs on one page: does the graph help, does the text, at what cost."""
     from edgeformers.experiments.run_report import write_report
-    from edgeformers.report.runs_words import found_json, report_lines
+    from edgeformers.report.conclusions import comparison_json, comparison_lines
 
     page = write_report(runs, out)
     if as_json:
-        say_json({"page": str(out), **found_json(page)})
+        say_json({"page": str(out), **comparison_json(page)})
         return
-    say("\n".join(report_lines(page)))
+    say("\n".join(comparison_lines(page)))
     say(f"\nAll of it as a page: {out}")

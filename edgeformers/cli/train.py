@@ -90,13 +90,13 @@ class _Helps:
 
 def _helps(network: Path, run: Path, device: str | None, *, show: bool) -> _Helps:
     from edgeformers.experiments.input_ablation import ablate_inputs
-    from edgeformers.report.runs_words import answer, gain_sentences, task_json
+    from edgeformers.report.conclusions import conclusion, gain_sentences, task_json
     from edgeformers.runs import open_run
 
     made = open_run(run, network, device=device, show=show)
     task, examples = ablate_inputs(made), len(made.objective.parts["test"])
     return _Helps(
-        lines=[answer(task), *gain_sentences(task, examples)], for_machines=task_json(task)
+        lines=[conclusion(task), *gain_sentences(task, examples)], for_machines=task_json(task)
     )
 
 

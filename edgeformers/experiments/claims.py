@@ -10,7 +10,7 @@ from edgeformers.experiments.claim_list import CLAIMS, OURS, SOMETIMES, Claim
 from edgeformers.experiments.model_rows import EDGE_ROWS
 from edgeformers.experiments.record import Comparison, Record
 from edgeformers.experiments.tables import Cell, Spec, row_means, table_specs
-from edgeformers.report.results_rows import metric_name
+from edgeformers.report.formatting import metric_name
 
 Verdict = Literal["holds", "does not hold", "not significant", "not measured"]
 Means = Mapping[str, Mapping[str, Cell]]

@@ -127,7 +127,7 @@ def _leads(
 ) -> Iterator[Comparison]:
     means = row_means(record, spec)
     for metric in spec.metrics:
-        order = ranking(means, metric, spec.is_low_best)
+        order = ranking(means, metric, spec.lower_is_better)
         if len(order) < 2 or means[order[0]][metric].value == means[order[1]][metric].value:
             continue
         found = _compare(spec, metric, order[0], order[1], examples)

@@ -16,7 +16,7 @@ from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.png import write_figure
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
-from edgeformers.report.results import AttentionPicture, NodeMap
+from edgeformers.report.results import AttentionMap, NodeMap
 from edgeformers.runs import open_run
 
 MAPPED_NODES = 8
@@ -78,7 +78,7 @@ def _embeddings(plan: Plan, graph: EdgeTextGraph) -> NodeMap:
     return node_map(predictor, nodes, graph.node_names(nodes), title)
 
 
-def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionPicture:
+def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionMap:
     classifier = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(classifier, EdgeClassifier)
     objective = classifier.objective

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from edgeformers.report.page import safe
 from edgeformers.report.plots import COLORS, STAR, scale
-from edgeformers.report.results import AttentionPicture, NodeMap
+from edgeformers.report.results import AttentionMap, NodeMap
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 150, 36, 48  # pixels around the plot; names stand on the right
@@ -28,7 +28,7 @@ class Lines:
     series: Mapping[str, Sequence[tuple[float, float, float]]]
 
 
-Drawing = Lines | NodeMap | AttentionPicture
+Drawing = Lines | NodeMap | AttentionMap
 
 
 def to_svg(drawing: Drawing) -> str:
@@ -106,7 +106,7 @@ def scatter_plot(plane: NodeMap) -> str:
     return _svg(body, plane.title, WIDTH, HEIGHT)
 
 
-def heat_map(picture: AttentionPicture) -> str:
+def heat_map(picture: AttentionMap) -> str:
     """Layers by tokens, virtual tokens first and bold; each layer beside its own largest weight."""
     shown = min(len(picture.tokens), picture.virtual + SHOWN_TOKENS)
     top, left = 130, 70

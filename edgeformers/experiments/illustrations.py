@@ -11,13 +11,13 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.report.plots import project_2d
-from edgeformers.report.results import AttentionPicture, NodeMap
+from edgeformers.report.results import AttentionMap, NodeMap
 
 MAP_EDGES = 40  # edges drawn around each node, at most
 
 
 @torch.inference_mode()
-def attention_picture(classifier: EdgeClassifier, edge: int, title: str) -> AttentionPicture:
+def attention_picture(classifier: EdgeClassifier, edge: int, title: str) -> AttentionMap:
     """What the read-out token of one edge of the network reads in every layer."""
     loader = classifier.objective.loader
     batch = edge_batch(loader.graph, loader.tokens, [edge], loader.max_tokens)
@@ -33,7 +33,7 @@ def attention_picture(classifier: EdgeClassifier, edge: int, title: str) -> Atte
     words = [classifier.tokenizer.id_to_token(i) or "" for i in batch.text.token_ids.tolist()]
     names = dict(zip(("source", "target"), ends, strict=True))
     heard = [names[name] for name in maps[-1].virtual]
-    return AttentionPicture(title=title, tokens=heard + words, weights=layers, virtual=virtual)
+    return AttentionMap(title=title, tokens=heard + words, weights=layers, virtual=virtual)
 
 
 @torch.inference_mode()

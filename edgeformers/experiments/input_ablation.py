@@ -18,7 +18,7 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.estimators.settings import chosen_name
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_rows import ROWS
-from edgeformers.experiments.run_report.input_kinds import sees
+from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import (
     Scored,
     score_classifier,
@@ -27,8 +27,8 @@ from edgeformers.experiments.scoring import (
     score_predictor,
 )
 from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
-from edgeformers.report.results_data import ModelScores, Score, Sees, TaskScores
-from edgeformers.report.results_verdict import best_of_each
+from edgeformers.report.results_verdict import best_by_input
+from edgeformers.report.scores import InputKind, MetricValue, ModelScores, TaskScores
 from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
@@ -39,7 +39,7 @@ class Seen:
     """A model, what it sees, and how it did."""
 
     title: str
-    sees: Sees
+    inputs: InputKind
     scored: Scored
 
 
@@ -48,7 +48,7 @@ def ablate_inputs(made: EdgeClassifier | LinkPredictor) -> TaskScores:
 
     The trained model stands beside simple ones that see one side alone, and a model of edges also
     beside itself, its nodes or its texts hidden. The best of each kind are compared edge by edge:
-    these are the gains. `edgeformers.report.runs_words` says it in sentences.
+    these are the gains. `edgeformers.report.conclusions` says it in sentences.
     """
     metric = METRICS[made.task]
     made._part("test")  # refuses a split without one
@@ -59,18 +59,20 @@ def ablate_inputs(made: EdgeClassifier | LinkPredictor) -> TaskScores:
     else:
         found = [_whole(made), *_simple(made)]
     models = [
-        ModelScores(model=one.title, sees=one.sees, metrics={metric: _score(one.scored, metric)})
+        ModelScores(
+            model=one.title, inputs=one.inputs, metrics={metric: _score(one.scored, metric)}
+        )
         for one in found
     ]
     task = TaskScores(task=made.task, metrics=[metric], models=models)
     tables = {one.title: one.scored.examples for one in found}
-    best = {model.sees: tables[model.model] for model in best_of_each(task)}
-    gains: dict[str, Score] = {}
+    best = {model.inputs: tables[model.model] for model in best_by_input(task)}
+    gains: dict[str, MetricValue] = {}
     for seen in ("text", "nodes"):
         if "both" in best and seen in best:
             gap = compare_rows([best["both"]], [best[seen]], "test", metric)
             if gap is not None:
-                gains[seen] = Score(value=gap.value, low=gap.low, high=gap.high)
+                gains[seen] = MetricValue(value=gap.value, low=gap.low, high=gap.high)
     return replace(task, gains=gains)
 
 
@@ -104,7 +106,7 @@ def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
     name = chosen_name(made.config)
     settings = flatten(made.config.to_dict())
     score = score_classifier(made) if isinstance(made, EdgeClassifier) else score_predictor(made)
-    return Seen(title=ROWS[name].title, sees=sees(name, settings), scored=score)
+    return Seen(title=ROWS[name].title, inputs=input_kind(name, settings), scored=score)
 
 
 def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
@@ -114,9 +116,9 @@ def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
     """
     whole = _whole(made)
     yield whole
-    if whole.sees != "both":
+    if whole.inputs != "both":
         return
-    hidden: tuple[tuple[str, Sees, type[EdgeLoader]], ...] = (
+    hidden: tuple[tuple[str, InputKind, type[EdgeLoader]], ...] = (
         ("nodes", "text", NodesHidden),
         ("texts", "nodes", TextsHidden),
     )
@@ -125,7 +127,7 @@ def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
         blind.objective = copy.copy(made.objective)
         blind.objective.loader = loader(**vars(made.objective.loader))
         scored = score_classifier(blind)
-        yield Seen(title=f"{whole.title}, {what} hidden", sees=left, scored=scored)
+        yield Seen(title=f"{whole.title}, {what} hidden", inputs=left, scored=scored)
 
 
 def _simple(made: EdgeClassifier | LinkPredictor) -> Iterator[Seen]:
@@ -142,7 +144,7 @@ def _simple(made: EdgeClassifier | LinkPredictor) -> Iterator[Seen]:
         except MissingExtraError:  # the model with one side hidden has to do
             continue
         scored = score(fitted, graph, split, seed)
-        yield Seen(title=ROWS[name].title, sees=sees(name, {}), scored=scored)
+        yield Seen(title=ROWS[name].title, inputs=input_kind(name, {}), scored=scored)
 
 
 def _fitting(
@@ -157,8 +159,8 @@ def _fitting(
     yield from ["lightgcn"] * fits_lightgcn(graph, split)
 
 
-def _score(scored: Scored, metric: str) -> Score:
+def _score(scored: Scored, metric: str) -> MetricValue:
     """The metric on the test part, with its interval where there is one."""
     found = scored.results["test"]
     low, high = found.get(f"{metric}_interval", (None, None))
-    return Score(value=found[metric], low=low, high=high)
+    return MetricValue(value=found[metric], low=low, high=high)

@@ -7,7 +7,7 @@ from edgeformers.errors import MissingExtraError, require
 from edgeformers.experiments.figures import SHOWN_TOKENS, Drawing, Lines, to_svg
 from edgeformers.files import write_atomic
 from edgeformers.report.plots import COLORS
-from edgeformers.report.results import AttentionPicture, NodeMap
+from edgeformers.report.results import AttentionMap, NodeMap
 
 INCHES, DPI = (7.0, 4.4), 160
 
@@ -60,7 +60,7 @@ def _draw_plane(axes: Any, plane: NodeMap) -> None:
     axes.set_axis_off()
 
 
-def _draw_heat(axes: Any, picture: AttentionPicture) -> None:
+def _draw_heat(axes: Any, picture: AttentionMap) -> None:
     shown = picture.virtual + SHOWN_TOKENS
     rows = [layer[:shown] for layer in picture.weights]
     axes.imshow([[w / (max(row) or 1.0) for w in row] for row in rows], "Greens", aspect="auto")

@@ -34,15 +34,9 @@ from edgeformers.evaluation.network_links import candidate_nodes, known_links
 from edgeformers.experiments.illustrations import attention_picture, node_map
 from edgeformers.files import write_atomic
 from edgeformers.minilm import MINILM, has_minilm
-from edgeformers.report.results import (
-    LearningCurve,
-    ModelScores,
-    ResultsPage,
-    Score,
-    TaskScores,
-    learning_curve,
-    results_html,
-)
+from edgeformers.report.results import LearningCurve, Results, learning_curve
+from edgeformers.report.results_page import results_html
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.runs import open_run, train_run
 from edgeformers.training.runlog import read_log
 
@@ -82,7 +76,7 @@ class Quickstart:
     """What the quickstart made: results, one recommendation, and what had to be left out."""
 
     folder: Path
-    results: ResultsPage
+    results: Results
     source: str
     recommendations: list[Recommendation]
     left_out: list[str]
@@ -122,7 +116,7 @@ def quickstart(
     say("5/5  the report")
     edge = _telling_edge(classifier, graph, predictions)
     items, topics = _one_per_topic(graph)
-    results = ResultsPage(
+    results = Results(
         title="Quickstart",
         origin=f"{simulation.origin}, backbone {name}",
         tasks=[edge_scores, link_scores],
@@ -222,7 +216,7 @@ def _edge_scores(
     models = [
         ModelScores(
             model=name,
-            sees="text" if name == "TF-IDF" else "both",
+            inputs="text" if name == "TF-IDF" else "both",
             metrics={
                 f"{average}_f1": _score(bootstrap_f1(found.truth, guess, 0, average=average))
                 for average in ("macro", "micro")
@@ -233,9 +227,9 @@ def _edge_scores(
     ceilings: list[tuple[Any, Any]] = [("text", best.text), ("nodes", best.nodes)]
     for sees, ceiling in ceilings:
         figures = {"macro_f1": ceiling.macro_f1, "micro_f1": ceiling.accuracy}
-        metrics = {name: Score(value=value) for name, value in figures.items()}
-        models.append(ModelScores(model=f"best rule from {sees}", sees=sees, metrics=metrics))
-    ours = max((m.metrics["macro_f1"] for m in models if m.sees == "both"), key=lambda s: s.value)
+        metrics = {name: MetricValue(value=value) for name, value in figures.items()}
+        models.append(ModelScores(model=f"best rule from {sees}", inputs=sees, metrics=metrics))
+    ours = max((m.metrics["macro_f1"] for m in models if m.inputs == "both"), key=lambda s: s.value)
     scores = TaskScores(
         task="Edge classification",
         metrics=["macro_f1", "micro_f1"],
@@ -261,11 +255,13 @@ def _link_scores(
     models = []
     for name, report in reports.items():
         found = report.metrics("full")
-        metrics = {metric: Score(value=found[metric.partition("/")[2]]) for metric in LINK_METRICS}
+        metrics = {
+            metric: MetricValue(value=found[metric.partition("/")[2]]) for metric in LINK_METRICS
+        }
         interval = bootstrap_interval(report.values("full", "mrr"), 0, groups=sources)
         metrics["full/mrr"] = _score(interval)
         sees: Any = "both" if name == "Edgeformer-N" else "nodes"
-        models.append(ModelScores(model=name, sees=sees, metrics=metrics))
+        models.append(ModelScores(model=name, inputs=sees, metrics=metrics))
     ours, theirs = (reports[name].values("full", "mrr") for name in ("Edgeformer-N", "ALS (MF)"))
     gain = compare_paired(ours, theirs, 0, groups=sources).difference
     return TaskScores(
@@ -309,13 +305,13 @@ def _true_chances(
     return scores
 
 
-def _score(interval: Any) -> Score:
-    return Score(value=interval.value, low=interval.low, high=interval.high)
+def _score(interval: Any) -> MetricValue:
+    return MetricValue(value=interval.value, low=interval.low, high=interval.high)
 
 
-def _beyond(score: Score, ceiling: float) -> Score:
+def _beyond(score: MetricValue, ceiling: float) -> MetricValue:
     low, high = score.bounds
-    return Score(value=score.value - ceiling, low=low - ceiling, high=high - ceiling)
+    return MetricValue(value=score.value - ceiling, low=low - ceiling, high=high - ceiling)
 
 
 def _curves(folder: Path) -> list[LearningCurve]:

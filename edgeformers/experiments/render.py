@@ -49,7 +49,7 @@ def to_terminal(tables: Sequence[Table]) -> str:
     for table in tables:
         shown = _rows(table, lambda text, mark: f"{text}{marks[mark]}")
         header = [f"{cell} " if cell else cell for cell in _header(table)]
-        lines = [*terminal.table([header, *shown]), *_wrapped(table.notes)]
+        lines = [*terminal.format_table([header, *shown]), *_wrapped(table.notes)]
         blocks.append("\n".join([table.title, *lines]))
     blocks.append("\n".join(_wrapped(_shared_facts(tables))))
     return "\n\n".join(blocks).strip("\n") + "\n" if tables else ""

@@ -41,7 +41,7 @@ from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_ter
 from edgeformers.experiments.tables import Table, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
 from edgeformers.files import write_atomic
-from edgeformers.report.terminal import table
+from edgeformers.report.terminal import format_table
 
 Say = Callable[[str], None]
 #: The experiments, and which table or figure of the paper each makes.
@@ -225,7 +225,7 @@ def _announce(
 ) -> Mapping[str, float]:
     """Say what will be done; gives the seconds that a run of each row is expected to take."""
     say(f"{plan.experiment} ({EXPERIMENTS[plan.experiment]}) on {graph!r}, recipe {plan.recipe}:")
-    say("\n".join(table(plan_lines(plan), left=(0, 1, 2))))
+    say("\n".join(format_table(plan_lines(plan), left=(0, 1, 2))))
     for why in plan.left_out:
         say(f"Left out: {why}")
     lost = [f"{run.row}, seed {run.seed}" for run in plan.waiting if run.is_finished]

@@ -9,7 +9,7 @@ from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
 from edgeformers.experiments.estimate import duration
 from edgeformers.experiments.published import Mark, published_table
 from edgeformers.experiments.record import Comparison, Record, RowInfo
-from edgeformers.report.results_rows import metric_name
+from edgeformers.report.formatting import metric_name
 
 PROTOCOLS = {
     "paper": "ranked within batches of 100 pairs in file order, as published",
@@ -33,7 +33,7 @@ class Spec:
     published: str | None = None  # the paper's table that stands beside
     percent: bool = False
     digits: int = 4
-    is_low_best: bool = False
+    lower_is_better: bool = False
     groups: tuple[str, ...] = ()  # of links, where each column is of one
 
 
@@ -123,7 +123,7 @@ def make_table(record: Record, spec: Spec) -> Table:
     """One table: means over runs, the best bold and the second in italics."""
     rows = [info for info in record.rows if spec.task in (None, info.task)]
     means = {row.name: _means(record, row.name, spec) for row in rows}
-    places = {metric: _places(means, metric, spec.is_low_best) for metric in spec.metrics}
+    places = {metric: _places(means, metric, spec.lower_is_better) for metric in spec.metrics}
     built = [
         _row(record, spec, info, means[info.name], places) for info in rows if means[info.name]
     ]
@@ -140,18 +140,18 @@ def make_table(record: Record, spec: Spec) -> Table:
 
 
 def ranking(
-    means: Mapping[str, Mapping[str, Cell]], metric: str, is_low_best: bool = False
+    means: Mapping[str, Mapping[str, Cell]], metric: str, lower_is_better: bool = False
 ) -> list[str]:
     """Rows by their mean, the best first; rows without one are left out."""
     found = {row: cells[metric].value for row, cells in means.items() if metric in cells}
-    return sorted(found, key=lambda row: found[row] if is_low_best else -found[row])
+    return sorted(found, key=lambda row: found[row] if lower_is_better else -found[row])
 
 
 def _places(
-    means: Mapping[str, Mapping[str, Cell]], metric: str, is_low_best: bool
+    means: Mapping[str, Mapping[str, Cell]], metric: str, lower_is_better: bool
 ) -> dict[str, int]:
     """The place of every row, from 0; equal rows share theirs, and a row alone has none."""
-    order = ranking(means, metric, is_low_best)
+    order = ranking(means, metric, lower_is_better)
     values = list(dict.fromkeys(means[row][metric].value for row in order))
     return {row: values.index(means[row][metric].value) for row in order if len(order) > 1}
 
@@ -337,5 +337,5 @@ def _times(experiment: str, part: str) -> Spec:
         metrics=("2", "3", "4", "5"),
         published="efficiency" if part == "train" else None,
         digits=2,
-        is_low_best=True,
+        lower_is_better=True,
     )

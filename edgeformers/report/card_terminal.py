@@ -25,7 +25,7 @@ from edgeformers.report.card_rows import (
     top,
     top_of_several,
 )
-from edgeformers.report.terminal import bars, fit, sparkline, table, wrap
+from edgeformers.report.terminal import bars, fit, format_table, sparkline, wrap
 from edgeformers.report.text import number, printable
 
 INDENT = "  "
@@ -41,14 +41,14 @@ def card_text(card: DataCard, width: int = 80) -> str:
             *wrap(headline(card), width),
         ],
         *([_finding_lines(card.findings, width)] if card.findings else []),
-        ["DEGREES", *table(degree_rows(card)), *_degree_lines(card)],
-        ["COUNTS", *table(fact_rows(card), left=(0, 2))],
-        ["TEXTS", *table(length_rows(card)), *_text_lines(card)],
+        ["DEGREES", *format_table(degree_rows(card)), *_degree_lines(card)],
+        ["COUNTS", *format_table(fact_rows(card), left=(0, 2))],
+        ["TEXTS", *format_table(length_rows(card)), *_text_lines(card)],
     ]
     blocks += [block for block in _optional_blocks(card, width) if len(block) > 1]
     for split in card.splits:
         tables = (split_rows(split), overlap_rows(split), label_share_rows(split))
-        lines = [line for rows in tables for line in table(rows)]
+        lines = [line for rows in tables for line in format_table(rows)]
         blocks.append([f"SPLIT {printable(split.name)}", *lines])
     return "\n\n".join("\n".join(fit(line, width) for line in block) for block in blocks) + "\n"
 
@@ -135,5 +135,5 @@ def _time_lines(times: TimeSummary, width: int) -> list[str]:
 
 def _number_lines(d: Distribution) -> list[str]:
     head = ["lowest", "median", "mean", "95%", "highest"]
-    lines = table([["", *head], ["", number(d.minimum), *in_short(d)]])
+    lines = format_table([["", *head], ["", number(d.minimum), *in_short(d)]])
     return [*lines, f"  {number(d.minimum)} {sparkline(d.histogram.counts)} {number(d.maximum)}"]

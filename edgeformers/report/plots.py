@@ -144,7 +144,7 @@ def curves(
     lines: Mapping[str, Sequence[Points]],
     label: str,
     *,
-    is_low_best: bool | None,
+    lower_is_better: bool | None,
     show: Show,
     at: Show = "epoch {:g}".format,
     ticks: Mapping[float, str] | None = None,
@@ -152,7 +152,7 @@ def curves(
 ) -> str:
     """A value over epochs, a color per name in the legend, which may have several lines.
 
-    The best dot of a line is larger, unless `is_low_best` is None. `ticks` name places of the
+    The best dot of a line is larger, unless `lower_is_better` is None. `ticks` name places of the
     horizontal axis where it is no epoch, `at` a place in a tooltip; the axes also hold `frame`.
     """
     points = [point for group in lines.values() for line in group for point in line]
@@ -164,7 +164,7 @@ def curves(
     for color, (name, group) in zip(_colors(len(lines)), lines.items(), strict=True):
         for line in group:
             body += [axes.line(one, other, color) for one, other in pairwise(line)]
-            peak = _peak(line, is_low_best)
+            peak = _peak(line, lower_is_better)
             body += [
                 axes.dot((x, y), color, f"{name}, {at(x)}: {show(y)}", 5 if (x, y) == peak else 3)
                 for x, y in line
@@ -172,10 +172,10 @@ def curves(
     return _svg(body, label, CURVES_HEIGHT) + legend(list(lines))
 
 
-def _peak(line: Points, is_low_best: bool | None) -> tuple[float, float] | None:
-    if is_low_best is None:
+def _peak(line: Points, lower_is_better: bool | None) -> tuple[float, float] | None:
+    if lower_is_better is None:
         return None
-    sign = -1.0 if is_low_best else 1.0
+    sign = -1.0 if lower_is_better else 1.0
     return max(line, key=lambda point: sign * point[1], default=None)
 
 

@@ -5,28 +5,17 @@ from functools import partial
 
 from edgeformers.report import page, plots
 from edgeformers.report.attention import attention_table
-from edgeformers.report.results_data import (
-    AttentionPicture,
-    NodeMap,
-    ResultsPage,
-    TaskScores,
-)
-from edgeformers.report.results_rows import (
-    SEES,
-    data_rows,
-    is_low_best,
-    metric_name,
-    ordered,
-    setting_rows,
-    value_words,
-)
+from edgeformers.report.formatting import INPUT_NAMES, format_value, lower_is_better, metric_name
+from edgeformers.report.results import AttentionMap, NodeMap, Results
+from edgeformers.report.results_rows import data_rows, ordered, setting_rows
 from edgeformers.report.results_tables import in_columns, interval_table, named_table
 from edgeformers.report.results_verdict import Verdict, verdicts
+from edgeformers.report.scores import TaskScores
 
 FOOTER = "Made by edgeformers. Intervals hold 95% of resamples unless the settings say otherwise."
 
 
-def results_html(results: ResultsPage) -> str:
+def results_html(results: Results) -> str:
     """The results as one page that needs nothing else: no script, no font, no network."""
     found = verdicts(results)
     sections = [
@@ -42,16 +31,16 @@ def results_html(results: ResultsPage) -> str:
     return page.page(f"{results.title}: results", sections, FOOTER)
 
 
-def _header(results: ResultsPage, found: Sequence[Verdict]) -> str:
+def _header(results: Results, found: Sequence[Verdict]) -> str:
     tiles, lead = [], f"{len(results.tasks)} tasks" if len(results.tasks) != 1 else "1 task"
     if found:
         metric = found[0].task.metrics[0]
         tiles = [
-            (f"{metric_name(metric)}, {m.sees}", value_words(m.metrics[metric].value, metric))
+            (f"{metric_name(metric)}, {m.inputs}", format_value(m.metrics[metric].value, metric))
             for m in found[0].models
         ]
         if metric in found[0].task.best:
-            tiles.append(("best achievable", value_words(found[0].task.best[metric], metric)))
+            tiles.append(("best achievable", format_value(found[0].task.best[metric], metric)))
         lead = found[0].answer
     return page.header("Results", results.title, lead, results.origin, tiles)
 
@@ -59,7 +48,7 @@ def _header(results: ResultsPage, found: Sequence[Verdict]) -> str:
 def _verdict_section(found: Sequence[Verdict]) -> str:
     parts = []
     for one in found:
-        rows = [(SEES[m.sees], m.model, m) for m in one.models]
+        rows = [(INPUT_NAMES[m.inputs], m.model, m) for m in one.models]
         metrics = one.task.metrics[:1]
         body = page.paragraph(one.answer) + interval_table(rows, one.task, metrics)
         parts.append(page.together(page.block(one.task.task, body + _best(one.task, metrics))))
@@ -67,7 +56,7 @@ def _verdict_section(found: Sequence[Verdict]) -> str:
 
 
 def _task_section(task: TaskScores) -> str:
-    rows = [(m.model, SEES[m.sees], m) for m in ordered(task)]
+    rows = [(m.model, INPUT_NAMES[m.inputs], m) for m in ordered(task)]
     notes = [f"{m.model}: {m.note}" for m in ordered(task) if m.note]
     section = page.section(
         task.task,
@@ -82,12 +71,12 @@ def _task_section(task: TaskScores) -> str:
 def _best(task: TaskScores, metrics: Sequence[str]) -> str:
     """What the dashed line means."""
     known = ", ".join(
-        f"{metric_name(m)} {value_words(task.best[m], m)}" for m in metrics if m in task.best
+        f"{metric_name(m)} {format_value(task.best[m], m)}" for m in metrics if m in task.best
     )
     return page.paragraph(f"Best achievable (dashed line): {known}.", soft=True) if known else ""
 
 
-def _curves_section(results: ResultsPage) -> str:
+def _curves_section(results: Results) -> str:
     figures = []
     for metric in dict.fromkeys(curve.metric for curve in results.curves):
         lines = {
@@ -100,14 +89,14 @@ def _curves_section(results: ResultsPage) -> str:
         plot = plots.curves(
             lines,
             label,
-            is_low_best=is_low_best(metric),
-            show=partial(value_words, metric=metric),
+            lower_is_better=lower_is_better(metric),
+            show=partial(format_value, metric=metric),
         )
         figures.append(page.figure(metric_name(metric), plot, note))
     return page.section("Learning curves", page.side_by_side(figures)) if figures else ""
 
 
-def _attention_section(pictures: Sequence[AttentionPicture]) -> str:
+def _attention_section(pictures: Sequence[AttentionMap]) -> str:
     if not pictures:
         return ""
     told = (
@@ -132,12 +121,12 @@ def _maps_section(maps: Sequence[NodeMap]) -> str:
     return page.section("Nodes and edges", *figures) if figures else ""
 
 
-def _data_section(results: ResultsPage) -> str:
+def _data_section(results: Results) -> str:
     rows = data_rows(results)
     return page.together(page.section("Data", in_columns(rows))) if rows else ""
 
 
-def _settings_section(results: ResultsPage) -> str:
+def _settings_section(results: Results) -> str:
     """Settings that differ with a column per run; those that are the same in all without."""
     if not results.settings:
         return ""

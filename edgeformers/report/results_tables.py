@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from edgeformers.report import page, plots
-from edgeformers.report.results_data import ModelScores, Score, TaskScores
-from edgeformers.report.results_rows import is_low_best, metric_name, value_words
+from edgeformers.report.formatting import format_value, lower_is_better, metric_name
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.report.text import Rows
 
 WRAPPED = "white-space:normal;overflow-wrap:break-word"  # between words, else the table scrolls
@@ -47,19 +47,19 @@ def best_value(task: TaskScores, metric: str) -> float | None:
     values = [m.metrics[metric].value for m in task.models if metric in m.metrics]
     if len(values) < 2:
         return None
-    return min(values) if is_low_best(metric) else max(values)
+    return min(values) if lower_is_better(metric) else max(values)
 
 
-def _score_cell(score: Score | None, metric: str, best: float | None) -> str:
+def _score_cell(score: MetricValue | None, metric: str, best: float | None) -> str:
     if score is None:
         return "<td>–</td>"
-    shown, bounds = value_words(score.value, metric), ""
+    shown, bounds = format_value(score.value, metric), ""
     if score.value == best:
         shown = f"<b>{shown}</b>"
     if score.spread is not None:
-        shown += f' <span class="tag">± {value_words(score.spread, metric)}</span>'
+        shown += f' <span class="tag">± {format_value(score.spread, metric)}</span>'
     if score.low is not None and score.high is not None:
-        low, high = value_words(score.low, metric), value_words(score.high, metric)
+        low, high = format_value(score.low, metric), format_value(score.high, metric)
         bounds = f'<br><span class="tag">{low} to {high}</span>'
     return f"<td>{shown}{bounds}</td>"
 
@@ -73,7 +73,7 @@ def _axis(task: TaskScores) -> plots.Place:
     return plots.scale(values, 0.06)
 
 
-def _interval_plot(score: Score | None, best: float | None, place: plots.Place) -> str:
+def _interval_plot(score: MetricValue | None, best: float | None, place: plots.Place) -> str:
     if score is None:
         return ""
     low, high = (place(bound) for bound in score.bounds)

@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
-from edgeformers.report.results_data import ModelScores, ResultsPage, Score, TaskScores
-from edgeformers.report.results_rows import (
-    SEES,
-    interval_words,
-    is_low_best,
-    metric_name,
-    ordered,
-)
+from edgeformers.report.formatting import INPUT_NAMES, format_interval, lower_is_better, metric_name
+from edgeformers.report.results import Results
+from edgeformers.report.results_rows import ordered
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +20,7 @@ class Verdict:
 
 def verdict(task: TaskScores) -> Verdict | None:
     """Text and nodes against either alone; None where the models to compare are missing."""
-    metric, found = task.metrics[0], {model.sees: model for model in best_of_each(task)}
+    metric, found = task.metrics[0], {model.inputs: model for model in best_by_input(task)}
     if "both" not in found or len(found) < 2:
         return None
     both = found["both"]
@@ -34,7 +30,8 @@ def verdict(task: TaskScores) -> Verdict | None:
     graph = _GRAPH[sures["text"]] if "text" in sures else ""
     words = _WORDS[sures["nodes"]] if "nodes" in sures else ""
     figures = [
-        f"{SEES[m.sees]} {interval_words(m.metrics[metric], metric)}" for m in found.values()
+        f"{INPUT_NAMES[m.inputs]} {format_interval(m.metrics[metric], metric)}"
+        for m in found.values()
     ]
     sentence = f"{metric_name(metric)}: {', '.join(figures[:-1])}, {figures[-1]} ({both.model})."
     answer = " ".join(part for part in (graph, words) if part)
@@ -59,7 +56,7 @@ _WORDS = {
 def _gain(task: TaskScores, both: ModelScores, alone: ModelScores, sees: str) -> int:
     """1 where the gain is sure, 0 or -1 where it or a loss may be chance, -2 where that is sure."""
     metric = task.metrics[0]
-    sign = -1.0 if is_low_best(metric) else 1.0
+    sign = -1.0 if lower_is_better(metric) else 1.0
     gap = task.gains.get(sees) or _unpaired(both.metrics[metric], alone.metrics[metric])
     low, high = sorted(sign * bound for bound in gap.bounds)
     if gap.low is not None and gap.high is not None and (low > 0 or high < 0):
@@ -67,21 +64,21 @@ def _gain(task: TaskScores, both: ModelScores, alone: ModelScores, sees: str) ->
     return 0 if sign * gap.value > 0 else -1
 
 
-def _unpaired(ours: Score, theirs: Score) -> Score:
+def _unpaired(ours: MetricValue, theirs: MetricValue) -> MetricValue:
     """The difference of two scores; it is sure where their intervals do not meet."""
     value = ours.value - theirs.value
     if None in (ours.low, ours.high, theirs.low, theirs.high):
-        return Score(value=value)
+        return MetricValue(value=value)
     (our_low, our_high), (their_low, their_high) = ours.bounds, theirs.bounds
-    return Score(value=value, low=our_low - their_high, high=our_high - their_low)
+    return MetricValue(value=value, low=our_low - their_high, high=our_high - their_low)
 
 
 def _best(task: TaskScores, sees: str) -> ModelScores | None:
-    models = [m for m in ordered(task) if m.sees == sees and task.metrics[0] in m.metrics]
+    models = [m for m in ordered(task) if m.inputs == sees and task.metrics[0] in m.metrics]
     return models[0] if models else None
 
 
-def best_of_each(task: TaskScores) -> list[ModelScores]:
+def best_by_input(task: TaskScores) -> list[ModelScores]:
     """The best that sees the text, the nodes, and both: those there are."""
     found = (_best(task, sees) for sees in ("text", "nodes", "both"))
     return [model for model in found if model is not None]
@@ -89,7 +86,7 @@ def best_of_each(task: TaskScores) -> list[ModelScores]:
 
 def missing_comparisons(task: TaskScores) -> list[str]:
     """What the models of a task cannot tell, and which of them are missing."""
-    seen = {model.sees for model in best_of_each(task)}
+    seen = {model.inputs for model in best_by_input(task)}
     if "both" not in seen:
         return [
             "Whether the graph or the text helps cannot be told: no model here sees both text "
@@ -102,6 +99,6 @@ def missing_comparisons(task: TaskScores) -> list[str]:
     return [sentence for sees, sentence in missing.items() if sees not in seen]
 
 
-def verdicts(results: ResultsPage) -> list[Verdict]:
+def verdicts(results: Results) -> list[Verdict]:
     """One per task that has models to compare."""
     return [one for task in results.tasks if (one := verdict(task))]

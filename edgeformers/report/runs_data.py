@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgeformers.data.card.card import DataCard
-from edgeformers.report.results_data import ModelScores, Sees, TaskScores
+from edgeformers.report.scores import InputKind, ModelScores, TaskScores
 
 Line = list[tuple[float, float]]  # (epochs or seconds, value)
 
@@ -23,7 +23,7 @@ class ModelCost:
     """How long a run of a model took, a mean over its runs, and what it gave."""
 
     model: str
-    sees: Sees
+    inputs: InputKind
     seconds: float
     device: str
     value: float
@@ -58,7 +58,7 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsGroup:
+class RunGroup:
     """Runs that can be compared: of one task, on one split of one network."""
 
     title: str
@@ -94,11 +94,11 @@ class Unfinished:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsPage:
+class RunComparison:
     """Everything the page of finished runs shows; what is empty is left out."""
 
     title: str
-    groups: list[RunsGroup]
+    groups: list[RunGroup]
     drawings: list[Drawing] = field(default_factory=list)
     cards: dict[str, DataCard] = field(default_factory=dict)  # by the network's name
     unfinished: list[Unfinished] = field(default_factory=list)

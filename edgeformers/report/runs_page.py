@@ -5,15 +5,16 @@ from collections.abc import Callable
 from edgeformers.data.card.phrasing import counted
 from edgeformers.report import page
 from edgeformers.report.card_page import card_in_short
-from edgeformers.report.results_data import ModelScores, TaskScores
-from edgeformers.report.results_rows import SEES, metric_name, ordered, value_words
+from edgeformers.report.conclusions import conclusion, gain_sentences, summary
+from edgeformers.report.formatting import INPUT_NAMES, format_value, metric_name
+from edgeformers.report.results_rows import ordered
 from edgeformers.report.results_tables import interval_table
-from edgeformers.report.results_verdict import best_of_each
+from edgeformers.report.results_verdict import best_by_input
 from edgeformers.report.runs_cost import cost_figure
-from edgeformers.report.runs_data import RunsGroup, RunsPage
+from edgeformers.report.runs_data import RunComparison, RunGroup
 from edgeformers.report.runs_figures import curve_figures, degree_figure, drawing_figures
 from edgeformers.report.runs_settings import settings_tables
-from edgeformers.report.runs_words import answer, gain_sentences, summary
+from edgeformers.report.scores import ModelScores, TaskScores
 
 FOOTER = (
     "Made by edgeformers. Values are means over runs, ± their deviation; intervals are 95% "
@@ -21,7 +22,7 @@ FOOTER = (
 )
 
 
-def runs_html(runs: RunsPage) -> str:
+def runs_html(runs: RunComparison) -> str:
     """The runs as one page that needs nothing else: no script, no font, no network."""
     parts = {
         "graph": ("Does the graph help? Does the text?", _each(runs, _verdict)),
@@ -43,42 +44,45 @@ def runs_html(runs: RunsPage) -> str:
     return page.page(f"{runs.title}: runs", sections, FOOTER)
 
 
-def _header(runs: RunsPage) -> str:
+def _header(runs: RunComparison) -> str:
     """The answer of every task; of one task alone, also the best of each kind in large letters."""
     tiles = []
     if len(runs.groups) == 1:
         task, metric = runs.groups[0].scores[0], runs.groups[0].scores[0].metrics[0]
         tiles = [
-            (f"{metric_name(metric)}, {SEES[m.sees]}", value_words(m.metrics[metric].value, metric))
-            for m in best_of_each(task)
+            (
+                f"{metric_name(metric)}, {INPUT_NAMES[m.inputs]}",
+                format_value(m.metrics[metric].value, metric),
+            )
+            for m in best_by_input(task)
         ]
     left = len(runs.unfinished)
     more = f"; {counted(left, 'more is', 'more are')} not compared" if left else ""
-    answers = [(group.title, answer(group.scores[0])) for group in runs.groups]
+    answers = [(group.title, conclusion(group.scores[0])) for group in runs.groups]
     lead = "\n".join(f"{title}: {told}" for title, told in answers)
     return page.header("Runs", runs.title, lead, f"{summary(runs)}{more}.", tiles)
 
 
-def _each(runs: RunsPage, show: Callable[[RunsGroup], str]) -> str:
+def _each(runs: RunComparison, show: Callable[[RunGroup], str]) -> str:
     """Every group under its own title."""
     bodies = ((group.title, show(group)) for group in runs.groups)
     return "".join(page.block(title, body) for title, body in bodies if body)
 
 
-def _verdict(group: RunsGroup) -> str:
+def _verdict(group: RunGroup) -> str:
     task, *others = group.scores
-    rows = [(SEES[m.sees], m.model, m) for m in best_of_each(task)]
+    rows = [(INPUT_NAMES[m.inputs], m.model, m) for m in best_by_input(task)]
     gains = gain_sentences(task, group.examples)
     return page.together(
-        page.paragraph(answer(task))
+        page.paragraph(conclusion(task))
         + (interval_table(rows, task, task.metrics[:1]) if rows else "")
         + (page.bullets(gains) if gains else "")
-        + page.bullets(f"{metric_name(other.metrics[0])}: {answer(other)}" for other in others)
+        + page.bullets(f"{metric_name(other.metrics[0])}: {conclusion(other)}" for other in others)
         * bool(others)
     )
 
 
-def _models(group: RunsGroup) -> str:
+def _models(group: RunGroup) -> str:
     notes = [f"{m.model}: {m.note}." for m in group.models if m.note]
     return "".join(map(_scores, group.scores)) + (page.bullets(notes) if notes else "")
 
@@ -97,13 +101,13 @@ def _scores(task: TaskScores) -> str:
 
 def _remark(model: ModelScores) -> str:
     """What a model sees, and how often it was run."""
-    return ", ".join(filter(None, (SEES[model.sees], counted(model.runs, "run", "runs"))))
+    return ", ".join(filter(None, (INPUT_NAMES[model.inputs], counted(model.runs, "run", "runs"))))
 
 
-def _data(runs: RunsPage) -> str:
+def _data(runs: RunComparison) -> str:
     return "".join(page.block(name, card_in_short(card)) for name, card in runs.cards.items())
 
 
-def _left_out(runs: RunsPage) -> str:
+def _left_out(runs: RunComparison) -> str:
     lines = [f"{one.folder}: {one.sentence}." for one in runs.unfinished]
     return page.bullets([*lines, *runs.notes]) if lines or runs.notes else ""

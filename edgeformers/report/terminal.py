@@ -23,7 +23,7 @@ def bars(items: Sequence[NamedCount], width: int, total: int) -> list[str]:
         [fit(printable(item.name), 28), f"{item.count:,}", percent(item.count / max(total, 1))]
         for item in items
     ]
-    lines = table(rows)
+    lines = format_table(rows)
     room = max(width - max([_columns(line) for line in lines], default=0) - 2, 0)
     return [
         f"{line}  {'█' * round(min(room, 30) * item.count / highest)}".rstrip()
@@ -31,7 +31,7 @@ def bars(items: Sequence[NamedCount], width: int, total: int) -> list[str]:
     ]
 
 
-def table(rows: Rows, left: Sequence[int] = (0,)) -> list[str]:
+def format_table(rows: Rows, left: Sequence[int] = (0,)) -> list[str]:
     """Columns side by side, numbers to the right; `left` says which columns are words."""
     clean = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*clean, strict=True)]

@@ -46,7 +46,7 @@ def test_asked_to_judge_it_tells_whether_graph_and_text_help(home):
     assert "compared on the same " in answer.out
     told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--judge", "--json").out)["helps"]
     assert told["answer"] in answer.out
-    assert {one["sees"] for one in told["models"]} == {"text", "nodes", "both"}
+    assert {one["inputs"] for one in told["models"]} == {"text", "nodes", "both"}
     assert set(told["gains"]) == {"text", "nodes"}
 
 

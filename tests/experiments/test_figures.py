@@ -5,7 +5,7 @@ import pytest
 
 from edgeformers.experiments.figures import SHOWN_TOKENS, Lines, to_svg
 from edgeformers.experiments.png import write_figure
-from edgeformers.report.results import AttentionPicture, NodeMap
+from edgeformers.report.results import AttentionMap, NodeMap
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = Lines(
@@ -21,7 +21,7 @@ PLANE = NodeMap(
     edges=[[0.1, 0.2], [0.3, 0.1], [0.9, 0.8]],
     ends=[0, 0, 1],
 )
-PICTURE = AttentionPicture(
+PICTURE = AttentionMap(
     title="Reads",
     tokens=["ann", "alien", *(f"w{i}" for i in range(30))],
     weights=[[0.0, 0.0, *[0.1] * 30], [0.5, 0.3, *[0.01] * 30]],

@@ -7,7 +7,7 @@ from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import metrics
 from edgeformers.experiments.input_ablation import NodesHidden, TextsHidden, ablate_inputs
-from edgeformers.report.runs_words import answer
+from edgeformers.report.conclusions import conclusion
 from tests.estimators.conftest import tiny
 from tests.estimators.test_edge_estimator import edges_of
 
@@ -23,7 +23,7 @@ def told(trained):
 
 
 def test_every_kind_of_model_is_there_and_scored_on_the_test_part(told, trained):
-    kinds = {model.model: model.sees for model in told.models}
+    kinds = {model.model: model.inputs for model in told.models}
     assert kinds == {
         "Edgeformer-E": "both",
         "Edgeformer-E, nodes hidden": "text",
@@ -31,20 +31,20 @@ def test_every_kind_of_model_is_there_and_scored_on_the_test_part(told, trained)
         "TF-IDF": "text",
         "node ids": "nodes",
     }
-    whole = next(model for model in told.models if model.sees == "both").metrics["macro_f1"]
+    whole = next(model for model in told.models if model.inputs == "both").metrics["macro_f1"]
     assert whole.value == trained.evaluate(intervals=False)["macro_f1"]
     assert whole.low <= whole.value <= whole.high
 
 
 def test_gains_are_over_the_best_of_each_kind(told):
     value = {
-        sees: max(m.metrics["macro_f1"].value for m in told.models if m.sees == sees)
+        sees: max(m.metrics["macro_f1"].value for m in told.models if m.inputs == sees)
         for sees in ("text", "nodes", "both")
     }
     for sees in ("text", "nodes"):
         assert told.gains[sees].value == pytest.approx(value["both"] - value[sees])
         assert told.gains[sees].low <= told.gains[sees].value <= told.gains[sees].high
-    assert "The text helps: nodes alone do worse." in answer(told)
+    assert "The text helps: nodes alone do worse." in conclusion(told)
 
 
 def test_hidden_nodes_and_texts_are_not_there(trained, simulated):
@@ -71,18 +71,18 @@ def test_a_hidden_side_is_as_if_it_had_never_been_met(trained, simulated, told):
 def test_links_are_told_beside_models_of_links_alone(simulated):
     made = tiny(LinkPredictor).fit(simulated)
     told = ablate_inputs(made)
-    kinds = {model.model: model.sees for model in told.models}
+    kinds = {model.model: model.inputs for model in told.models}
     nodes = dict.fromkeys(["popularity", "EASE", "MF", "LightGCN"], "nodes")
     assert kinds == {"Edgeformer-N": "both", **nodes}
     assert set(told.gains) == {"nodes"}
-    assert "no model here sees the text alone" in answer(told)  # its backbone knows nothing
+    assert "no model here sees the text alone" in conclusion(told)  # its backbone knows nothing
 
 
 def test_a_model_of_texts_alone_cannot_tell(simulated):
     settings = {"model.name": "bert", "train.epochs": 1, "edges.ensemble": False}
     told = ablate_inputs(tiny(EdgeClassifier, **settings).fit(simulated))
     assert told.gains == {}
-    assert "no model here sees both text and nodes" in answer(told)
+    assert "no model here sees both text and nodes" in conclusion(told)
 
 
 def test_numbers_are_refused(make_network):

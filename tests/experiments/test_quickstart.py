@@ -9,7 +9,7 @@ from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators.links import Reason, Recommendation
 from edgeformers.experiments import quickstart as module
 from edgeformers.experiments.quickstart import quickstart
-from edgeformers.report.results import ResultsPage
+from edgeformers.report.results import Results
 from tests.cli.conftest import call
 
 TINY = {"edges": 400, "backbone": "scratch:2x32", "show": False}
@@ -56,7 +56,7 @@ def test_the_report_has_every_part(made):
     page = made[0].report.read_text(encoding="utf-8")
     for title in ("Does the graph help?", "Learning curves", "Attention", "Nodes and edges"):
         assert f">{title}<" in page
-    read = ResultsPage.from_json((made[0].folder / "results.json").read_text(encoding="utf-8"))
+    read = Results.from_json((made[0].folder / "results.json").read_text(encoding="utf-8"))
     (picture,), (drawn,) = read.attention, read.maps
     assert picture.virtual == 2
     assert all(len(layer) == len(picture.tokens) for layer in picture.weights)

@@ -1,7 +1,6 @@
 """Finished runs of two tasks on films, as data."""
 
 from edgeformers.data.card.describe import describe
-from edgeformers.report.results import ModelScores, Score, TaskScores
 from edgeformers.report.runs_data import (
     DegreeScores,
     Drawing,
@@ -9,10 +8,11 @@ from edgeformers.report.runs_data import (
     ModelCurves,
     ModelSettings,
     OneRun,
-    RunsGroup,
-    RunsPage,
+    RunComparison,
+    RunGroup,
     Unfinished,
 )
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from tests.report.films import make_graph
 
 SVG = (
@@ -24,8 +24,8 @@ SVG = (
 
 def model(name, sees, value, metric="macro_f1", runs=1, **more):
     spread = 0.01 if runs > 1 else None
-    score = Score(value=value, low=value - 0.02, high=value + 0.02, spread=spread)
-    return ModelScores(model=name, sees=sees, metrics={metric: score}, runs=runs, **more)
+    score = MetricValue(value=value, low=value - 0.02, high=value + 0.02, spread=spread)
+    return ModelScores(model=name, inputs=sees, metrics={metric: score}, runs=runs, **more)
 
 
 def edges(**more):
@@ -35,7 +35,7 @@ def edges(**more):
         model("node ids", "nodes", 0.33),
         model("Edgeformer-E", "both", 0.54, runs=3),
     ]
-    gains = {"text": Score(value=0.13, low=0.1, high=0.16)}
+    gains = {"text": MetricValue(value=0.13, low=0.1, high=0.16)}
     values = {
         "title": "Edge classification",
         "network": "films",
@@ -52,9 +52,9 @@ def edges(**more):
             )
         ],
         "costs": [
-            ModelCost(model="TF-IDF", sees="text", seconds=2.0, device="cpu", value=0.41),
-            ModelCost(model="node ids", sees="nodes", seconds=4.0, device="cpu", value=0.33),
-            ModelCost(model="Edgeformer-E", sees="both", seconds=900, device="H200", value=0.54),
+            ModelCost(model="TF-IDF", inputs="text", seconds=2.0, device="cpu", value=0.41),
+            ModelCost(model="node ids", inputs="nodes", seconds=4.0, device="cpu", value=0.33),
+            ModelCost(model="Edgeformer-E", inputs="both", seconds=900, device="H200", value=0.54),
         ],
         "settings": [
             ModelSettings(
@@ -65,7 +65,7 @@ def edges(**more):
             for name, lr in (("TF-IDF", 0.1), ("node ids", 0.1), ("Edgeformer-E", 0.2))
         ],
     }
-    return RunsGroup(**{**values, **more})
+    return RunGroup(**{**values, **more})
 
 
 def links():
@@ -79,7 +79,7 @@ def links():
         )
         for protocol in ("full", "paper")
     ]
-    return RunsGroup(
+    return RunGroup(
         title="Link prediction",
         network="films",
         task="link-prediction",
@@ -103,4 +103,4 @@ def make_runs(**more):
         "unfinished": [Unfinished(folder="runs/half", sentence="it is not finished")],
         "notes": ["empty has no finished run."],
     }
-    return RunsPage(**{**values, **more})
+    return RunComparison(**{**values, **more})

@@ -1,19 +1,12 @@
 """Results of a few runs on films."""
 
-from edgeformers.report.results import (
-    AttentionPicture,
-    LearningCurve,
-    ModelScores,
-    NodeMap,
-    ResultsPage,
-    Score,
-    TaskScores,
-)
+from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 
 
 def make_model(name, sees, value, half=0.01, metric="macro_f1"):
-    score = Score(value=value, low=value - half, high=value + half)
-    return ModelScores(model=name, sees=sees, metrics={metric: score, "micro_f1": score})
+    score = MetricValue(value=value, low=value - half, high=value + half)
+    return ModelScores(model=name, inputs=sees, metrics={metric: score, "micro_f1": score})
 
 
 def make_task(text=0.43, nodes=0.41, both=0.54, **more):
@@ -29,13 +22,13 @@ def make_task(text=0.43, nodes=0.41, both=0.54, **more):
 
 def make_results():
     """Everything a page can show, once."""
-    return ResultsPage(
+    return Results(
         title="films",
         origin="reviews.csv",
         tasks=[make_task(best={"macro_f1": 0.61}, note="split edge")],
         curves=[LearningCurve(run="run 1", metric="macro_f1", points=[[1, 0.3], [2, 0.5]])],
         attention=[
-            AttentionPicture(
+            AttentionMap(
                 title="one review",
                 tokens=["[v_i]", "good", "film"],
                 weights=[[0.0, 0.75, 0.25], [0.5, 0.25, 0.25]],

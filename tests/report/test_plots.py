@@ -75,24 +75,24 @@ def test_an_interval_has_a_line_for_the_best_only_where_it_is_known():
 )
 def test_an_axis_has_a_few_round_values(values, shown):
     line = [(float(epoch), value) for epoch, value in enumerate(values)]
-    html = curves({"run": [line]}, "x", is_low_best=False, show="{:.6g}".format)
+    html = curves({"run": [line]}, "x", lower_is_better=False, show="{:.6g}".format)
     assert re.findall(r'text-anchor="end">([^<]+)<', html) == shown
 
 
 def test_where_lower_is_better_the_lowest_dot_is_larger():
-    html = curves({"a": [[(1, 0.5), (2, 0.2), (3, 0.4)]]}, "x", is_low_best=True, show=str)
+    html = curves({"a": [[(1, 0.5), (2, 0.2), (3, 0.4)]]}, "x", lower_is_better=True, show=str)
     assert re.findall(r'r="5"[^>]*><title>a, epoch (\d)', html) == ["2"]
 
 
 def test_many_epochs_are_named_by_a_few():
     line = [(float(epoch), epoch / 100) for epoch in range(1, 41)]
-    html = curves({"a": [line]}, "x", is_low_best=False, show=str)
+    html = curves({"a": [line]}, "x", lower_is_better=False, show=str)
     names = re.findall(r'text-anchor="middle">([^<]+)<', html)
     assert names == ["1", "6", "11", "16", "21", "26", "31", "36"]
 
 
 def test_nothing_is_drawn_of_nothing():
-    assert curves({}, "x", is_low_best=False, show=str) == ""
+    assert curves({}, "x", lower_is_better=False, show=str) == ""
     assert scatter([], [], []) == ""
     assert numbered([], "x", show=str, ticks={}) == ""
 
@@ -106,7 +106,7 @@ def test_of_very_many_edges_some_are_drawn_evenly():
 
 def test_runs_of_one_name_share_a_color_and_the_axes_hold_the_frame():
     lines = {"a": [[(1.0, 0.2), (2.0, 0.4)], [(1.0, 0.3)]], "b": [[(1.0, 0.1)]]}
-    html = curves(lines, "x", is_low_best=None, show=str, frame=[(1.0, 0.0), (4.0, 0.5)])
+    html = curves(lines, "x", lower_is_better=None, show=str, frame=[(1.0, 0.0), (4.0, 0.5)])
     dots = re.findall(r'cx="([\d.]+)%" cy="([\d.]+)" r="3" fill="(#\w+)"', html)
     assert [color for *_, color in dots] == ["#0b8f80"] * 3 + ["#d9730d"]
     third = float(dots[0][0]) + (90 * 0.96) / 3  # 2 is a third of the way from 1 to 4

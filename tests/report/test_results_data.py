@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from edgeformers.errors import FormatError, InputError
-from edgeformers.report.results import LearningCurve, ResultsPage, Score, learning_curve
+from edgeformers.report.results import LearningCurve, Results, learning_curve
+from edgeformers.report.scores import MetricValue
 from tests.report.runs import make_results
 
 
@@ -14,25 +15,25 @@ def results():
 
 
 def test_results_survive_json(results):
-    assert ResultsPage.from_json(results.to_json()) == results
+    assert Results.from_json(results.to_json()) == results
 
 
 def test_what_was_not_measured_is_null_in_json():
-    score = Score(value=0.5, low=math.nan, high=math.nan)
-    page = ResultsPage(title="x", settings={"run": {"best": math.inf}})
+    score = MetricValue(value=0.5, low=math.nan, high=math.nan)
+    page = Results(title="x", settings={"run": {"best": math.inf}})
     assert (score.low, score.high, score.bounds) == (None, None, (0.5, 0.5))
-    assert ResultsPage.from_json(page.to_json()).settings == {"run": {"best": None}}
+    assert Results.from_json(page.to_json()).settings == {"run": {"best": None}}
 
 
 def test_a_score_that_is_no_number_is_refused():
     with pytest.raises(InputError, match=r"a score must be a number \(got nan\); leave out"):
-        Score(value=math.nan)
+        MetricValue(value=math.nan)
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}', '{"version": 1, "tasks": 3}'])
 def test_a_file_that_is_no_results_is_refused(text):
     with pytest.raises(FormatError, match="results: not a file that results were written to"):
-        ResultsPage.from_json(text)
+        Results.from_json(text)
 
 
 def test_another_version_is_refused(results):
@@ -40,7 +41,7 @@ def test_another_version_is_refused(results):
     with pytest.raises(
         FormatError, match=r"results: version 1 expected \(got 7\); make them again"
     ):
-        ResultsPage.from_json(other)
+        Results.from_json(other)
 
 
 def test_a_learning_curve_is_the_validation_events_by_epochs_done():

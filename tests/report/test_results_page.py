@@ -3,15 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.report.results import (
-    AttentionPicture,
-    LearningCurve,
-    NodeMap,
-    ResultsPage,
-    TaskScores,
-    results_html,
-    results_text,
-)
+from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results
+from edgeformers.report.results_page import results_html
+from edgeformers.report.results_terminal import results_text
+from edgeformers.report.scores import TaskScores
 from tests.report.films import outline
 from tests.report.runs import make_model, make_results
 
@@ -36,10 +31,10 @@ def test_the_page_shows_all_that_is_there(results):
 
 
 def test_what_is_missing_is_left_out():
-    html = results_html(ResultsPage(title="empty"))
+    html = results_html(Results(title="empty"))
     outline(html)
     assert "<h2>" not in html
-    assert results_text(ResultsPage(title="empty")) == "EMPTY\n"
+    assert results_text(Results(title="empty")) == "EMPTY\n"
 
 
 def test_nothing_is_fetched_and_nothing_runs(results):
@@ -49,7 +44,7 @@ def test_nothing_is_fetched_and_nothing_runs(results):
 
 
 def test_hostile_names_show_and_do_nothing_else():
-    bad = ResultsPage(
+    bad = Results(
         title=HOSTILE,
         origin=HOSTILE,
         tasks=[
@@ -64,7 +59,7 @@ def test_hostile_names_show_and_do_nothing_else():
             )
         ],
         curves=[LearningCurve(run=HOSTILE, metric=HOSTILE, points=[[1, 0.5]])],
-        attention=[AttentionPicture(title=HOSTILE, tokens=[HOSTILE], weights=[[1.0]])],
+        attention=[AttentionMap(title=HOSTILE, tokens=[HOSTILE], weights=[[1.0]])],
         maps=[
             NodeMap(title=HOSTILE, names=[HOSTILE], nodes=[[0, 0]], edges=[], ends=[], note=HOSTILE)
         ],
@@ -88,7 +83,7 @@ def test_attention_is_a_row_per_token_as_strong_as_its_share_of_the_layer(result
 def test_runs_are_drawn_on_one_scale_and_the_best_epoch_is_larger():
     points = [[1, 0.2], [2, 0.4], [3, 0.3]]
     curves = [LearningCurve(run="a", metric="macro_f1", points=points)]
-    html = results_html(ResultsPage(title="x", curves=curves))
+    html = results_html(Results(title="x", curves=curves))
     dots = re.findall(r'cy="([\d.]+)" r="(\d)"[^>]*><title>a, epoch (\d): ([\d.]+)', html)
     assert [(r, epoch, value) for _, r, epoch, value in dots] == [
         ("3", "1", "20.0"),
@@ -101,7 +96,7 @@ def test_runs_are_drawn_on_one_scale_and_the_best_epoch_is_larger():
 
 
 def test_a_single_epoch_and_a_single_node_can_be_drawn():
-    page = ResultsPage(
+    page = Results(
         title="x",
         curves=[LearningCurve(run="a", metric="mrr", points=[[1, 0.2]])],
         maps=[NodeMap(title="m", names=["a"], nodes=[[3, 3]], edges=[], ends=[])],
@@ -157,7 +152,7 @@ def test_settings_that_are_the_same_in_all_runs_are_said_once(results):
 
 def test_settings_of_a_single_run_stand_under_its_name():
     settings = {"run 1": {"train.lr": 0.1, "model.name": "", "seed": 3}}
-    html = results_html(ResultsPage(title="x", settings=settings))
+    html = results_html(Results(title="x", settings=settings))
     outline(html.replace("<wbr>", ""))
     assert cells(html.replace("<wbr>", ""), "<h3>run 1") == [
         ["train.lr", "0.1"],
@@ -168,6 +163,6 @@ def test_settings_of_a_single_run_stand_under_its_name():
 
 def test_a_task_that_nothing_was_measured_on_is_an_empty_table():
     nothing = TaskScores(task="Stars", metrics=["mrr"], models=[])
-    html = results_html(ResultsPage(title="x", tasks=[nothing]))
+    html = results_html(Results(title="x", tasks=[nothing]))
     outline(html)
     assert cells(html, "<h2>Stars") == []

@@ -1,6 +1,6 @@
 import pytest
 
-from edgeformers.report.results import results_text
+from edgeformers.report.results_terminal import results_text
 from tests.report.runs import make_results
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.report.results import ModelScores, Score, TaskScores
-from edgeformers.report.runs_data import Drawing, ModelSettings, OneRun, RunsGroup, Unfinished
+from edgeformers.report.runs_data import Drawing, ModelSettings, OneRun, RunGroup, Unfinished
 from edgeformers.report.runs_page import runs_html
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.report.style import STYLE
 from tests.report.compared import SVG, edges, links, make_runs
 from tests.report.films import outline
@@ -118,7 +118,7 @@ def test_what_is_not_compared_is_listed(html):
 
 
 def test_what_is_missing_is_left_out():
-    bare = RunsGroup(
+    bare = RunGroup(
         title="Task",
         network="films",
         task="edge-classification",
@@ -130,7 +130,7 @@ def test_what_is_missing_is_left_out():
 
 
 def test_hostile_names_show_and_do_nothing_else():
-    score = {HOSTILE: Score(value=0.5)}
+    score = {HOSTILE: MetricValue(value=0.5)}
     group = replace(
         edges(curves=[], costs=[]),
         title=HOSTILE,
@@ -140,7 +140,7 @@ def test_hostile_names_show_and_do_nothing_else():
                 task=HOSTILE,
                 metrics=[HOSTILE],
                 models=[
-                    ModelScores(model=HOSTILE, metrics=score, sees=sees, note=HOSTILE)
+                    ModelScores(model=HOSTILE, metrics=score, inputs=sees, note=HOSTILE)
                     for sees in ("text", "both")
                 ],
                 note=HOSTILE,

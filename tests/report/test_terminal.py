@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformers.data.card.card import NamedCount
-from edgeformers.report.terminal import bars, fit, sparkline, table, wrap
+from edgeformers.report.terminal import bars, fit, format_table, sparkline, wrap
 
 
 def test_small_bars_show_every_count_that_is_not_zero():
@@ -11,12 +11,12 @@ def test_small_bars_show_every_count_that_is_not_zero():
 
 
 def test_columns_stand_straight_and_numbers_to_the_right():
-    assert table([["", "edges"], ["良い", "2"], ["bad\x1b", "1,000"]]) == [
+    assert format_table([["", "edges"], ["良い", "2"], ["bad\x1b", "1,000"]]) == [
         "        edges",
         "  良い      2",
         "  bad   1,000",
     ]
-    assert table([]) == []
+    assert format_table([]) == []
 
 
 def test_a_line_is_cut_by_the_columns_it_takes():

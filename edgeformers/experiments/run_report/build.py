@@ -13,7 +13,7 @@ from edgeformers.experiments.run_report.find import find_runs
 from edgeformers.experiments.run_report.networks import KnownNetwork, find_networks
 from edgeformers.experiments.run_report.read import RunRecord, Trial, read_run
 from edgeformers.files import write_atomic
-from edgeformers.report.runs_data import Drawing, RunsGroup, RunsPage, Unfinished
+from edgeformers.report.runs_data import Drawing, RunComparison, RunGroup, Unfinished
 from edgeformers.report.runs_page import runs_html
 
 TASKS = {"edge-classification": "Edge classification", "link-prediction": "Link prediction"}
@@ -22,7 +22,7 @@ GroupKey = tuple[str, str, str]  # network, task, split
 TITLE = re.compile(r"<title>([^<]*)</title>")
 
 
-def build_report(folders: Iterable[str | PathLike[str]]) -> RunsPage:
+def build_report(folders: Iterable[str | PathLike[str]]) -> RunComparison:
     """Read every run in these folders or below, and put side by side what can be compared."""
     given = [Path(folder).expanduser() for folder in folders]
     found = find_runs(given)
@@ -35,7 +35,7 @@ def build_report(folders: Iterable[str | PathLike[str]]) -> RunsPage:
     networks = find_networks(runs, found.experiments)
     groups = _groups(runs, networks)
     notes = [f"{folder} has no finished run." for folder in _without(given, runs)]
-    return RunsPage(
+    return RunComparison(
         title=_title(groups),
         groups=groups,
         drawings=_drawings(found.experiments),
@@ -45,7 +45,7 @@ def build_report(folders: Iterable[str | PathLike[str]]) -> RunsPage:
     )
 
 
-def write_report(folders: Iterable[str | PathLike[str]], out: str | PathLike[str]) -> RunsPage:
+def write_report(folders: Iterable[str | PathLike[str]], out: str | PathLike[str]) -> RunComparison:
     """Write the page of all finished runs in these folders, and give what is on it."""
     page, path = build_report(folders), Path(out).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def _nothing(folders: Sequence[Path], unfinished: Sequence[Unfinished], trials: 
     return f"no finished run in {where}{told}. Make one with: edgeformers train"
 
 
-def _groups(runs: Sequence[RunRecord], networks: Mapping[str, KnownNetwork]) -> list[RunsGroup]:
+def _groups(runs: Sequence[RunRecord], networks: Mapping[str, KnownNetwork]) -> list[RunGroup]:
     keyed: dict[GroupKey, list[RunRecord]] = {}
     for run in runs:
         keyed.setdefault((networks[run.network].name, run.task, run.split), []).append(run)
@@ -95,7 +95,7 @@ def _group_title(key: GroupKey, others: Iterable[GroupKey]) -> str:
     return TASKS.get(task, task) + network + (f", split {split or 'as usual'}" if several else "")
 
 
-def _title(groups: Sequence[RunsGroup]) -> str:
+def _title(groups: Sequence[RunGroup]) -> str:
     names = list(dict.fromkeys(group.network for group in groups))
     return names[0] if len(names) == 1 else f"{len(names)} networks"
 

@@ -18,21 +18,21 @@ from edgeformers.experiments.run_report.model_rows import Row, make_rows
 from edgeformers.experiments.run_report.read import RunRecord, is_number
 from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import PROTOCOLS
-from edgeformers.report.results_data import Score, TaskScores
 from edgeformers.report.results_verdict import verdict
-from edgeformers.report.runs_data import RunsGroup
+from edgeformers.report.runs_data import RunGroup
+from edgeformers.report.scores import MetricValue, TaskScores
 
 #: Protocols in the order in which they decide: the full ranking is what a user meets.
 DECIDING = ("full", "sampled", "paper")
 Read = Callable[[Path], pa.Table | None]
 
 
-def compare_runs(runs: Sequence[RunRecord], network: str, title: str) -> RunsGroup:
+def compare_runs(runs: Sequence[RunRecord], network: str, title: str) -> RunGroup:
     """Everything that runs of one task on one split of a network show together."""
     rows = make_rows(runs)
     found = list(_with_gains(_by_protocol(rows, title), rows))
     metric = found[0][0].metrics[0]
-    return RunsGroup(
+    return RunGroup(
         title=title,
         network=network,
         task=runs[0].task,
@@ -81,11 +81,13 @@ def _with_gains(
             continue
         *alone, both = told.models
         gaps: dict[str, Difference] = {
-            model.sees: gap
+            model.inputs: gap
             for model in alone
             if (gap := _gap(named[both.model], named[model.model], task.metrics[0], read))
         }
-        gains = {sees: Score(value=g.value, low=g.low, high=g.high) for sees, g in gaps.items()}
+        gains = {
+            sees: MetricValue(value=g.value, low=g.low, high=g.high) for sees, g in gaps.items()
+        }
         yield replace(task, gains=gains), max((g.examples for g in gaps.values()), default=0)
 
 

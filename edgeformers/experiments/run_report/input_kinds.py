@@ -5,7 +5,7 @@ from typing import Any
 
 from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.registry import MODELS
-from edgeformers.report.results_data import Sees
+from edgeformers.report.scores import InputKind
 
 #: Models that read texts alone, and models that know nodes and links alone; all others see both.
 TEXT = frozenset({"bert", "bert-n", "frozen", "graphformers-n", "text-similarity", "tfidf"})
@@ -15,7 +15,7 @@ BRING_NODES = ("links.collaborative", "links.ensemble", "edges.ensemble")
 KNOWN = {*MODELS, *EDGE_BASELINES, *LINK_BASELINES}
 
 
-def sees(model: str, settings: Mapping[str, Any]) -> Sees:
+def input_kind(model: str, settings: Mapping[str, Any]) -> InputKind:
     """What a model with these settings sees; of a model that is not known here, nothing is said."""
     if model not in KNOWN:
         return ""
@@ -27,8 +27,8 @@ def sees(model: str, settings: Mapping[str, Any]) -> Sees:
     return "both" if any(settings.get(name) for name in BRING_NODES) else "text"
 
 
-def remark(model: str, settings: Mapping[str, Any]) -> str:
+def popularity_note(model: str, settings: Mapping[str, Any]) -> str:
     """What a model that is said to see the text alone knows beside it."""
-    if sees(model, settings) == "text" and settings.get("links.popularity_bias"):
+    if input_kind(model, settings) == "text" and settings.get("links.popularity_bias"):
         return "beside the text it learns how popular each node is"
     return ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeformers.experiments.run_report.model_rows import Row
 from edgeformers.experiments.run_report.read import RunRecord
-from edgeformers.report.results_data import LearningCurve, learning_curve
+from edgeformers.report.results import LearningCurve, learning_curve
 from edgeformers.report.runs_data import (
     DegreeScores,
     Line,
@@ -58,7 +58,7 @@ def model_cost(row: Row, metric: str) -> ModelCost | None:
         return None
     return ModelCost(
         model=row.title,
-        sees=row.sees,
+        inputs=row.inputs,
         seconds=fmean(known),
         device=", ".join(dict.fromkeys(run.device for run in row.runs if run.device)),
         value=row.score(metric).value,

@@ -7,9 +7,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from edgeformers.experiments.model_rows import ROWS
-from edgeformers.experiments.run_report.input_kinds import remark, sees
+from edgeformers.experiments.run_report.input_kinds import input_kind, popularity_note
 from edgeformers.experiments.run_report.read import RunRecord, is_number
-from edgeformers.report.results_data import ModelScores, Score, Sees
+from edgeformers.report.scores import InputKind, MetricValue, ModelScores
 
 CHOSEN = "chosen."  # what a simple baseline chose by itself, perhaps otherwise for another seed
 TELLING = ("recipe", "model.backbone")  # settings that tell two rows apart before all others
@@ -23,8 +23,8 @@ class Row:
     runs: list[RunRecord]
 
     @property
-    def sees(self) -> Sees:
-        return sees(self.runs[0].model, self.runs[0].settings)
+    def inputs(self) -> InputKind:
+        return input_kind(self.runs[0].model, self.runs[0].settings)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class Row:
         names = self.runs[0].results
         return [n for n in names if all(is_number(run.results.get(n)) for run in self.runs)]
 
-    def score(self, metric: str) -> Score:
+    def score(self, metric: str) -> MetricValue:
         """The mean over runs with its spread, and the mean of their intervals.
 
         A mean of runs varies no more over test examples than the runs do on average, so that
@@ -48,7 +48,7 @@ class Row:
         is_known = all(None not in pair for pair in bounds)
         low, high = map(fmean, zip(*bounds, strict=True)) if is_known else (None, None)
         spread = stdev(values) if len(values) > 1 else None
-        return Score(value=fmean(values), low=low, high=high, spread=spread)
+        return MetricValue(value=fmean(values), low=low, high=high, spread=spread)
 
     def scores(self, metrics: Iterable[str]) -> ModelScores:
         """The metrics of these that it has."""
@@ -56,8 +56,8 @@ class Row:
         return ModelScores(
             model=self.title,
             metrics={metric: self.score(metric) for metric in metrics if metric in known},
-            sees=self.sees,
-            note=remark(self.runs[0].model, self.runs[0].settings),
+            inputs=self.inputs,
+            note=popularity_note(self.runs[0].model, self.runs[0].settings),
             runs=len(self.runs),
         )
 

@@ -103,7 +103,7 @@ def test_the_cost_is_that_of_the_whole_run_or_else_of_training(tmp_path):
     whole = simple(tmp_path / "a", EDGES, "tfidf", edge_results(0.4), seconds=7)
     logged = trained(tmp_path / "b", EDGES, edge_results(0.5), val=(0.1, 0.2), seconds=3.0)
     costs = compare(whole, logged).costs
-    assert [(one.model, one.seconds, one.device, one.sees) for one in costs] == [
+    assert [(one.model, one.seconds, one.device, one.inputs) for one in costs] == [
         ("TF-IDF", 7, "cpu", "text"),
         ("Edgeformer-E", 6, "", "both"),
     ]

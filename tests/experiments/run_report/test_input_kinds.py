@@ -1,7 +1,7 @@
 import pytest
 
 from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.experiments.run_report.input_kinds import NODES, TEXT, remark, sees
+from edgeformers.experiments.run_report.input_kinds import NODES, TEXT, input_kind, popularity_note
 from edgeformers.registry import MODELS
 
 
@@ -29,10 +29,10 @@ def test_models_that_are_said_to_see_one_thing_exist():
     ],
 )
 def test_what_a_model_sees_depends_on_its_settings(model, settings, expected):
-    assert sees(model, settings) == expected
+    assert input_kind(model, settings) == expected
 
 
 def test_a_popularity_that_is_learned_beside_the_text_is_said():
-    assert "popular" in remark("bert-n", {"links.popularity_bias": True})
-    assert remark("bert-n", {}) == ""
-    assert remark("edgeformer-n", {"links.popularity_bias": True}) == ""
+    assert "popular" in popularity_note("bert-n", {"links.popularity_bias": True})
+    assert popularity_note("bert-n", {}) == ""
+    assert popularity_note("edgeformer-n", {"links.popularity_bias": True}) == ""

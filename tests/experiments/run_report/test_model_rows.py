@@ -77,9 +77,9 @@ def test_a_baseline_that_chose_otherwise_for_another_seed_is_one_row(tmp_path):
     (row,) = make_rows(map(read_run, folders))
     assert row.title == "MF"
     assert row.settings["chosen.factors"] == "32 or 64"
-    assert row.sees == "nodes"
+    assert row.inputs == "nodes"
 
 
 def test_a_model_that_is_not_known_here_is_called_as_it_calls_itself(tmp_path):
     (row,) = make_rows([read_run(simple(tmp_path / "a", EDGES, "mine", edge_results(0.5)))])
-    assert (row.title, row.sees) == ("mine", "")
+    assert (row.title, row.inputs) == ("mine", "")

@@ -3,13 +3,14 @@
 from typing import Any
 
 from edgeformers.data.card.phrasing import counted, listed
-from edgeformers.report.results_data import Score, TaskScores
-from edgeformers.report.results_rows import SEES, metric_name, ordered, value_words
-from edgeformers.report.results_verdict import best_of_each, missing_comparisons, verdict
-from edgeformers.report.runs_data import RunsGroup, RunsPage
+from edgeformers.report.formatting import INPUT_NAMES, format_value, metric_name
+from edgeformers.report.results_rows import ordered
+from edgeformers.report.results_verdict import best_by_input, missing_comparisons, verdict
+from edgeformers.report.runs_data import RunComparison, RunGroup
+from edgeformers.report.scores import MetricValue, TaskScores
 
 
-def answer(task: TaskScores) -> str:
+def conclusion(task: TaskScores) -> str:
     """Does the graph help, does the text: what the runs tell, and what they cannot tell."""
     told = verdict(task)
     return " ".join([*([told.answer] if told else []), *missing_comparisons(task)])
@@ -17,9 +18,9 @@ def answer(task: TaskScores) -> str:
 
 def gain_sentences(task: TaskScores, examples: int) -> list[str]:
     """The paired differences between the best that sees both and the best of each kind."""
-    best, metric = {model.sees: model for model in best_of_each(task)}, task.metrics[0]
+    best, metric = {model.inputs: model for model in best_by_input(task)}, task.metrics[0]
     return [
-        f"{best['both'].model} less {best[sees].model} ({SEES[sees]}): "
+        f"{best['both'].model} less {best[sees].model} ({INPUT_NAMES[sees]}): "
         f"{_signed_words(gain, metric)} {metric_name(metric)}, "
         f"compared on the same {counted(examples, 'test example', 'test examples')}."
         for sees in ("text", "nodes")
@@ -27,7 +28,7 @@ def gain_sentences(task: TaskScores, examples: int) -> list[str]:
     ]
 
 
-def _signed_words(score: Score, metric: str) -> str:
+def _signed_words(score: MetricValue, metric: str) -> str:
     """+10.3 (95% interval +8.1 to +12.4)."""
     low, high = (_signed(bound, metric) for bound in score.bounds)
     known = score.low is not None and score.high is not None
@@ -35,7 +36,7 @@ def _signed_words(score: Score, metric: str) -> str:
 
 
 def _signed(value: float, metric: str) -> str:
-    return ("−" if value < 0 else "+") + value_words(abs(value), metric)
+    return ("−" if value < 0 else "+") + format_value(abs(value), metric)
 
 
 def time_unit(longest: float) -> tuple[float, str]:
@@ -45,7 +46,7 @@ def time_unit(longest: float) -> tuple[float, str]:
     return (60.0, "minute") if longest < 3 * 3600 else (3600.0, "hour")
 
 
-def time_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """0.4 s, 12 s, 3.1 min or 5.2 h."""
     size, unit = time_unit(seconds)
     value = seconds / size
@@ -53,7 +54,7 @@ def time_words(seconds: float) -> str:
     return f"{shown} {'min' if unit == 'minute' else unit[0]}"
 
 
-def summary(page: RunsPage) -> str:
+def summary(page: RunComparison) -> str:
     """12 finished runs of 5 models on films."""
     models = sum(len(group.settings) for group in page.groups)
     networks = listed(list(dict.fromkeys(group.network for group in page.groups)))
@@ -61,17 +62,17 @@ def summary(page: RunsPage) -> str:
     return f"{runs} of {counted(models, 'model', 'models')} on {networks}"
 
 
-def report_lines(page: RunsPage) -> list[str]:
+def comparison_lines(page: RunComparison) -> list[str]:
     """The answers of all tasks, and what was left out, for a terminal."""
     lines = [f"{summary(page)}."]
     for group in page.groups:
         task = group.scores[0]
-        lines += ["", f"{task.task}: {answer(task)}", *gain_sentences(task, group.examples)]
+        lines += ["", f"{task.task}: {conclusion(task)}", *gain_sentences(task, group.examples)]
     left_out = [f"{one.folder}: {one.sentence}." for one in page.unfinished]
     return [*lines, *([""] if left_out or page.notes else []), *left_out, *page.notes]
 
 
-def found_json(page: RunsPage) -> dict[str, Any]:
+def comparison_json(page: RunComparison) -> dict[str, Any]:
     """What was found, for machines."""
     return {
         "runs": page.num_runs,
@@ -85,12 +86,12 @@ def found_json(page: RunsPage) -> dict[str, Any]:
 def task_json(task: TaskScores) -> dict[str, Any]:
     """What the models of a task tell, for machines."""
     return {
-        "answer": answer(task),
+        "answer": conclusion(task),
         "gains": {sees: _score_json(gain) for sees, gain in task.gains.items()},
         "models": [
             {
                 "model": model.model,
-                "sees": model.sees,
+                "inputs": model.inputs,
                 "metrics": {name: _score_json(score) for name, score in model.metrics.items()},
             }
             for model in ordered(task)
@@ -98,12 +99,12 @@ def task_json(task: TaskScores) -> dict[str, Any]:
     }
 
 
-def _group_json(group: RunsGroup) -> dict[str, Any]:
+def _group_json(group: RunGroup) -> dict[str, Any]:
     folders = {one.model: [run.folder for run in one.runs] for one in group.settings}
     return {
         "network": group.network,
         "task": group.task,
-        "answer": answer(group.scores[0]),
+        "answer": conclusion(group.scores[0]),
         "gains": {
             scores.metrics[0]: {sees: _score_json(gain) for sees, gain in scores.gains.items()}
             for scores in group.scores
@@ -111,7 +112,7 @@ def _group_json(group: RunsGroup) -> dict[str, Any]:
         "models": [
             {
                 "model": model.model,
-                "sees": model.sees,
+                "inputs": model.inputs,
                 "runs": folders[model.model],
                 "metrics": {
                     metric: _score_json(score)
@@ -126,5 +127,5 @@ def _group_json(group: RunsGroup) -> dict[str, Any]:
     }
 
 
-def _score_json(score: Score) -> dict[str, float | None]:
+def _score_json(score: MetricValue) -> dict[str, float | None]:
     return {"value": score.value, "low": score.low, "high": score.high, "spread": score.spread}
