@@ -1,13 +1,13 @@
-"""What simple baselines are, and what they share: training links, and a grid tried on validation.
+"""What simple baselines share: their interfaces, a grid search on validation, training links.
 
-An edge baseline tells the class of edges, a link baseline scores pairs of nodes. Both learn from
-the training part of a split and choose their settings, from a grid written beside each, on its
-validation part: they are to be beaten at their best.
+An edge baseline predicts the class of edges; a link baseline scores pairs of nodes. Both learn
+from the training part of a split and choose their settings from a small grid on the validation
+part, so that a model is compared with each of them at its best.
 """
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -17,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN, VAL
 from edgeformers.errors import InputError
+from edgeformers.evaluation import FunctionScorer, LinkTable, metrics, rank_full
+from edgeformers.evaluation.links import Ids
+from edgeformers.evaluation.network_links import candidate_nodes, known_links, positive_links
 
-Ints = NDArray[np.int64]
 Scores = NDArray[np.float32]
-Scorer = Callable[[Ints, Ints], Scores]  # query nodes [q], candidate nodes [c] -> [q, c]
+PairScores = Callable[[Ids, Ids], Scores]  # query nodes [q], candidate nodes [c] -> [q, c]
 
-VALIDATION_LINKS = 10_000  # validation links that are ranked at most, evenly spaced
-RANKED_CELLS = 1 << 24  # scores held at once while ranking: 64 MB
+VALIDATION_LINKS = 10_000
 
 Setting = TypeVar("Setting")
 Fitted = TypeVar("Fitted")
@@ -44,7 +45,7 @@ class EdgeBaseline(Protocol):
         """The probability of every class for each edge [n, C]."""
         ...
 
-    def predict(self, edge_ids: ArrayLike) -> Ints:
+    def predict(self, edge_ids: ArrayLike) -> Ids:
         """The likeliest class of each edge [n]."""
         ...
 
@@ -97,173 +98,116 @@ def best_setting(trials: Sequence[Trial[Setting]]) -> Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Links:
-    """Distinct links as a sparse table of rows (who asks) and columns (what is recommended).
+class TrainingLinks:
+    """Positive training links, and the links of profiles with which cold nodes are folded in.
 
-    In a bipartite network rows are sources and columns targets; otherwise both are all nodes,
-    and an undirected edge stands both ways. Sorted by row, then column.
-
-    Nodes that training has not met may have a profile. Nothing is learned from it; a fitted
-    baseline folds it in: it describes `cold_rows` and `cold_columns` by their links in `known`.
+    Queries are the sources and candidates the targets of a bipartite network; otherwise both are
+    all nodes. A cold node has no training link but may have a profile: edges that a fitted
+    baseline uses to represent the node, but does not learn from.
     """
 
-    rows: Ints
-    columns: Ints
-    counts: NDArray[np.float64]  # edges that make the link
-    num_rows: int
-    num_columns: int
-    first_column: int  # the node that column 0 is
-    with_profiles: "Links | None" = None  # these and the links of profiles, where there are any
-
-    @property
-    def known(self) -> "Links":
-        """All that a query may be answered from: these links, and those of profiles."""
-        return self.with_profiles or self
+    train: LinkTable
+    known: LinkTable  # training and profile links
+    first_candidate: int  # the node in column 0
 
     @cached_property
-    def cold_rows(self) -> Ints:
-        """Rows that have a profile and no link here."""
-        return np.setdiff1d(self.known.rows, self.rows)
+    def cold_queries(self) -> Ids:
+        """Queries with a profile but without a training link."""
+        return np.flatnonzero((self.train.degrees == 0) & (self.known.degrees > 0))
 
     @cached_property
-    def cold_columns(self) -> Ints:
-        """Columns that have a profile and no link here."""
-        return np.setdiff1d(self.known.columns, self.columns)
-
-    @cached_property
-    def indptr(self) -> Ints:
-        """The links of row r are `indptr[r] : indptr[r + 1]`."""
-        return np.searchsorted(self.rows, np.arange(self.num_rows + 1))
+    def cold_candidates(self) -> Ids:
+        """Candidates with a profile but without a training link."""
+        return np.setdiff1d(self.known.candidates, self.train.candidates)
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """How many edges lead to each column; to a cold one, how many of its profile."""
-        edges = np.bincount(self.columns, self.counts, self.num_columns).astype(np.float64)
-        if len(self.cold_columns):
-            edges[self.cold_columns] = self.known.popularity[self.cold_columns]
-        return edges
+        """Training edges to each candidate; profile edges for a cold candidate."""
+        trained, known = self.train.popularity, self.known.popularity
+        return np.where(trained > 0, trained, known)
 
-    def row_numbers(self, queries: ArrayLike) -> Ints:
-        return _within(queries, 0, self.num_rows, "queries")
+    def rows(self, queries: ArrayLike) -> Ids:
+        """Row numbers of query nodes."""
+        return _in_range(queries, 0, self.train.num_queries, "queries")
 
-    def column_numbers(self, candidates: ArrayLike) -> Ints:
-        return _within(candidates, self.first_column, self.num_columns, "candidates")
+    def columns(self, candidates: ArrayLike) -> Ids:
+        """Column numbers of candidate nodes."""
+        return _in_range(candidates, self.first_candidate, self.train.num_candidates, "candidates")
 
-    def cells_of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """(place in `rows`, column) of every link of these rows."""
-        sizes = self.indptr[rows + 1] - self.indptr[rows]
-        place = np.repeat(np.arange(len(rows)), sizes)
-        before = np.cumsum(sizes) - sizes
-        link = np.arange(len(place)) - before[place] + self.indptr[rows][place]
-        return place, self.columns[link]
-
-    def fill_with_popularity(self, table: Scores, rows: Ints, columns: Ints) -> Scores:
-        """Scores [q, c] in which rows without any link get the popularity of the columns."""
-        is_cold = self.known.indptr[rows] == self.known.indptr[rows + 1]
-        table[is_cold] = self.popularity[columns]
-        return table
-
-    def transposed(self) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """(columns, rows, counts), sorted by column."""
-        order = np.argsort(self.columns, kind="stable")
-        return self.columns[order], self.rows[order], self.counts[order]
+    def fill_with_popularity(self, scores: Scores, rows: Ids, columns: Ids) -> Scores:
+        """Replace the scores [q, c] of queries without any known link by candidate popularity."""
+        scores[self.known.degrees[rows] == 0] = self.popularity[columns]
+        return scores
 
 
-def positive_links(graph: EdgeTextGraph, split: str, parts: Sequence[int] = (TRAIN,)) -> Links:
-    """The positive edges of some parts of a split as links; training must have some.
-
-    Those of training alone come with what is known of nodes that training has not met.
-    """
-    graph.verify()
-    chosen = np.isin(graph.split(split), parts) & graph.is_positive
-    if TRAIN in parts and not chosen.any():
+def training_links(graph: EdgeTextGraph, split: str) -> TrainingLinks:
+    """The links that link baselines learn from and fold in."""
+    train = positive_links(graph, split, [TRAIN])
+    if not train.num_links:
         raise InputError(
             f"{graph.path} has no positive training edge in the split '{split}'; "
             "prepare it with other positive labels or another split"
         )
-    rows, columns = graph.src[chosen].astype(np.int64), graph.dst[chosen].astype(np.int64)
-    if not graph.is_bipartite and not graph.is_directed:
-        rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+    has_profiles = (graph.split(split) == PROFILE).any()
+    known = positive_links(graph, split, [TRAIN, PROFILE]) if has_profiles else train
     first = graph.num_sources if graph.is_bipartite else 0
-    pairs, counts = np.unique(rows * graph.num_nodes + columns, return_counts=True)
-    links = Links(
-        rows=pairs // graph.num_nodes,
-        columns=pairs % graph.num_nodes - first,
-        counts=counts.astype(np.float64),
-        num_rows=graph.num_sources,
-        num_columns=graph.num_targets,
-        first_column=first,
+    return TrainingLinks(train=train, known=known, first_candidate=first)
+
+
+def fold_in_means(
+    links: TrainingLinks, queries: Scores, candidates: Scores
+) -> tuple[Scores, Scores]:
+    """Vectors [Q, K] and [C, K] in which a cold node is the mean of what its profile links to."""
+    known, back = links.known, links.known.transpose()
+    return (
+        _with_means(queries, links.cold_queries, known, candidates),
+        _with_means(candidates, links.cold_candidates, back, queries),
     )
-    if tuple(parts) == (TRAIN,) and (graph.split(split) == PROFILE).any():
-        return replace(links, with_profiles=positive_links(graph, split, (TRAIN, PROFILE)))
-    return links
 
 
-def fold_means(links: Links, rows: Scores, columns: Scores) -> tuple[Scores, Scores]:
-    """Vectors [R, K] and [C, K] with those of nodes that were held out made anew.
-
-    Each is the mean of what its profile links to, the other side as it was learned.
-    """
-    known, (new_rows, new_columns) = links.known, (rows.copy(), columns.copy())
-    for own, cold, mine, others, theirs in (
-        (new_rows, links.cold_rows, known.rows, known.columns, columns),
-        (new_columns, links.cold_columns, known.columns, known.rows, rows),
-    ):
-        chosen = np.isin(mine, cold)
-        own[cold] = 0.0
-        np.add.at(own, mine[chosen], theirs[others[chosen]])
-        own[cold] /= np.bincount(mine[chosen], minlength=len(own))[cold, None]
-    return new_rows, new_columns
+def _with_means(vectors: Scores, cold: Ids, links: LinkTable, others: Scores) -> Scores:
+    vectors = vectors.copy()
+    position, linked = links.of(cold)
+    sums = np.zeros((len(cold), vectors.shape[1]), vectors.dtype)
+    np.add.at(sums, position, others[linked])
+    vectors[cold] = sums / links.degrees[cold, None]
+    return vectors
 
 
 class ValidationRanking:
-    """Full-ranking MRR on validation: each link among all candidates, known ones left out.
+    """Full-ranking MRR on at most 10,000 evenly spaced validation links.
 
-    Known are the query's other links in training, validation and profiles and, among nodes of
-    one kind, the query itself. Of equal scores the middle place counts.
+    Candidates that the query is linked to in training, validation or a profile are excluded.
     """
 
     def __init__(self, graph: EdgeTextGraph, split: str) -> None:
-        links = positive_links(graph, split, (VAL,))
-        few = np.unique(np.linspace(0, len(links.rows) - 1, VALIDATION_LINKS).round())
-        chosen = few.astype(np.int64) if len(links.rows) else np.empty(0, np.int64)
-        self.rows, self.columns = links.rows[chosen], links.columns[chosen]
-        self.known = positive_links(graph, split, (TRAIN, VAL, PROFILE))
-        self.candidates = np.arange(links.num_columns) + links.first_column
-        self.is_bipartite = graph.is_bipartite
+        links = positive_links(graph, split, [VAL])
+        spaced = np.linspace(0, links.num_links - 1, VALIDATION_LINKS).round()
+        chosen = np.unique(spaced).astype(np.int64) if links.num_links else links.candidates
+        self.queries, self.positives = links.queries[chosen], links.candidates[chosen]
+        usable = np.isin(graph.split(split), (TRAIN, VAL, PROFILE)) & graph.is_positive
+        sources = np.arange(graph.num_sources)
+        self.known = known_links(graph, sources, np.flatnonzero(usable))
+        self.candidates = candidate_nodes(graph)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Self:
-        """The same of some of the links [n] alone."""
-        some = copy(self)
-        some.rows, some.columns = self.rows[chosen], self.columns[chosen]
-        return some
+    def subset(self, chosen: NDArray[np.bool_]) -> Self:
+        """The same ranking of only the chosen links [n]."""
+        subset = copy(self)
+        subset.queries, subset.positives = self.queries[chosen], self.positives[chosen]
+        return subset
 
-    def mrr(self, scorer: Scorer) -> float:
-        """The mean reciprocal rank; nan without validation links."""
-        found = self.reciprocals(scorer)
-        return float(found.mean()) if len(found) else float("nan")
+    def mrr(self, score: PairScores) -> float:
+        """The mean reciprocal rank; NaN without validation links."""
+        return metrics.mean(self.reciprocal_ranks(score))
 
-    def reciprocals(self, scorer: Scorer) -> NDArray[np.float64]:
+    def reciprocal_ranks(self, score: PairScores) -> NDArray[np.float64]:
         """The reciprocal rank of each validation link."""
-        size = max(1, RANKED_CELLS // max(1, len(self.candidates)))
-        starts = range(0, len(self.rows), size)
-        parts = [self._reciprocal(scorer, slice(start, start + size)) for start in starts]
-        return np.concatenate([np.empty(0), *parts])
-
-    def _reciprocal(self, scorer: Scorer, block: slice) -> NDArray[np.float64]:
-        rows, columns = self.rows[block], self.columns[block]
-        table = scorer(rows, self.candidates).astype(np.float32, copy=True)
-        own = table[np.arange(len(rows)), columns][:, None].copy()
-        table[self.known.cells_of(rows)] = -np.inf  # the link itself too: it is not its own rival
-        if not self.is_bipartite:
-            table[np.arange(len(rows)), rows] = -np.inf
-        ahead = np.count_nonzero(table > own, axis=1)
-        equal = np.count_nonzero(table == own, axis=1)
-        reciprocal: NDArray[np.float64] = 1.0 / (1.0 + ahead + equal / 2)
-        return reciprocal
+        scorer = FunctionScorer(lambda rows: score(rows, self.candidates), len(self.candidates))
+        ranks = rank_full(scorer, self.positives, queries=self.queries, known=self.known)
+        return metrics.reciprocal_ranks(ranks)
 
 
-def _within(nodes: ArrayLike, first: int, count: int, what: str) -> Ints:
+def _in_range(nodes: ArrayLike, first: int, count: int, what: str) -> Ids:
     numbers = np.asarray(nodes, np.int64) - first
     if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
         raise InputError(

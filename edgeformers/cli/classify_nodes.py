@@ -12,7 +12,7 @@ from edgeformers.errors import InputError
 from edgeformers.report.terminal import format_table
 
 if TYPE_CHECKING:
-    from edgeformers.evaluation import Spread
+    from edgeformers.evaluation import SeedSummary
 
 EXAMPLES = """\b
 Commands that work as pasted:
@@ -100,6 +100,6 @@ def _checked_side(side: str | None) -> Side | None:
     return None if side is None else "source" if side == "source" else "target"
 
 
-def _facts(one: "Spread") -> dict[str, Any]:
+def _facts(one: "SeedSummary") -> dict[str, Any]:
     """Mean and deviation as JSON can hold them: of a single run there is no deviation."""
     return {"mean": one.mean, "deviation": None if math.isnan(one.deviation) else one.deviation}

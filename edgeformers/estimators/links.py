@@ -18,8 +18,15 @@ from edgeformers.data.splits import PROFILE, TRAIN, Side
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
-from edgeformers.evaluation import Factors, LinkProtocol, LinkReport, Scorer, bootstrap_interval
-from edgeformers.evaluation.network_links import PROTOCOLS, candidate_nodes, link_parts, seen_nodes
+from edgeformers.evaluation import (
+    PROTOCOLS,
+    InnerProductScorer,
+    LinkProtocol,
+    LinkReport,
+    Scorer,
+    bootstrap_interval,
+)
+from edgeformers.evaluation.network_links import candidate_nodes, link_parts, seen_nodes
 from edgeformers.inference.components import GROUP_NAMES, LinkEnsemble
 from edgeformers.inference.encode import encode_nodes
 from edgeformers.inference.ensemble import fit_ensemble
@@ -312,7 +319,7 @@ class LinkPredictor(Estimator):
         self, query: NDArray[np.float32], node: str | None, candidates: Ids
     ) -> NDArray[np.float32]:
         """The scores of all candidates [C]; nobody is linked to a source never met."""
-        scorer: Scorer = Factors(query[None], self._candidate_factors())
+        scorer: Scorer = InnerProductScorer(query[None], self._candidate_factors())
         if node is not None:
             scorer = self.head.whole(scorer, np.array([self._number(node)]), candidates)
         scores: NDArray[np.float32] = scorer.scores(np.zeros(1, np.int64))[0]

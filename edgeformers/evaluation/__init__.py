@@ -1,12 +1,12 @@
 """Protocols that rank links, the report that always names them, and how sure a number is."""
 
-from edgeformers.evaluation.links import LinkTable, columns_of
+from edgeformers.evaluation.links import LinkMask, LinkTable, node_positions
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
 from edgeformers.evaluation.popularity_correction import (
     SHIFTS,
-    Fit,
-    Validation,
-    choose_fit,
+    ScoreCorrection,
+    ValidationPairs,
+    choose_correction,
     spaced_batches,
 )
 from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
@@ -21,11 +21,11 @@ from edgeformers.evaluation.report import (
     degree_groups,
     evaluate_links,
 )
-from edgeformers.evaluation.scorers import Factors, Raised, ScoreFunction, Scorer
+from edgeformers.evaluation.scorers import BonusScorer, FunctionScorer, InnerProductScorer, Scorer
 from edgeformers.evaluation.significance import (
     Interval,
     PairedComparison,
-    Spread,
+    SeedSummary,
     bootstrap_f1,
     bootstrap_interval,
     bootstrap_statistic,
@@ -43,23 +43,24 @@ __all__ = [
     "RANK_METRICS",
     "SHIFTS",
     "UNTUNED",
-    "Factors",
-    "Fit",
+    "InnerProductScorer",
+    "ScoreCorrection",
     "Interval",
+    "LinkMask",
     "LinkTable",
+    "ValidationPairs",
     "LinkProtocol",
     "LinkReport",
     "PairedComparison",
-    "Raised",
-    "ScoreFunction",
+    "BonusScorer",
+    "FunctionScorer",
     "Scorer",
-    "Spread",
-    "Validation",
+    "SeedSummary",
     "bootstrap_f1",
     "bootstrap_interval",
     "bootstrap_statistic",
-    "choose_fit",
-    "columns_of",
+    "choose_correction",
+    "node_positions",
     "compare_paired",
     "degree_groups",
     "evaluate_links",

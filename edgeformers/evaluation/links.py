@@ -1,111 +1,178 @@
-"""Pairs of a query and a candidate: their checks, and the links known among them.
+"""Links between queries and candidates: the link table, and checks of query-candidate pairs.
 
-Queries and candidates are rows and columns, numbered from 0 by whoever makes the scorer.
+Queries are rows and candidates are columns, both numbered from 0.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from edgeformers.errors import InputError
 
-Rows = NDArray[np.int64]
-Truths = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Array = TypeVar("Array", Ids, Tensor)
 
-BLOCK = 1 << 24  # numbers held at once while ranking or resampling
+BLOCK = 1 << 24  # elements held in memory at once while ranking or resampling
+_NO_KEY = np.iinfo(np.int64).max  # sorts after every key
 
 
 @dataclass(frozen=True)
 class LinkTable:
-    """Links no protocol may count as wrong: the candidates linked to each query, in any split.
+    """Distinct links as compressed sparse rows.
 
-    Compressed rows: those of query q are `candidates[indptr[q] : indptr[q + 1]]`, sorted, each
-    once. In a network of one kind of node the query itself belongs among them.
+    The candidates linked to query q are `candidates[indptr[q] : indptr[q + 1]]`, sorted; `counts`
+    holds the number of edges behind each link.
     """
 
-    indptr: Rows
-    candidates: Rows
+    indptr: Ids  # [Q + 1]
+    candidates: Ids  # [links]
+    counts: NDArray[np.float64]  # [links]
+    num_candidates: int
 
     @classmethod
-    def from_pairs(cls, queries: ArrayLike, candidates: ArrayLike, num_queries: int) -> "LinkTable":
-        """From pairs in any order, repeated or not."""
+    def from_pairs(
+        cls,
+        queries: ArrayLike,
+        candidates: ArrayLike,
+        num_queries: int,
+        num_candidates: int | None = None,
+    ) -> "LinkTable":
+        """Build a table from pairs in any order; repeated pairs are counted."""
         rows, columns = np.asarray(queries, np.int64), np.asarray(candidates, np.int64)
-        keys = np.unique(_pair_keys(rows, columns))
-        starts = np.arange(num_queries + 1) << 32
-        return cls(np.searchsorted(keys, starts), keys & 0xFFFFFFFF)
+        keys, counts = np.unique(_pair_keys(rows, columns), return_counts=True)
+        if num_candidates is None:
+            num_candidates = int(columns.max(initial=-1)) + 1
+        return cls(
+            np.searchsorted(keys, np.arange(num_queries + 1) << 32),
+            keys & 0xFFFFFFFF,
+            counts.astype(np.float64),
+            num_candidates,
+        )
 
-    def of(self, rows: Rows) -> tuple[Rows, Rows]:
-        """(place in `rows`, candidate) of every known link of the given queries."""
-        counts = self.indptr[rows + 1] - self.indptr[rows]
-        place = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return place, self.candidates[self.indptr[rows][place] + within]
+    @classmethod
+    def from_csr(cls, indptr: Ids, candidates: Ids) -> "LinkTable":
+        """A table of single edges between nodes of one type."""
+        return cls(indptr, candidates, np.ones(len(candidates)), len(indptr) - 1)
 
-    def among(self, rows: Rows, candidates: Rows) -> tuple[Rows, Rows]:
-        """(place in `rows`, place in `candidates`) of the known links between the two."""
-        place, found = self.of(rows)
-        most = max(found.max(initial=-1), candidates.max(initial=-1))
-        column = np.full(int(most) + 1, -1)
-        column[candidates] = np.arange(len(candidates))
-        is_asked = column[found] >= 0
-        return place[is_asked], column[found[is_asked]]
+    @property
+    def num_queries(self) -> int:
+        return len(self.indptr) - 1
 
-    def contains(self, rows: Rows, columns: Rows) -> Truths:
-        """Whether each (query, candidate), broadcast against each other, is known."""
-        wanted = _pair_keys(rows, columns)
-        at = np.searchsorted(self._keys, wanted)
-        return np.asarray(np.append(self._keys, -1)[at] == wanted)
+    @property
+    def num_links(self) -> int:
+        return len(self.candidates)
 
     @cached_property
-    def _keys(self) -> Rows:
-        row = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-        return _pair_keys(row, self.candidates)
+    def queries(self) -> Ids:
+        """The query of every link."""
+        return np.repeat(np.arange(self.num_queries), self.degrees)
+
+    @cached_property
+    def degrees(self) -> Ids:
+        """The number of links of every query."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def popularity(self) -> NDArray[np.float64]:
+        """The number of edges to every candidate."""
+        return np.bincount(self.candidates, self.counts, self.num_candidates).astype(np.float64)
+
+    def of(self, queries: Ids) -> tuple[Ids, Ids]:
+        """All links of the given queries as (position in `queries`, candidate)."""
+        degrees = self.degrees[queries]
+        position = np.repeat(np.arange(len(queries)), degrees)
+        within = np.arange(len(position)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+        return position, self.candidates[self.indptr[queries][position] + within]
+
+    def among(self, queries: Ids, candidates: Ids) -> tuple[Ids, Ids]:
+        """Links between the two as (position in `queries`, position in `candidates`)."""
+        position, linked = self.of(queries)
+        size = max(linked.max(initial=-1), candidates.max(initial=-1)) + 1
+        column = np.full(int(size), -1)
+        column[candidates] = np.arange(len(candidates))
+        is_listed = column[linked] >= 0
+        return position[is_listed], column[linked[is_listed]]
+
+    def contains(self, queries: Ids, candidates: Ids) -> Mask:
+        """Whether each (query, candidate) pair is linked; the arguments are broadcast."""
+        keys = _pair_keys(queries, candidates)
+        return np.asarray(self._keys[np.searchsorted(self._keys, keys)] == keys)
+
+    def transpose(self) -> "LinkTable":
+        """The same links with queries and candidates swapped."""
+        order = np.argsort(self.candidates, kind="stable")
+        indptr = np.searchsorted(self.candidates, np.arange(self.num_candidates + 1), sorter=order)
+        return LinkTable(indptr, self.queries[order], self.counts[order], self.num_queries)
+
+    def to(self, device: torch.device | str) -> "LinkMask":
+        """A copy on a torch device that masks whole score matrices."""
+        return LinkMask(torch.from_numpy(self._keys).to(device))
+
+    @cached_property
+    def _keys(self) -> Ids:
+        """The sorted keys of all links, followed by one that no pair has."""
+        return np.append(_pair_keys(self.queries, self.candidates), _NO_KEY)
 
 
-def _pair_keys(rows: Rows, columns: Rows) -> Rows:
-    return (rows << 32) | columns
+@dataclass(frozen=True)
+class LinkMask:
+    """The links of a `LinkTable` on a torch device."""
+
+    keys: Tensor
+
+    def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Queries [n] and candidates [m] -> whether they are linked [n, m]; never for -1."""
+        keys = _pair_keys(queries[:, None], candidates)
+        return self.keys[torch.searchsorted(self.keys, keys)] == keys
 
 
-def columns_of(nodes: ArrayLike, candidates: ArrayLike) -> Rows:
-    """The place of each node among the candidate nodes, which may be in any order."""
-    wanted, among = np.asarray(nodes, np.int64), np.asarray(candidates, np.int64)
-    order = np.argsort(among, kind="stable")
-    at = np.searchsorted(among, wanted, sorter=order)
-    place = np.append(order, -1)[at]
-    missing = wanted[np.append(among, -1)[place] != wanted]
+def _pair_keys(queries: Array, candidates: Array) -> Array:
+    """One integer per pair, ordered by query and then candidate; negative if either is -1."""
+    return (queries << 32) | candidates
+
+
+def node_positions(nodes: ArrayLike, among: ArrayLike) -> Ids:
+    """The position of each node in the array `among`, which may be in any order."""
+    wanted, nodes_there = np.asarray(nodes, np.int64), np.asarray(among, np.int64)
+    order = np.argsort(nodes_there, kind="stable")
+    at = np.searchsorted(nodes_there, wanted, sorter=order)
+    position = np.append(order, -1)[at]
+    missing = wanted[np.append(nodes_there, -1)[position] != wanted]
     if len(missing):
-        raise InputError(
-            f"node {missing[0]} is to be found but is not among the {len(among):,} candidates"
-        )
-    return place
+        raise InputError(f"node {missing[0]} is not among the {len(nodes_there):,} given nodes")
+    return position
 
 
-def checked_pairs(
+def validated_pairs(
     positives: ArrayLike, queries: ArrayLike | None, num_candidates: int
-) -> tuple[Rows, Rows]:
-    """Rows and columns of the pairs; a column that is none would be ranked as another."""
+) -> tuple[Ids, Ids]:
+    """Queries and positives as arrays; query i defaults to row i."""
     columns = np.asarray(positives, np.int64)
     rows = np.arange(len(columns)) if queries is None else np.asarray(queries, np.int64)
     if rows.shape != columns.shape:
         raise InputError(
-            f"every pair has a query and a positive (got {len(rows)} queries "
-            f"and {len(columns)} positives)"
+            "queries and positives must have the same length "
+            f"(got {len(rows)} queries and {len(columns)} positives)"
         )
-    bad = columns[(columns < 0) | (columns >= num_candidates)]
-    if len(bad):
+    invalid = columns[(columns < 0) | (columns >= num_candidates)]
+    if len(invalid):
         raise InputError(
-            f"a pair's positive is the column of a candidate, 0 to {num_candidates - 1} "
-            f"(got {bad[0]}); columns_of finds it from the node"
+            f"positives must be candidate columns from 0 to {num_candidates - 1} "
+            f"(got {invalid[0]}); use node_positions to look up nodes"
         )
     if rows.min(initial=0) < 0:
-        raise InputError(f"a pair's query is a row numbered from 0 (got {rows.min()})")
+        raise InputError(f"queries must be rows numbered from 0 (got {rows.min()})")
     return rows, columns
 
 
-def parts(count: int, size: int) -> Iterator[Rows]:
-    """0 to `count` - 1 in runs of `size`, the last perhaps shorter."""
+def index_blocks(count: int, size: int) -> Iterator[Ids]:
+    """0 to `count` - 1 in consecutive blocks of `size`; the last may be shorter."""
     for start in range(0, count, size):
         yield np.arange(start, min(start + size, count))

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.random import hash_keys
-from edgeformers.evaluation.links import BLOCK, LinkTable, Rows, Truths, checked_pairs, parts
+from edgeformers.evaluation.links import BLOCK, Ids, LinkTable, Mask, index_blocks, validated_pairs
 
 NEGATIVES = 99  # drawn per pair by the protocol `sampled`
 
@@ -19,19 +19,19 @@ def sample_negatives(
     known: LinkTable | None = None,
     seed: int = 0,
     count: int = NEGATIVES,
-) -> Rows:
+) -> Ids:
     """Candidates [n, count] drawn evenly, each once, from those not linked to the query.
 
     Where a query has fewer such candidates it gets all of them, and -1 in the other places. The
     draw depends on the seed, the query and the positive alone: every model meets the same.
     """
-    rows, columns = checked_pairs(positives, queries, num_candidates)
-    known = known or LinkTable(np.zeros(int(rows.max(initial=0)) + 2, np.int64), rows[:0])
+    rows, columns = validated_pairs(positives, queries, num_candidates)
+    known = known or LinkTable.from_pairs([], [], int(rows.max(initial=0)) + 1)
     linked = known.indptr[rows + 1] - known.indptr[rows] + ~known.contains(rows, columns)
     free = num_candidates - linked
     dense = np.flatnonzero(free < max(2 * count, num_candidates // 2))
     drawn = np.empty((len(rows), count), np.int64)
-    for part in parts(len(dense), max(1, BLOCK // 4 // max(num_candidates, 1))):
+    for part in index_blocks(len(dense), max(1, BLOCK // 4 // max(num_candidates, 1))):
         some = dense[part]
         drawn[some] = _shuffle_free(rows[some], columns[some], num_candidates, known, seed, count)
     loose = np.setdiff1d(np.arange(len(rows)), dense)
@@ -40,8 +40,8 @@ def sample_negatives(
 
 
 def _shuffle_free(
-    rows: Rows, columns: Rows, num_candidates: int, known: LinkTable, seed: int, count: int
-) -> Rows:
+    rows: Ids, columns: Ids, num_candidates: int, known: LinkTable, seed: int, count: int
+) -> Ids:
     """All candidates in random order, the linked ones last, cut to `count`."""
     everyone = np.arange(num_candidates)
     keys = hash_keys(seed, _NEGATIVE_STREAM, rows[:, None], columns[:, None], everyone)
@@ -54,8 +54,8 @@ def _shuffle_free(
 
 
 def _draw_free(
-    rows: Rows, columns: Rows, num_candidates: int, known: LinkTable, seed: int, count: int
-) -> Rows:
+    rows: Ids, columns: Ids, num_candidates: int, known: LinkTable, seed: int, count: int
+) -> Ids:
     """Draw, and draw again what is linked or has been drawn already."""
     drawn = np.empty((len(rows), count), np.int64)
     pair, slot = np.indices(drawn.shape).reshape(2, -1)
@@ -71,7 +71,7 @@ def _draw_free(
     return drawn
 
 
-def _repeated(table: Rows) -> Truths:
+def _repeated(table: Ids) -> Mask:
     """Where a row has a number that it has before."""
     order = np.argsort(table, axis=1, kind="stable")
     ordered = np.take_along_axis(table, order, axis=1)

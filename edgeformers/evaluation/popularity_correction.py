@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import LinkTable, Rows, Truths, checked_pairs, parts
+from edgeformers.evaluation.links import Ids, LinkTable, Mask, index_blocks, validated_pairs
 from edgeformers.evaluation.metrics import Floats
 from edgeformers.evaluation.ranking import BATCH
 from edgeformers.evaluation.scorers import Scorer
@@ -29,7 +29,7 @@ VALIDATION_PAIRS = 10_000  # on which is chosen at most, in whole batches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation:
+class ValidationPairs:
     """What a fit is chosen on: pairs in file order [n], and training links of candidates [C]."""
 
     queries: ArrayLike
@@ -39,41 +39,41 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class ScoreCorrection:
     """What is done to scores within batches: deviations taken off, what is seen ranked last."""
 
     shift: float = 0.0
     seen_last: bool = False
 
 
-def spaced_batches(count: int, batch: int = BATCH, most: int = VALIDATION_PAIRS) -> Rows:
+def spaced_batches(count: int, batch: int = BATCH, most: int = VALIDATION_PAIRS) -> Ids:
     """Some of `count` pairs, in file order: whole batches, evenly spaced, `most` pairs in all."""
-    cut = list(parts(count, batch))
+    cut = list(index_blocks(count, batch))
     places = np.unique(np.linspace(0, len(cut) - 1, max(1, most // batch)).round())
     return np.concatenate([np.empty(0, np.int64), *(cut[int(at)] for at in places if cut)])
 
 
-def choose_fit(
-    scorer: Scorer, validation: Validation, *, unseen: bool = False, batch: int = BATCH
-) -> Fit:
+def choose_correction(
+    scorer: Scorer, validation: ValidationPairs, *, unseen: bool = False, batch: int = BATCH
+) -> ScoreCorrection:
     """The best by MRR within batches of validation pairs; nothing unless that is clearly better.
 
     All of `SHIFTS` are tried and, with `unseen`, each also with what is seen ranked last.
     """
-    rows, columns = checked_pairs(validation.positives, validation.queries, scorer.num_candidates)
+    rows, columns = validated_pairs(validation.positives, validation.queries, scorer.num_candidates)
     lasts = (False, True) if unseen else (False,)
-    fits = [Fit(shift=shift, seen_last=last) for last in lasts for shift in SHIFTS]
+    fits = [ScoreCorrection(shift=shift, seen_last=last) for last in lasts for shift in SHIFTS]
     found = 1 / _ranks(scorer, rows, columns, fits, validation, batch)  # [fits, n]
     best = int(found.mean(1).argmax()) if len(rows) else 0
-    return fits[best] if is_significant(found[best] - found[0], rows) else Fit()
+    return fits[best] if is_significant(found[best] - found[0], rows) else ScoreCorrection()
 
 
-def rank_fitted(
+def rank_corrected(
     scorer: Scorer,
-    rows: Rows,
-    columns: Rows,
-    validation: Validation,
-    fit: Fit,
+    rows: Ids,
+    columns: Ids,
+    validation: ValidationPairs,
+    fit: ScoreCorrection,
     batch: int = BATCH,
 ) -> Floats:
     """Each pair among the positives of its batch, by scores that were fitted."""
@@ -82,10 +82,10 @@ def rank_fitted(
 
 def _ranks(
     scorer: Scorer,
-    rows: Rows,
-    columns: Rows,
-    fits: Sequence[Fit],
-    validation: Validation,
+    rows: Ids,
+    columns: Ids,
+    fits: Sequence[ScoreCorrection],
+    validation: ValidationPairs,
     batch: int,
 ) -> Floats:
     """Ranks under every fit [fits, n]; a shift counts in deviations of the query's scores."""
@@ -94,7 +94,7 @@ def _ranks(
     some = np.unique(np.linspace(0, last, SPREAD_CANDIDATES).round().astype(np.int64))
     ranks = np.empty((len(fits), len(rows)))
     is_seen_asked = any(fit.seen_last for fit in fits)
-    for part in parts(len(rows), batch):
+    for part in index_blocks(len(rows), batch):
         asked = np.concatenate([columns[part], some])
         scores = np.asarray(scorer.scores(rows[part], asked), np.float64)  # [b, b + some]
         own, spread = scores[:, : len(part)], scores[:, len(part) :].std(1, keepdims=True)
@@ -107,20 +107,20 @@ def _ranks(
     return ranks
 
 
-def _seen(validation: Validation, rows: Rows, columns: Rows) -> Truths:
+def _seen(validation: ValidationPairs, rows: Ids, columns: Ids) -> Mask:
     """To which of a batch's candidates each of its queries has an edge in training [b, b]."""
     if validation.seen is None:
         raise InputError("the protocol 'paper-unseen' needs the edges of training (`seen`)")
     return validation.seen.contains(rows[:, None], columns[None])
 
 
-def _seen_last(scores: Floats, seen: Truths) -> Floats:
+def _seen_last(scores: Floats, seen: Mask) -> Floats:
     """Scores [b, b] under which what is seen comes after all else, in its own order."""
     width = scores.max(1, keepdims=True) - scores.min(1, keepdims=True) + 1
     return np.asarray(np.where(seen, scores - width, scores))
 
 
-def _log_popularity(scorer: Scorer, validation: Validation) -> NDArray[np.float64]:
+def _log_popularity(scorer: Scorer, validation: ValidationPairs) -> NDArray[np.float64]:
     """log(1 + training links) of every candidate [C]."""
     links = np.asarray(validation.popularity, np.float64)
     if links.shape != (scorer.num_candidates,):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import BLOCK, LinkTable, Rows, checked_pairs, parts
+from edgeformers.evaluation.links import BLOCK, Ids, LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.metrics import Floats
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.scorers import Factors, Scorer
+from edgeformers.evaluation.scorers import InnerProductScorer, Scorer
 
 BATCH = 100  # pairs per batch of the protocol `paper`
 
@@ -27,8 +27,8 @@ def rank_in_batch(query: Any, key: Any, batch: int = BATCH) -> Floats:
     Keys of one node in a batch have one score and share their rank. The last batch may be
     smaller, and is then an easier one, as in the release.
     """
-    rows, columns = checked_pairs(np.arange(len(key)), np.arange(len(query)), len(key))
-    return rank_batches(Factors(query, key), rows, columns, batch)
+    rows, columns = validated_pairs(np.arange(len(key)), np.arange(len(query)), len(key))
+    return rank_batches(InnerProductScorer(query, key), rows, columns, batch)
 
 
 def rank_sampled(
@@ -41,9 +41,9 @@ def rank_sampled(
     negatives: int = NEGATIVES,
 ) -> Floats:
     """Protocol `sampled`: among `negatives` nodes that are no known link (`sample_negatives`)."""
-    rows, columns = checked_pairs(positives, queries, scorer.num_candidates)
+    rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
-    for part in parts(len(rows), max(1, BLOCK // 512 // (negatives + 1))):
+    for part in index_blocks(len(rows), max(1, BLOCK // 512 // (negatives + 1))):
         drawn = sample_negatives(
             rows[part],
             columns[part],
@@ -73,10 +73,10 @@ def rank_full(
     Scores are made for a few queries and all candidates at a time; several pairs of one query
     share them.
     """
-    rows, columns = checked_pairs(positives, queries, scorer.num_candidates)
+    rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
     by_query = np.argsort(rows, kind="stable")
-    for part in parts(len(rows), max(8, BLOCK // max(scorer.num_candidates, 1))):
+    for part in index_blocks(len(rows), max(8, BLOCK // max(scorer.num_candidates, 1))):
         pairs = by_query[part]
         asked, place = np.unique(rows[pairs], return_inverse=True)
         scores = scorer.scores(asked)
@@ -89,18 +89,16 @@ def rank_full(
     return ranks
 
 
-def rank_batches(scorer: Scorer, rows: Rows, columns: Rows, batch: int) -> Floats:
+def rank_batches(scorer: Scorer, rows: Ids, columns: Ids, batch: int) -> Floats:
     """Protocol `paper` for any scorer: each pair among the positives of its batch."""
     ranks = np.empty(len(rows))
-    for part in parts(len(rows), batch):
+    for part in index_blocks(len(rows), batch):
         scores = scorer.scores(rows[part], columns[part])
         ranks[part] = metrics.rank_of(scores, np.arange(len(part)))
     return ranks
 
 
-def _count_known(
-    table: NDArray[Any], rows: Rows, columns: Rows, known: LinkTable
-) -> tuple[Rows, Rows]:
+def _count_known(table: NDArray[Any], rows: Ids, columns: Ids, known: LinkTable) -> tuple[Ids, Ids]:
     """How many known links, the asked one aside, stand above and beside it."""
     place, candidate = known.of(rows)
     others = candidate != columns[place]

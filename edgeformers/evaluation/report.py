@@ -10,13 +10,18 @@ from numpy.typing import ArrayLike
 
 from edgeformers.errors import InputError, nearest
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import LinkTable, Truths, checked_pairs, parts
+from edgeformers.evaluation.links import LinkTable, Mask, index_blocks, validated_pairs
 from edgeformers.evaluation.metrics import Floats
-from edgeformers.evaluation.popularity_correction import Fit, Validation, choose_fit, rank_fitted
+from edgeformers.evaluation.popularity_correction import (
+    ScoreCorrection,
+    ValidationPairs,
+    choose_correction,
+    rank_corrected,
+)
 from edgeformers.evaluation.ranking import BATCH, rank_batches, rank_full, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
 
-LinkProtocol = Literal["paper", "sampled", "full", "paper-shifted", "paper-unseen"]
+LinkProtocol = Literal["full", "sampled", "paper", "paper-shifted", "paper-unseen"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
 IN_BATCHES: tuple[LinkProtocol, ...] = ("paper", "paper-shifted", "paper-unseen")
 UNTUNED: tuple[LinkProtocol, ...] = ("paper", "sampled", "full")  # that need no validation pairs
@@ -54,9 +59,9 @@ class LinkReport:
     """
 
     ranks: Mapping[str, Floats]  # protocol -> rank of each pair
-    groups: Mapping[str, Truths] = field(default_factory=dict)  # name -> which pairs belong
+    groups: Mapping[str, Mask] = field(default_factory=dict)  # name -> which pairs belong
     batch: int = BATCH
-    fits: Mapping[str, Fit] = field(default_factory=dict)  # protocol -> what validation chose
+    corrections: Mapping[str, ScoreCorrection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in self.ranks:
@@ -106,7 +111,7 @@ class LinkReport:
         return "\n".join(lines)
 
     def _mean_of_batches(self, values: Floats) -> float:
-        return metrics.mean([values[part].mean() for part in parts(len(values), self.batch)])
+        return metrics.mean([values[part].mean() for part in index_blocks(len(values), self.batch)])
 
 
 def evaluate_links(
@@ -119,7 +124,7 @@ def evaluate_links(
     query_degree: ArrayLike | None = None,
     key_degree: ArrayLike | None = None,
     profile: ArrayLike | None = None,
-    validation: Validation | None = None,
+    validation: ValidationPairs | None = None,
     seed: int = 0,
 ) -> LinkReport:
     """Rank test pairs, given in file order, under each protocol.
@@ -129,7 +134,7 @@ def evaluate_links(
     are the edges known of a node that training has not met [n]; it tells those apart in turn.
     `paper-shifted` and `paper-unseen` need `validation`, on which scores are fitted to batches.
     """
-    rows, columns = checked_pairs(positives, queries, scorer.num_candidates)
+    rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     rank: dict[str, Callable[[], Floats]] = {
         "paper": lambda: rank_batches(scorer, rows, columns, BATCH),
         "sampled": lambda: rank_sampled(scorer, columns, queries=rows, known=known, seed=seed),
@@ -137,30 +142,28 @@ def evaluate_links(
     }
     for name in protocols:
         _check_protocol(name)
-    fits: dict[str, Fit] = {}
+    fits: dict[str, ScoreCorrection] = {}
     for name in ("paper-shifted", "paper-unseen"):
         if name in protocols:
             if validation is None:
                 raise InputError(f"the protocol '{name}' needs validation pairs to be tuned on")
-            fits[name] = choose_fit(scorer, validation, unseen=name == "paper-unseen")
-            rank[name] = partial(rank_fitted, scorer, rows, columns, validation, fits[name])
+            fits[name] = choose_correction(scorer, validation, unseen=name == "paper-unseen")
+            rank[name] = partial(rank_corrected, scorer, rows, columns, validation, fits[name])
     groups = {} if query_degree is None else degree_groups(query_degree, key_degree)
     if profile is not None and np.any(profile):
         groups |= _groups(profile, PROFILES)
     found: dict[str, Floats] = {name: rank[name]() for name in protocols}
-    return LinkReport(ranks=found, groups=groups, fits=fits)
+    return LinkReport(ranks=found, groups=groups, corrections=fits)
 
 
-def degree_groups(
-    query_degree: ArrayLike, key_degree: ArrayLike | None = None
-) -> dict[str, Truths]:
+def degree_groups(query_degree: ArrayLike, key_degree: ArrayLike | None = None) -> dict[str, Mask]:
     """Pairs by the training edges of their query; cold are those with an end that has none."""
     degree = np.asarray(query_degree)
     cold = (degree == 0) | (False if key_degree is None else np.asarray(key_degree) == 0)
     return {**_groups(degree, DEGREES), "cold": cold, "warm": ~cold}
 
 
-def _groups(counts: ArrayLike, bounds: Mapping[str, tuple[int, int | None]]) -> dict[str, Truths]:
+def _groups(counts: ArrayLike, bounds: Mapping[str, tuple[int, int | None]]) -> dict[str, Mask]:
     number = np.asarray(counts)
     return {
         name: (number >= low) & (True if high is None else number <= high)

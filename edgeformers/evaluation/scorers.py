@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.errors import InputError
-from edgeformers.evaluation.links import LinkTable, Rows
+from edgeformers.evaluation.links import Ids, LinkTable
 
 
 class Scorer(Protocol):
@@ -17,14 +17,14 @@ class Scorer(Protocol):
     @property
     def num_candidates(self) -> int: ...
 
-    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
         """Queries [b] against the same candidates [m], or against all: [b, m]."""
 
-    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+    def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         """Queries [b], each against candidates of its own [b, m]: [b, m]."""
 
 
-class Factors:
+class InnerProductScorer:
     """Scores that are products: query [Q, D] times candidate [C, D], as arrays or tensors.
 
     `bias` [C] adds to every score of a candidate and `more`, a second pair of factors, adds a
@@ -58,22 +58,22 @@ class Factors:
     def num_candidates(self) -> int:
         return len(self.candidate)
 
-    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
         chosen = self.candidate if columns is None else self.candidate[columns]
         return on_host(self.query[rows] @ chosen.T)
 
-    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+    def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         return on_host((self.candidate[columns] @ self.query[rows][:, :, None])[:, :, 0])
 
 
 @dataclass(frozen=True)
-class ScoreFunction:
+class FunctionScorer:
     """Any function of query rows [b] that gives scores [b, C], such as a linear recommender."""
 
-    function: Callable[[Rows], Any]
+    function: Callable[[Ids], Any]
     num_candidates: int
 
-    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
         block = on_host(self.function(rows))
         if block.shape != (len(rows), self.num_candidates):
             raise InputError(
@@ -82,12 +82,12 @@ class ScoreFunction:
             )
         return block if columns is None else block[:, columns]
 
-    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+    def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         return np.take_along_axis(self.scores(rows), columns, axis=1)
 
 
 @dataclass(frozen=True)
-class Raised:
+class BonusScorer:
     """The scores of another, raised by `amount` [Q] for the candidates in `links` of each query."""
 
     scorer: Scorer
@@ -98,7 +98,7 @@ class Raised:
     def num_candidates(self) -> int:
         return self.scorer.num_candidates
 
-    def scores(self, rows: Rows, columns: Rows | None = None) -> NDArray[Any]:
+    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
         block = np.array(self.scorer.scores(rows, columns))
         if columns is None:
             place, candidate = self.links.of(rows)
@@ -106,10 +106,10 @@ class Raised:
             return block
         return self._raise(block, rows, columns[None])
 
-    def pick(self, rows: Rows, columns: Rows) -> NDArray[Any]:
+    def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         return self._raise(np.array(self.scorer.pick(rows, columns)), rows, columns)
 
-    def _raise(self, block: NDArray[Any], rows: Rows, columns: Rows) -> NDArray[Any]:
+    def _raise(self, block: NDArray[Any], rows: Ids, columns: Ids) -> NDArray[Any]:
         is_linked = self.links.contains(rows[:, None], columns)
         raised: NDArray[Any] = block + is_linked * self.amount[rows][:, None]
         return raised

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from edgeformers.data.f1 import f1_of_confusion
 from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import BLOCK, Rows, parts
+from edgeformers.evaluation.links import BLOCK, Ids, index_blocks
 from edgeformers.evaluation.metrics import Floats
 
 
@@ -29,7 +29,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class SeedSummary:
     """Mean and sample deviation over runs; of a single run the deviation is unknown: nan."""
 
     mean: float
@@ -92,7 +92,7 @@ def bootstrap_interval(
 
 
 def bootstrap_statistic(
-    statistic: Callable[[Rows], float],
+    statistic: Callable[[Ids], float],
     num_examples: int,
     seed: int,
     level: float = 0.95,
@@ -133,7 +133,7 @@ def bootstrap_f1(
     return _interval(f1(truth, guess), drawn, level, len(truth))
 
 
-def summarize_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
+def summarize_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, SeedSummary]:
     """Mean and sample deviation (n - 1) of every metric over runs that differ in their seed."""
     names = list(runs[0]) if runs else []
     for run in runs:
@@ -141,7 +141,7 @@ def summarize_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
             raise InputError(f"metric '{min(odd)}' is not in all of the {len(runs)} runs")
     table = {name: np.array([run[name] for run in runs], np.float64) for name in names}
     return {
-        name: Spread(
+        name: SeedSummary(
             mean=float(values.mean()),
             deviation=float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
             runs=len(values),
@@ -186,7 +186,7 @@ def _sign_flip_p(differences: Floats, rng: np.random.Generator, resamples: int) 
     moved = differences[differences != 0]
     total = abs(moved.sum()) * (1 - 1e-12)  # the same sum in another order is no smaller
     extreme = 1
-    for part in parts(resamples, max(1, BLOCK // 4 // max(len(moved), 1))):
+    for part in index_blocks(resamples, max(1, BLOCK // 4 // max(len(moved), 1))):
         size = len(part) * len(moved)
         bits = np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8))[:size]
         flipped = (2.0 * bits.reshape(len(part), -1) - 1) @ moved if size else np.zeros(len(part))
@@ -213,11 +213,11 @@ def _by_group(values: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floa
     return sums, np.bincount(group).astype(np.float64)
 
 
-def _resampled_rows(count: int, resamples: int, rng: np.random.Generator) -> Iterator[Rows]:
+def _resampled_rows(count: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
     """Blocks [r, count] of examples drawn with replacement, `resamples` rows in all."""
     if count < 2:
         return
-    for part in parts(resamples, max(1, BLOCK // 4 // count)):
+    for part in index_blocks(resamples, max(1, BLOCK // 4 // count)):
         yield rng.integers(0, count, (len(part), count))
 
 

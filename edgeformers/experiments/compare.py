@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgeformers.data.f1 import f1_of_confusion
 from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_paired
-from edgeformers.evaluation.links import BLOCK, parts
+from edgeformers.evaluation.links import BLOCK, index_blocks
 
 RESAMPLES = 2000
 
@@ -83,7 +83,7 @@ def _compare_f1(
     drawn = np.concatenate(
         [
             _gaps(kinds, random.multinomial(len(labels), chances, len(block)), signs, metric)
-            for block in parts(RESAMPLES, max(1, BLOCK // 8 // len(kinds)))
+            for block in index_blocks(RESAMPLES, max(1, BLOCK // 8 // len(kinds)))
         ]
     )
     low, high = np.quantile(drawn, [0.025, 0.975])

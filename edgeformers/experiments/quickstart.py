@@ -22,13 +22,13 @@ from edgeformers.data.splits import SplitConfig
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, Recommendation
 from edgeformers.evaluation import (
+    FunctionScorer,
     LinkReport,
-    ScoreFunction,
     bootstrap_f1,
     bootstrap_interval,
-    columns_of,
     compare_paired,
     evaluate_links,
+    node_positions,
 )
 from edgeformers.evaluation.network_links import candidate_nodes, known_links
 from edgeformers.experiments.illustrations import attention_picture, node_map
@@ -280,12 +280,12 @@ def _ranked(
 ) -> LinkReport:
     queries, rows = np.unique(np.asarray(graph.src)[pairs].astype(np.int64), return_inverse=True)
     candidates = candidate_nodes(graph)
-    scorer = ScoreFunction(lambda chosen: scores(queries[chosen], candidates), len(candidates))
+    scorer = FunctionScorer(lambda chosen: scores(queries[chosen], candidates), len(candidates))
     return evaluate_links(
         scorer,
-        columns_of(np.asarray(graph.dst)[pairs], candidates),
+        node_positions(np.asarray(graph.dst)[pairs], candidates),
         queries=rows,
-        known=known_links(graph, queries, candidates),
+        known=known_links(graph, queries),
         protocols=("full",),
     )
 

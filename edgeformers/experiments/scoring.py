@@ -23,8 +23,8 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (
     DEGREES,
     PROFILES,
+    FunctionScorer,
     LinkReport,
-    ScoreFunction,
     bootstrap_f1,
     bootstrap_interval,
     metrics,
@@ -116,8 +116,8 @@ def score_link_baseline(
     """A simple link baseline on both parts, ranked as the models are."""
     parts, adjacency = link_parts(graph, split), graph.training_adjacency(split)
 
-    def scorer(queries: Ids, candidates: Ids) -> ScoreFunction:
-        return ScoreFunction(
+    def scorer(queries: Ids, candidates: Ids) -> FunctionScorer:
+        return FunctionScorer(
             lambda chosen: baseline.scores(queries[chosen], candidates), len(candidates)
         )
 

@@ -16,7 +16,7 @@ from edgeformers.data.loader import Ids
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.evaluation import Factors
+from edgeformers.evaluation import InnerProductScorer
 from edgeformers.evaluation.network_links import candidate_nodes, seen_nodes
 
 ROWS = 8_192  # edges read, predicted and written together
@@ -77,7 +77,7 @@ def recommend_all(
     with bar:
         for start in range(0, len(sources), size):
             block = sources[start : start + size].astype(np.int64)
-            products = Factors(objective.factors("query", block), keys)
+            products = InnerProductScorer(objective.factors("query", block), keys)
             whole = objective.task.whole(products, block, candidates)
             scores = whole.scores(np.arange(len(block)))  # [b, C]
             if exclude_seen:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgeformers.errors import FormatError, InputError
-from edgeformers.evaluation import DEGREES, LinkTable, Raised, Scorer
+from edgeformers.evaluation import DEGREES, BonusScorer, LinkTable, Scorer
 
 Side = Literal["query", "key"]
 
@@ -122,7 +122,7 @@ class Returned(nn.Module):
 
         A new node (-1) has none.
         """
-        every = LinkTable(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
+        every = LinkTable.from_csr(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
         nobody = len(self.offsets) - 1
         known = np.where(candidates < 0, nobody, candidates)
         place, column = every.among(queries.clip(min=0), known)
@@ -235,7 +235,7 @@ class LinkEnsemble(nn.Module):
             return scorer
         amount = self.returned.amount[self.group[torch.from_numpy(queries)].long()]
         links = self.returned.among(queries, candidates)
-        return Raised(scorer, links, amount.cpu().numpy())
+        return BonusScorer(scorer, links, amount.cpu().numpy())
 
     def returned_amount(self, node: int) -> float:
         """By how much those are raised that have an edge to this node."""

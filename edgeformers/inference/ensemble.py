@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.baselines.base import Links, ValidationRanking, positive_links
+from edgeformers.baselines.base import TrainingLinks, ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
-from edgeformers.baselines.collaborative.reciprocity import has_returns, links_back
+from edgeformers.baselines.collaborative.reciprocity import has_returns
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_times
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.evaluation import LinkTable, is_significant
@@ -89,11 +89,6 @@ class ReturnedPart:
     def __init__(self, links: LinkTable, scale: float = 1.0) -> None:
         self.links, self.scale = links, scale
 
-    @classmethod
-    def of(cls, back: Links) -> "ReturnedPart":
-        """Of those who are linked to each node."""
-        return cls(LinkTable.from_pairs(back.rows, back.columns, back.num_rows))
-
     def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
         table = np.zeros((len(queries), len(candidates)), np.float32)
         table[self.links.among(queries, candidates)] = self.scale
@@ -135,11 +130,11 @@ def fit_ensemble(
     if (times := _times_that_help(graph, split, scaled, ranking)) is not None:
         scaled.append(times)
     if can_return:
-        back = ReturnedPart.of(links_back(positive_links(graph, split)))
+        back = ReturnedPart(training_links(graph, split).train.transpose())
         scaled.append(back.scaled(1 / _deviation(back, graph)))
     edges = torch.from_numpy(graph.training_adjacency(split).degrees())
     group = edge_groups(edges)
-    weights = weigh_groups(scaled, ranking, group.numpy()[ranking.rows])
+    weights = weigh_groups(scaled, ranking, group.numpy()[ranking.queries])
     if not weights[:, 1:].any():
         return None
     weights[:, 0] /= spread
@@ -193,7 +188,7 @@ def weigh_groups(parts: Sequence[AnyPart], ranking: ValidationRanking, group: In
     everyone = weigh(parts, ranking) if is_small.any() else []
     return np.array(
         [
-            everyone if is_small[one] else weigh(parts, ranking.where(group == one))
+            everyone if is_small[one] else weigh(parts, ranking.subset(group == one))
             for one in range(GROUPS)
         ]
     )
@@ -215,7 +210,7 @@ def weigh(parts: Sequence[AnyPart], ranking: ValidationRanking) -> list[float]:
             if changed == best or not any(changed):
                 continue
             found = _reciprocals(parts, changed, ranking)
-            if is_significant(found - held, ranking.rows):
+            if is_significant(found - held, ranking.queries):
                 best, held = changed, found
         if best == before:
             break
@@ -236,7 +231,7 @@ def _choose_members(parts: Sequence[AnyPart], ranking: ValidationRanking) -> Wei
     close = [
         one
         for one in every
-        if mean[one] >= least and not is_significant(found[best] - found[one], ranking.rows)
+        if mean[one] >= least and not is_significant(found[best] - found[one], ranking.queries)
     ]
     return max(close, key=lambda one: (sum(one), mean[one]))
 
@@ -245,7 +240,9 @@ def _reciprocals(
     parts: Sequence[AnyPart], weights: Weights, ranking: ValidationRanking
 ) -> NDArray[np.float64]:
     mixed = [part.scaled(w) for part, w in zip(parts, weights, strict=True) if w]
-    return ranking.reciprocals(lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed)))
+    return ranking.reciprocal_ranks(
+        lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed))
+    )
 
 
 def fits_ease(graph: EdgeTextGraph) -> bool:
@@ -261,7 +258,7 @@ def fits_als(graph: EdgeTextGraph) -> bool:
 def fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
     """Whether a network is small enough for LightGCN, on this machine."""
     most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
-    return len(positive_links(graph, split).rows) <= most
+    return training_links(graph, split).train.num_links <= most
 
 
 def _mrr(parts: Sequence[AnyPart], ranking: ValidationRanking) -> float:
@@ -285,16 +282,16 @@ def _trained(objective: LinkObjective, graph: EdgeTextGraph) -> Part:
     )
 
 
-def _ease_part(links: Links, weights: Floats, num_nodes: int, seed: int) -> Part:
+def _ease_part(links: TrainingLinks, weights: Floats, num_nodes: int, seed: int) -> Part:
     """X B with B of low rank, U S V^T: a query is the sum of U S over what it is linked to."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         rank = min(EASE_RANK, len(weights))
         u, s, v = torch.svd_lowrank(torch.from_numpy(weights), q=rank, niter=4)
     left: Tensor = u * s
-    query = torch.zeros(links.num_rows, left.size(1))
-    known, first = links.known, links.first_column
-    query.index_add_(0, torch.from_numpy(known.rows), left[torch.from_numpy(known.columns)])
+    query = torch.zeros(links.known.num_queries, left.size(1))
+    known, first = links.known, links.first_candidate
+    query.index_add_(0, torch.from_numpy(known.queries), left[torch.from_numpy(known.candidates)])
     return Part(
         _placed(query.numpy(), 0, num_nodes),
         _placed(v.numpy(), first, num_nodes),
@@ -304,15 +301,15 @@ def _ease_part(links: Links, weights: Floats, num_nodes: int, seed: int) -> Part
 
 def _als_part(als: ALS, num_nodes: int) -> Part:
     rows, columns = als.factors()
-    key, ridge = _placed(columns, als.links.first_column, num_nodes), als.ridge()
+    key, ridge = _placed(columns, als.links.first_candidate, num_nodes), als.ridge()
     new = partial(Solved, torch.from_numpy(key), torch.from_numpy(ridge.gram), ridge.alpha)
     return Part(_placed(rows, 0, num_nodes), key, new)
 
 
 def _lightgcn_part(model: LightGCN, num_nodes: int) -> Part:
     rows, columns = model.factors()
-    is_linked = np.diff(model.links.known.indptr) > 0  # others are as random as they began
-    key = _placed(columns, model.links.first_column, num_nodes)
+    is_linked = model.links.known.degrees > 0  # others are as random as they began
+    key = _placed(columns, model.links.first_candidate, num_nodes)
     query = _placed(rows * is_linked[:, None], 0, num_nodes)
     return Part(query, key, partial(Averaged, torch.from_numpy(key)))
 
@@ -337,7 +334,9 @@ def _times_that_help(
     )
     without = _reciprocals(others, (1.0,) * len(others), ranking)
     gains = _reciprocals([*others, best], (1.0,) * (len(others) + 1), ranking) - without
-    is_worth = gains.mean() > 0 if len(gains) >= MANY_LINKS else is_significant(gains, ranking.rows)
+    is_worth = (
+        gains.mean() > 0 if len(gains) >= MANY_LINKS else is_significant(gains, ranking.queries)
+    )
     return best if is_worth else None
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.evaluation import Spread, metrics, summarize_seeds
+from edgeformers.evaluation import SeedSummary, metrics, summarize_seeds
 from edgeformers.models.edge_head import EdgeHead
 
 PRIMARY_METRIC = "macro_f1"
@@ -80,7 +80,7 @@ class NodeReport:
     """The test metrics of every run, and their mean and deviation."""
 
     runs: list[dict[str, float]]
-    summary: dict[str, Spread]
+    summary: dict[str, SeedSummary]
 
 
 def classify_nodes(

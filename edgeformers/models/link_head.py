@@ -1,7 +1,6 @@
 """Link prediction: queries find their keys among the batch, and later among all nodes."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,34 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, nearest
-from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, Factors, Scorer
+from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, InnerProductScorer, LinkMask, Scorer
 from edgeformers.inference.components import LinkEnsemble, Side
 
 _LARGEST_SCALE = 100.0  # a learned temperature stops at 0.01, or training breaks down
-
-
-@dataclass(frozen=True)
-class KnownPairs:
-    """The links of training as sorted numbers, to be asked for whole tables on any device."""
-
-    keys: Tensor  # query * num_nodes + key, sorted
-    num_nodes: int
-
-    @classmethod
-    def from_pairs(cls, query_nodes: Tensor, key_nodes: Tensor, num_nodes: int) -> "KnownPairs":
-        """From pairs in any order, repeated or not."""
-        return cls(torch.unique(query_nodes.long() * num_nodes + key_nodes.long()), num_nodes)
-
-    def to(self, device: torch.device | str) -> "KnownPairs":
-        return KnownPairs(self.keys.to(device), self.num_nodes)
-
-    def mask(self, query_nodes: Tensor, key_nodes: Tensor) -> Tensor:
-        """Nodes [n] and [m] -> whether each pair is known [n, m]; a new node (-1) has no links."""
-        wanted = query_nodes[:, None] * self.num_nodes + key_nodes  # [n, m]
-        if not self.keys.numel():
-            return torch.zeros_like(wanted, dtype=torch.bool)
-        at = torch.searchsorted(self.keys, wanted).clamp(max=self.keys.numel() - 1)
-        return (self.keys[at] == wanted) & (query_nodes >= 0)[:, None] & (key_nodes >= 0)
 
 
 class LinkHead(nn.Module):
@@ -141,7 +116,7 @@ class LinkHead(nn.Module):
         extra_key_repr: Tensor | None = None,
         extra_nodes: Tensor | None = None,
         extra_log_q: Tensor | None = None,
-        known_pairs: KnownPairs | Tensor | None = None,
+        known_pairs: LinkMask | Tensor | None = None,
         query_z: Tensor | None = None,
         key_z: Tensor | None = None,
         extra_z: Tensor | None = None,
@@ -183,7 +158,7 @@ class LinkHead(nn.Module):
         candidate_z: Tensor | None = None,
     ) -> Scorer:
         """The trained score of all queries and candidates, for `evaluate_links` and for search."""
-        products = Factors(
+        products = InnerProductScorer(
             self.factors("query", query_repr, query_nodes, query_z),
             self.factors("key", candidate_repr, candidate_nodes, candidate_z),
         )
@@ -219,7 +194,7 @@ def false_negatives(
     query_nodes: Tensor,
     key_nodes: Tensor,
     all_nodes: Tensor,
-    known_pairs: KnownPairs | Tensor | None = None,
+    known_pairs: LinkMask | Tensor | None = None,
 ) -> Tensor:
     """Keys [n, n + m] that are not negatives of a query, its own positive at the diagonal aside.
 
@@ -232,8 +207,8 @@ def false_negatives(
     same_key[:, : len(key_nodes)].fill_diagonal_(True)
     false = same_query.float() @ same_key.float() > 0
     if known_pairs is not None:
-        if isinstance(known_pairs, KnownPairs):
-            known_pairs = known_pairs.mask(query_nodes, all_nodes)
+        if isinstance(known_pairs, LinkMask):
+            known_pairs = known_pairs(query_nodes, all_nodes)
         false |= known_pairs
     false[:, : len(key_nodes)].fill_diagonal_(False)
     return false

@@ -16,16 +16,18 @@ from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
 from edgeformers.data.random import hash_keys, uniform
 from edgeformers.errors import ConfigError, nearest
 from edgeformers.evaluation import (
+    PROTOCOLS,
     RANK_METRICS,
-    Factors,
+    InnerProductScorer,
     LinkProtocol,
     LinkReport,
+    LinkTable,
     Scorer,
 )
-from edgeformers.evaluation.network_links import PROTOCOLS, drawable_nodes, rank_links
+from edgeformers.evaluation.network_links import drawable_nodes, rank_links
 from edgeformers.inference.components import Side as Role
 from edgeformers.inference.encode import Autocast, encode_nodes
-from edgeformers.models.link_head import KnownPairs, LinkHead, sampling_log_q
+from edgeformers.models.link_head import LinkHead, sampling_log_q
 
 
 class LinkObjective:
@@ -61,7 +63,7 @@ class LinkObjective:
         self.select = _checked_metric(select or task.primary_metric)
         graph, train = loader.graph, parts["train"]
         src, dst = _long(graph.src[train]), _long(graph.dst[train])
-        self._known = KnownPairs.from_pairs(src, dst, graph.num_nodes).to(device)
+        self._known = LinkTable.from_pairs(src, dst, graph.num_nodes).to(device)
         self._drawable = drawable_nodes(graph, loader.source_sampler.adjacency)
         counts = torch.bincount(dst, minlength=graph.num_nodes)[self._drawable]
         self._log_q = torch.zeros(graph.num_nodes)
@@ -148,7 +150,7 @@ class LinkObjective:
 
     def scorer(self, queries: Ids, candidates: Ids, *, show: bool = False) -> Scorer:
         """The score of chosen queries and candidates."""
-        products = Factors(
+        products = InnerProductScorer(
             self.factors("query", queries, show=show), self.factors("key", candidates, show=show)
         )
         return self.task.whole(products, queries, candidates)

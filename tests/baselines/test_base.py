@@ -8,12 +8,13 @@ from edgeformers.baselines.base import (
     ValidationRanking,
     best_setting,
     choose,
-    positive_links,
+    training_links,
 )
 from edgeformers.data.splits import TRAIN, VAL
 from edgeformers.errors import InputError
-from edgeformers.evaluation import LinkTable, ScoreFunction, rank_full
+from edgeformers.evaluation import FunctionScorer, LinkTable, rank_full
 from edgeformers.evaluation.metrics import mrr
+from edgeformers.evaluation.network_links import positive_links
 
 ROWS = [
     {"source": "a", "target": "x", "text": "", "label": "yes", "split": "train"},
@@ -31,20 +32,21 @@ def test_every_baseline_keeps_its_protocol():
 
 def test_links_are_positive_training_edges_each_once_with_its_count(make_parts):
     graph = make_parts(ROWS, positive=["yes"])
-    links = positive_links(graph, "given")
-    assert links.rows.tolist() == [0, 0]
-    assert links.columns.tolist() == [0, 1]
-    assert links.counts.tolist() == [2, 1]
-    assert (links.num_rows, links.num_columns, links.first_column) == (2, 2, 2)
+    links = training_links(graph, "given")
+    assert links.train.queries.tolist() == [0, 0]
+    assert links.train.candidates.tolist() == [0, 1]
+    assert links.train.counts.tolist() == [2, 1]
+    assert (links.train.num_queries, links.train.num_candidates, links.first_candidate) == (2, 2, 2)
     assert links.popularity.tolist() == [2, 1]
 
 
 def test_undirected_links_of_one_node_type_stand_both_ways(make_parts):
     graph = make_parts(ROWS, positive=["yes"], bipartite=False, directed=False)
-    links = positive_links(graph, "given")
+    links = training_links(graph, "given").train
     a, x, _, y = range(4)
-    assert list(zip(links.rows, links.columns, strict=True)) == [(a, x), (a, y), (x, a), (y, a)]
-    assert (links.num_rows, links.num_columns, links.first_column) == (4, 4, 0)
+    pairs = list(zip(links.queries, links.candidates, strict=True))
+    assert pairs == [(a, x), (a, y), (x, a), (y, a)]
+    assert (links.num_queries, links.num_candidates) == (4, 4)
 
 
 @pytest.mark.parametrize("bipartite", [True, False], ids=["bipartite", "one node type"])
@@ -65,14 +67,14 @@ def test_validation_is_ranked_as_evaluation_does(make_parts, bipartite):
     first = graph.num_sources if bipartite else 0
     links = positive_links(graph, "given", (VAL,))
     seen = positive_links(graph, "given", (TRAIN, VAL))
-    known = seen.rows, seen.columns
+    known = seen.queries, seen.candidates
     if not bipartite:
         itself = np.arange(graph.num_nodes)
         known = np.append(known[0], itself), np.append(known[1], itself)
     ranks = rank_full(
-        ScoreFunction(lambda rows: scores[rows], graph.num_targets),
-        links.columns,
-        queries=links.rows,
+        FunctionScorer(lambda rows: scores[rows], graph.num_targets),
+        links.candidates,
+        queries=links.queries,
         known=LinkTable.from_pairs(*known, graph.num_sources),
     )
     found = ValidationRanking(graph, "given").mrr(lambda q, c: scores[q][:, c - first])
@@ -101,4 +103,4 @@ def test_a_split_without_positive_training_edges_is_refused(make_parts):
     rows = [{**row, "label": "no"} for row in ROWS[:2]] + [ROWS[3]]
     graph = make_parts(rows, positive=["yes"])
     with pytest.raises(InputError, match="no positive training edge in the split 'given'"):
-        positive_links(graph, "given")
+        training_links(graph, "given")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines import ALS, BPR, EASE, ALSConfig, PairwiseConfig, Popularity
-from edgeformers.baselines.base import ValidationRanking, positive_links
+from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.text.similarity import node_profiles
 
 TASTE = {"u0": "abc", "u1": "abd", "u2": "bcd", "u3": "xyz", "u4": "xyw", "u5": "yzw"}
@@ -56,12 +56,12 @@ def test_nothing_is_learned_from_profiles(name, cold, without):
 
 
 def test_known_links_are_those_of_training_and_of_profiles(cold):
-    links = positive_links(cold, "given")
+    links = training_links(cold, "given")
     (new,), (fresh,) = numbers(cold, ["new"], ["fresh"])
-    assert links.cold_rows.tolist() == [new]
-    assert links.cold_columns.tolist() == [fresh - links.first_column]
-    assert len(links.known.rows) == len(links.rows) + len(PROFILES)
-    assert links.popularity[links.cold_columns] == 2
+    assert links.cold_queries.tolist() == [new]
+    assert links.cold_candidates.tolist() == [fresh - links.first_candidate]
+    assert links.known.num_links == links.train.num_links + len(PROFILES)
+    assert links.popularity[links.cold_candidates] == 2
 
 
 def test_ease_answers_a_new_row_from_its_profile_and_regresses_a_new_item(cold):
@@ -122,8 +122,8 @@ def test_without_a_profile_a_new_row_gets_what_is_popular(without):
 def test_a_profile_is_known_when_validation_ranks(cold):
     ranking = ValidationRanking(cold, "given")
     (new,), items = numbers(cold, ["new"], "ab")
-    _, column = ranking.known.cells_of(np.array([new]))
-    assert set(np.array(items) - ranking.known.first_column) <= set(column.tolist())
+    _, column = ranking.known.of(np.array([new]))
+    assert set(np.array(items) - cold.num_sources) <= set(column.tolist())
 
 
 def test_the_text_of_a_profile_speaks_for_who_was_held_out_alone(cold):

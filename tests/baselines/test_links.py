@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines import ALS, EASE, LINK_BASELINES, ALSConfig, Popularity
-from edgeformers.baselines.base import positive_links
+from edgeformers.baselines.base import training_links
 from edgeformers.baselines.collaborative import ease as ease_module
 from edgeformers.errors import ConfigError, InputError
 
 
 def dense(graph):
-    links = positive_links(graph, "given")
-    table = np.zeros((links.num_rows, links.num_columns))
-    table[links.rows, links.columns] = links.counts
+    links = training_links(graph, "given").train
+    table = np.zeros((links.num_queries, links.num_candidates))
+    table[links.queries, links.candidates] = links.counts
     return table
 
 

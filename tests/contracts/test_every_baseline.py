@@ -13,14 +13,14 @@ from edgeformers.baselines import (
     LinkBaseline,
     PairwiseConfig,
 )
-from edgeformers.baselines.base import positive_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
-from edgeformers.evaluation import LinkTable, ScoreFunction, rank_full
+from edgeformers.evaluation import FunctionScorer, rank_full
 from edgeformers.evaluation.metrics import micro_f1, mrr
+from edgeformers.evaluation.network_links import positive_links
 from tests.baselines.tiny import write_backbone
 
 pytest.importorskip("sklearn")
@@ -167,10 +167,10 @@ def rank_test_links(graph, model):
     known = positive_links(graph, "link", (TRAIN, VAL, TEST))
     return mrr(
         rank_full(
-            ScoreFunction(lambda some: model.scores(queries[some], candidates), len(candidates)),
+            FunctionScorer(lambda some: model.scores(queries[some], candidates), len(candidates)),
             columns,
             queries=rows,
-            known=LinkTable.from_pairs(known.rows, known.columns, known.num_rows),
+            known=known,
         )
     )
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.baselines import Popularity, Reciprocity
-from edgeformers.baselines.base import positive_links
-from edgeformers.baselines.collaborative.reciprocity import has_returns, links_back
+from edgeformers.baselines.base import training_links
+from edgeformers.baselines.collaborative.reciprocity import has_returns
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
@@ -63,9 +63,9 @@ def training_pairs(graph):
 
 
 def test_who_is_linked_to_a_node_is_known_from_training_alone(mail):
-    back = links_back(positive_links(mail, "link"))
+    back = training_links(mail, "link").train.transpose()
     everyone = np.arange(mail.num_nodes)
-    found = set(zip(*(part.tolist() for part in back.cells_of(everyone)), strict=True))
+    found = set(zip(*(part.tolist() for part in back.of(everyone)), strict=True))
     assert found == {(to, by) for by, to in training_pairs(mail)}
 
 

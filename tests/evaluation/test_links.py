@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from edgeformers.errors import InputError
-from edgeformers.evaluation import columns_of
+from edgeformers.evaluation import node_positions
 from tests.evaluation.problems import known_links
 
 
@@ -22,8 +23,15 @@ def test_known_links_can_be_asked_one_by_one():
     assert not known_links([], [], 4).contains(rows, columns).any()
 
 
+def test_links_are_looked_up_on_a_device():
+    mask = known_links([2, 0, 2], [1, 9, 1], 10).to("cpu")
+    found = mask(torch.tensor([0, 1, 2, -1]), torch.tensor([9, 1, -1]))
+    assert found.int().tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert not known_links([], [], 10).to("cpu")(torch.arange(3), torch.arange(3)).any()
+
+
 def test_nodes_find_their_columns():
-    assert columns_of([30, 10, 30], [20, 30, 10]).tolist() == [1, 2, 1]
-    assert columns_of([], []).tolist() == []
-    with pytest.raises(InputError, match="node 25 is to be found but is not among the 3"):
-        columns_of([30, 25], [20, 30, 10])
+    assert node_positions([30, 10, 30], [20, 30, 10]).tolist() == [1, 2, 1]
+    assert node_positions([], []).tolist() == []
+    with pytest.raises(InputError, match="node 25 is not among the 3"):
+        node_positions([30, 25], [20, 30, 10])

@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 from edgeformers.errors import InputError
 from edgeformers.evaluation import (
     BATCH,
-    Fit,
+    FunctionScorer,
     LinkTable,
-    ScoreFunction,
-    Validation,
-    choose_fit,
+    ScoreCorrection,
+    ValidationPairs,
+    choose_correction,
     evaluate_links,
     is_significant,
     spaced_batches,
 )
-from edgeformers.evaluation.popularity_correction import SPREAD_CANDIDATES, rank_fitted
+from edgeformers.evaluation.popularity_correction import SPREAD_CANDIDATES, rank_corrected
 from tests.evaluation.problems import draw_problem, known_links
 
 #: Two rare and two popular candidates (log-popularity 0 and 2); every query likes its own by 1.
 POPULARITY = [0.0, 0.0, np.e**2 - 1, np.e**2 - 1]
 SCORES = np.array([[1, 0, 2, 2], [0, 1, 2, 2], [0, 0, 3, 2], [0, 0, 2, 3]], np.float32)
-SCORER = ScoreFunction(lambda rows: SCORES[rows % 4], 4)
+SCORER = FunctionScorer(lambda rows: SCORES[rows % 4], 4)
 EVERY = np.arange(4)
 
 
 def validation(pairs, popularity=POPULARITY, seen=None):
-    return Validation(
+    return ValidationPairs(
         queries=np.arange(pairs), positives=np.arange(pairs) % 4, popularity=popularity, seen=seen
     )
 
@@ -46,28 +46,30 @@ def validation(pairs, popularity=POPULARITY, seen=None):
 def test_ranks_are_those_worked_out_by_hand(shift, ranks):
     # Who likes a rare one has deviation .829 and scores 1, 0 and twice 2 - 1.658 shift; who likes
     # a popular one has 1.299 and scores 0, 0, 3 - 2.598 shift and 2 - 2.598 shift.
-    found = rank_fitted(SCORER, EVERY, EVERY, validation(4), Fit(shift=shift), batch=4)
+    found = rank_corrected(
+        SCORER, EVERY, EVERY, validation(4), ScoreCorrection(shift=shift), batch=4
+    )
     assert found.tolist() == ranks
 
 
 def test_the_shift_that_puts_the_right_node_first_is_chosen_and_used():
     many = validation(400)
-    assert choose_fit(SCORER, many, batch=4) == Fit(shift=0.8)
+    assert choose_correction(SCORER, many, batch=4) == ScoreCorrection(shift=0.8)
     protocols = ("paper", "paper-shifted")
     report = evaluate_links(SCORER, EVERY, protocols=protocols, validation=many)
-    assert report.fits["paper-shifted"] == Fit(shift=0.8)
+    assert report.corrections["paper-shifted"] == ScoreCorrection(shift=0.8)
     assert report.ranks["paper"].tolist() == [3, 3, 1, 1]
     assert report.ranks["paper-shifted"].tolist() == [1, 1, 1, 1]
 
 
 def test_few_pairs_tell_too_little_to_take_anything_off():
-    assert choose_fit(SCORER, validation(4), batch=4) == Fit()
-    assert choose_fit(SCORER, validation(0), batch=4) == Fit()
+    assert choose_correction(SCORER, validation(4), batch=4) == ScoreCorrection()
+    assert choose_correction(SCORER, validation(0), batch=4) == ScoreCorrection()
 
 
 def test_nothing_is_taken_off_where_it_does_not_help():
-    liked = ScoreFunction(lambda rows: np.eye(4)[rows % 4], 4)
-    assert choose_fit(liked, validation(400), batch=4) == Fit()
+    liked = FunctionScorer(lambda rows: np.eye(4)[rows % 4], 4)
+    assert choose_correction(liked, validation(400), batch=4) == ScoreCorrection()
 
 
 def test_pairs_that_are_ranked_do_not_change_what_is_taken_off():
@@ -77,15 +79,15 @@ def test_pairs_that_are_ranked_do_not_change_what_is_taken_off():
         evaluate_links(SCORER, one, queries=one, protocols=["paper-shifted"], validation=tuned)
         for one in asked
     ]
-    assert {report.fits["paper-shifted"].shift for report in reports} == {0.8}
+    assert {report.corrections["paper-shifted"].shift for report in reports} == {0.8}
 
 
 @given(st.integers(0, 10_000))
 def test_without_a_shift_the_ranks_are_those_of_paper(seed):
     scores, row, positive, *_ = draw_problem(seed)
-    scorer = ScoreFunction(lambda rows: scores[rows], scores.shape[1])
+    scorer = FunctionScorer(lambda rows: scores[rows], scores.shape[1])
     popularity = np.arange(scores.shape[1])
-    tuned = Validation(queries=row[:0], positives=positive[:0], popularity=popularity)
+    tuned = ValidationPairs(queries=row[:0], positives=positive[:0], popularity=popularity)
     protocols = ("paper", "paper-shifted", "full", "sampled")
     known = known_links(row, positive, len(scores))
     report = evaluate_links(
@@ -103,13 +105,16 @@ def test_scores_of_any_scale_are_shifted_alike():
     scores = random.standard_normal((50, 2 * SPREAD_CANDIDATES)).astype(np.float32)
     links = random.integers(0, 99, scores.shape[1])
     rows, columns = np.arange(50), random.integers(0, scores.shape[1], 50)
-    tuned = Validation(queries=rows, positives=columns, popularity=links)
+    tuned = ValidationPairs(queries=rows, positives=columns, popularity=links)
     size = np.float32(2) ** random.integers(-9, 9, (50, 1))  # of two, so that nothing is rounded
     plain, scaled = (
-        ScoreFunction(table.__getitem__, len(links)) for table in (scores, scores * size)
+        FunctionScorer(table.__getitem__, len(links)) for table in (scores, scores * size)
     )
-    found = rank_fitted(plain, rows, columns, tuned, Fit(shift=1.0))
-    assert rank_fitted(scaled, rows, columns, tuned, Fit(shift=1.0)).tolist() == found.tolist()
+    found = rank_corrected(plain, rows, columns, tuned, ScoreCorrection(shift=1.0))
+    assert (
+        rank_corrected(scaled, rows, columns, tuned, ScoreCorrection(shift=1.0)).tolist()
+        == found.tolist()
+    )
 
 
 def test_a_gain_is_clear_by_two_standard_errors():
@@ -150,7 +155,7 @@ def test_what_is_missing_gets_a_sentence():
     with pytest.raises(InputError, match="'paper-shifted' needs validation pairs to be tuned on"):
         evaluate_links(SCORER, EVERY, protocols=["paper-shifted"])
     with pytest.raises(InputError, match=r"each of the 4 candidates \(got \[3\]\)"):
-        choose_fit(SCORER, validation(4, POPULARITY[:3]))
+        choose_correction(SCORER, validation(4, POPULARITY[:3]))
 
 
 #: Who likes a rare one is linked to both popular candidates already, and likes them best.
@@ -160,31 +165,33 @@ SEEN = LinkTable.from_pairs(np.repeat(LIKES_RARE, 2), np.tile([2, 3], len(LIKES_
 
 def test_what_training_has_linked_is_ranked_last_in_its_own_order():
     tuned = validation(4, seen=SEEN)
-    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    found = rank_corrected(SCORER, EVERY, EVERY, tuned, ScoreCorrection(seen_last=True), batch=4)
     assert found.tolist() == [1, 1, 1, 1]
     again = LinkTable.from_pairs([0, 0], [0, 2], 4)  # the right one was linked before, too
     tuned = validation(4, seen=again)
-    found = rank_fitted(SCORER, EVERY, EVERY, tuned, Fit(seen_last=True), batch=4)
+    found = rank_corrected(SCORER, EVERY, EVERY, tuned, ScoreCorrection(seen_last=True), batch=4)
     assert found.tolist() == [4, 3, 1, 1]
 
 
 def test_validation_says_whether_what_is_seen_comes_last():
-    fit = choose_fit(SCORER, validation(400, seen=SEEN), unseen=True, batch=4)
+    fit = choose_correction(SCORER, validation(400, seen=SEEN), unseen=True, batch=4)
     assert fit.seen_last or fit.shift == 0.8  # either puts the right ones first
     flat = [0.0] * 4
-    assert choose_fit(SCORER, validation(400, flat, SEEN), unseen=True, batch=4).seen_last
+    assert choose_correction(SCORER, validation(400, flat, SEEN), unseen=True, batch=4).seen_last
     many = np.arange(400)
     every = LinkTable.from_pairs(many, many % 4, 400)  # all that is asked for was there before
-    assert not choose_fit(SCORER, validation(400, flat, every), unseen=True, batch=4).seen_last
+    assert not choose_correction(
+        SCORER, validation(400, flat, every), unseen=True, batch=4
+    ).seen_last
     protocols = ("paper-shifted", "paper-unseen")
     report = evaluate_links(
         SCORER, EVERY, protocols=protocols, validation=validation(400, flat, SEEN)
     )
-    assert report.fits["paper-shifted"] == Fit()
-    assert report.fits["paper-unseen"].seen_last
+    assert report.corrections["paper-shifted"] == ScoreCorrection()
+    assert report.corrections["paper-unseen"].seen_last
     assert report.ranks["paper-unseen"].tolist() == [1, 1, 1, 1]
 
 
 def test_links_of_training_are_needed_to_rank_them_last():
     with pytest.raises(InputError, match="'paper-unseen' needs the edges of training"):
-        choose_fit(SCORER, validation(4), unseen=True, batch=4)
+        choose_correction(SCORER, validation(4), unseen=True, batch=4)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeformers.evaluation import (
-    Factors,
-    ScoreFunction,
+    FunctionScorer,
+    InnerProductScorer,
     metrics,
     rank_full,
     rank_in_batch,
@@ -31,7 +31,7 @@ def test_full_ranking_agrees_with_a_loop_over_all_candidates(seed):
     known = set(zip(known_row.tolist(), known_column.tolist(), strict=True))
     expected = [simple_rank(scores, r, p, known) for r, p in zip(row, positive, strict=True)]
     ranks = rank_full(
-        ScoreFunction(lambda rows: scores[rows], 11),
+        FunctionScorer(lambda rows: scores[rows], 11),
         positive,
         queries=row,
         known=known_links(known_row, known_column, 7),
@@ -41,13 +41,13 @@ def test_full_ranking_agrees_with_a_loop_over_all_candidates(seed):
 
 def test_full_ranking_without_known_links_counts_every_candidate():
     scores, row, positive, _, _ = draw_problem(5)
-    ranks = rank_full(ScoreFunction(lambda rows: scores[rows], 11), positive, queries=row)
+    ranks = rank_full(FunctionScorer(lambda rows: scores[rows], 11), positive, queries=row)
     assert ranks.tolist() == metrics.rank_of(scores[row], positive).tolist()
 
 
 def test_small_blocks_give_the_same_ranks(monkeypatch):
     scores, row, positive, known_row, known_column = draw_problem(6, pairs=60)
-    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    scorer = FunctionScorer(lambda rows: scores[rows], 11)
     known = known_links(known_row, known_column, 7)
     whole = rank_full(scorer, positive, queries=row, known=known)
     monkeypatch.setattr("edgeformers.evaluation.ranking.BLOCK", 1)
@@ -55,14 +55,14 @@ def test_small_blocks_give_the_same_ranks(monkeypatch):
 
 
 def test_a_known_link_ahead_no_longer_costs_a_place():
-    scorer = ScoreFunction(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
+    scorer = FunctionScorer(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
     known = known_links([0, 0], [0, 2], 1)
     assert rank_full(scorer, [2]).tolist() == [3]
     assert rank_full(scorer, [2], known=known).tolist() == [2]
 
 
 def test_a_link_known_twice_is_left_out_once():
-    scorer = ScoreFunction(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
+    scorer = FunctionScorer(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
     assert rank_full(scorer, [2], known=known_links([0, 0, 0], [0, 0, 0], 1)).tolist() == [2]
 
 
@@ -72,7 +72,7 @@ def test_one_hundred_thousand_candidates_are_ranked_in_blocks():
     candidate = rng.normal(size=(100_000, 16)).astype(np.float32)
     positive = rng.integers(0, 100_000, 400)
     known = known_links(np.repeat(np.arange(400), 50), rng.integers(0, 100_000, 20_000), 400)
-    ranks = rank_full(Factors(query, candidate), positive, known=known)
+    ranks = rank_full(InnerProductScorer(query, candidate), positive, known=known)
     one = simple_rank(
         query[7:8] @ candidate.T, 0, positive[7], {(0, c) for c in known.of(np.array([7]))[1]}
     )
@@ -104,7 +104,7 @@ def test_the_same_key_twice_in_a_batch_shares_its_rank():
 def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():
     scores, row, positive, known_row, known_column = draw_problem(8)
     known = known_links(known_row, known_column, 7)
-    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    scorer = FunctionScorer(lambda rows: scores[rows], 11)
     ranks = rank_sampled(scorer, positive, queries=row, known=known, seed=3, negatives=4)
     drawn = sample_negatives(row, positive, 11, known=known, seed=3, count=4)
     for i, (r, p) in enumerate(zip(row, positive, strict=True)):
@@ -116,6 +116,6 @@ def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():
 def test_with_few_candidates_sampling_all_is_full_ranking():
     scores, row, positive, known_row, known_column = draw_problem(9)
     known = known_links(known_row, known_column, 7)
-    scorer = ScoreFunction(lambda rows: scores[rows], 11)
+    scorer = FunctionScorer(lambda rows: scores[rows], 11)
     sampled = rank_sampled(scorer, positive, queries=row, known=known)
     assert sampled.tolist() == rank_full(scorer, positive, queries=row, known=known).tolist()

@@ -7,9 +7,9 @@ import pytest
 
 from edgeformers.errors import InputError
 from edgeformers.evaluation import (
-    Factors,
+    FunctionScorer,
+    InnerProductScorer,
     LinkReport,
-    ScoreFunction,
     degree_groups,
     evaluate_links,
     metrics,
@@ -27,7 +27,7 @@ def test_published_figures_are_means_of_batch_means():
 
 
 def test_a_constant_scorer_gains_nothing_under_any_protocol():
-    scorer = Factors(np.zeros((50, 2)), np.zeros((300, 2)))
+    scorer = InnerProductScorer(np.zeros((50, 2)), np.zeros((300, 2)))
     report = evaluate_links(scorer, np.arange(50) * 3, seed=1)
     assert set(report.ranks["sampled"]) == {50.5}
     assert set(report.ranks["full"]) == {150.5}
@@ -35,7 +35,7 @@ def test_a_constant_scorer_gains_nothing_under_any_protocol():
 
 
 def test_a_diverged_scorer_comes_last():
-    scorer = Factors(np.full((4, 2), np.nan), np.ones((30, 2)))
+    scorer = InnerProductScorer(np.full((4, 2), np.nan), np.ones((30, 2)))
     report = evaluate_links(scorer, np.arange(4), known=known_links([0], [9], 4))
     assert report.ranks["full"].tolist() == [29, 30, 30, 30]
     assert set(report.ranks["paper"]) == {4}
@@ -43,7 +43,7 @@ def test_a_diverged_scorer_comes_last():
 
 def test_every_figure_carries_the_name_of_its_protocol():
     scores, row, positive, *_ = draw_problem(10)
-    report = evaluate_links(ScoreFunction(lambda rows: scores[rows], 11), positive, queries=row)
+    report = evaluate_links(FunctionScorer(lambda rows: scores[rows], 11), positive, queries=row)
     flat = report.flat()
     assert {key.split("/")[0] for key in flat} == {"paper", "sampled", "full"}
     assert flat["full/mrr"] == metrics.mrr(report.ranks["full"])
@@ -77,18 +77,18 @@ def test_a_group_without_pairs_is_not_measured():
 
 
 def test_wrong_protocols_and_shapes_get_a_sentence():
-    scorer = Factors(np.zeros((2, 2)), np.zeros((3, 2)))
+    scorer = InnerProductScorer(np.zeros((2, 2)), np.zeros((3, 2)))
     with pytest.raises(InputError, match="no protocol 'ful'; did you mean 'full'"):
         evaluate_links(scorer, [0, 1], protocols=["ful"])
     with pytest.raises(InputError, match=r"of one width \(got \[2, 2\] and \[3, 4\]\)"):
-        Factors(np.zeros((2, 2)), np.zeros((3, 4)))
+        InnerProductScorer(np.zeros((2, 2)), np.zeros((3, 4)))
     with pytest.raises(InputError, match="got 3 queries and 2 positives"):
         rank_full(scorer, [0, 1], queries=[0, 1, 1])
-    with pytest.raises(InputError, match=r"0 to 2 \(got -1\); columns_of finds it"):
+    with pytest.raises(InputError, match=r"0 to 2 \(got -1\); use node_positions"):
         rank_full(scorer, [0, -1])
     with pytest.raises(InputError, match=r"0 to 2 \(got 3\)"):
         rank_sampled(scorer, [0, 3])
-    with pytest.raises(InputError, match=r"row numbered from 0 \(got -2\)"):
+    with pytest.raises(InputError, match=r"rows numbered from 0 \(got -2\)"):
         evaluate_links(scorer, [0, 1], queries=[0, -2])
     with pytest.raises(InputError, match=r"must give \[2, 3\] scores \(got \[2, 5\]\)"):
-        rank_full(ScoreFunction(lambda rows: np.zeros((2, 5)), 3), [0, 1])
+        rank_full(FunctionScorer(lambda rows: np.zeros((2, 5)), 3), [0, 1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.evaluation import Factors, rank_full, rank_sampled
+from edgeformers.evaluation import InnerProductScorer, rank_full, rank_sampled
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
@@ -12,7 +12,7 @@ def test_factors_bias_and_a_second_product_make_one_score(wrap):
     rng = np.random.default_rng(1)
     query, candidate = rng.normal(size=(5, 3)), rng.normal(size=(8, 3))
     bias, more = rng.normal(size=8), (rng.normal(size=(5, 2)), rng.normal(size=(8, 2)))
-    scorer = Factors(wrap(query), wrap(candidate), bias=bias, more=more)
+    scorer = InnerProductScorer(wrap(query), wrap(candidate), bias=bias, more=more)
     expected = query @ candidate.T + more[0] @ more[1].T + bias
     np.testing.assert_allclose(scorer.scores(np.arange(5)), expected, rtol=1e-6)
     columns = np.array([[1, 7], [0, 2]])
@@ -24,8 +24,8 @@ def test_tensors_are_ranked_like_arrays():
     rng = np.random.default_rng(2)
     query, candidate = rng.normal(size=(6, 4)), rng.normal(size=(9, 4))
     positive = rng.integers(0, 9, 6)
-    tensors = Factors(torch.from_numpy(query), torch.from_numpy(candidate))
-    arrays = Factors(query, candidate)
+    tensors = InnerProductScorer(torch.from_numpy(query), torch.from_numpy(candidate))
+    arrays = InnerProductScorer(query, candidate)
     assert rank_full(tensors, positive).tolist() == rank_full(arrays, positive).tolist()
     assert rank_sampled(tensors, positive).tolist() == rank_sampled(arrays, positive).tolist()
 
@@ -33,6 +33,6 @@ def test_tensors_are_ranked_like_arrays():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8])
 def test_short_numbers_are_multiplied_in_single_precision(dtype):
     query, candidate = torch.full((2, 40), 100).to(dtype), torch.full((3, 40), 100).to(dtype)
-    scores = Factors(query, candidate).scores(np.arange(2))
+    scores = InnerProductScorer(query, candidate).scores(np.arange(2))
     assert scores.dtype == np.float32
     assert scores.tolist() == [[400_000.0] * 3] * 2

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.baselines.base import ValidationRanking, positive_links
+from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import LinkPredictor, load
-from edgeformers.evaluation import is_significant
+from edgeformers.evaluation import LinkTable, is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import (
     GROUPS,
@@ -65,7 +65,7 @@ def random_part(rows, width=3, seed=0):
 def halved(graph, ranking, half):
     """A score that knows every second validation link."""
     right = np.zeros((graph.num_nodes, graph.num_nodes), np.float32)
-    right[ranking.rows[half::2], ranking.columns[half::2] + graph.num_sources] = 1.0
+    right[ranking.queries[half::2], ranking.positives[half::2] + graph.num_sources] = 1.0
     return Part(right, np.eye(graph.num_nodes, dtype=np.float32))
 
 
@@ -173,7 +173,7 @@ def test_ease_as_a_product_of_vectors_scores_as_ease_does(simulated):
     *_, family = collaborative_parts(simulated, "link", seed=0)
     part = next(family)
     ease = EASE(LAMBDAS[:1]).fit(simulated, "link")
-    sources = np.unique(ease.links.rows)
+    sources = np.flatnonzero(ease.links.train.degrees)
     theirs = ease.scores(sources, candidate_nodes(simulated))
     ours = part.scores(sources, candidate_nodes(simulated))
     assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.98
@@ -182,33 +182,34 @@ def test_ease_as_a_product_of_vectors_scores_as_ease_does(simulated):
 @pytest.mark.parametrize("at", range(3), ids=["lightgcn", "als", "ease"])
 def test_a_new_source_has_the_vector_of_one_that_the_baseline_folded_in(simulated, at):
     split = "cold-source+drop-target"
-    links = positive_links(simulated, split)
+    links = training_links(simulated, split)
     families = collaborative_parts(simulated, split, seed=0)
     part = next(list(families)[at]).scaled(0.7)
     fold_in = part.fold_in()
-    assert len(links.cold_rows)
-    for row in links.cold_rows:
-        mine = links.known.rows == row
-        nodes = torch.from_numpy(links.known.columns[mine] + links.first_column)
+    assert len(links.cold_queries)
+    for row in links.cold_queries:
+        mine = links.known.queries == row
+        nodes = torch.from_numpy(links.known.candidates[mine] + links.first_candidate)
         made = fold_in(nodes, torch.from_numpy(links.known.counts[mine])).numpy()
         np.testing.assert_allclose(made, part.query[row], rtol=1e-4, atol=1e-6)
         assert np.abs(made).max() > 0
 
 
 def test_a_source_without_any_link_has_no_vector_of_lightgcn(simulated):
-    links = positive_links(simulated, "link")
+    links = training_links(simulated, "link").train
     model = LightGCN((PairwiseConfig(epochs=1),)).fit(simulated, "link")
-    kept = links.rows != links.rows[0]
-    columns, counts = links.columns[kept], links.counts[kept]
-    model.links = replace(links, rows=links.rows[kept], columns=columns, counts=counts)
+    kept = links.queries != links.queries[0]
+    sizes = links.num_queries, links.num_candidates
+    fewer = LinkTable.from_pairs(links.queries[kept], links.candidates[kept], *sizes)
+    model.links = replace(model.links, train=fewer, known=fewer)
     part = _lightgcn_part(model, simulated.num_nodes)
-    assert not part.query[links.rows[0]].any()
-    assert part.query[model.links.rows].any(1).all()
+    assert not part.query[links.queries[0]].any()
+    assert part.query[fewer.queries].any(1).all()
 
 
 def test_lightgcn_is_for_networks_that_are_not_too_large(simulated, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    count = len(positive_links(simulated, "link").rows)
+    count = training_links(simulated, "link").train.num_links
     for most, families in ((count, 3), (count - 1, 2)):
         monkeypatch.setattr("edgeformers.inference.ensemble.LIGHTGCN_LINKS", most)
         assert len(list(collaborative_parts(simulated, "link", seed=0))) == families
@@ -217,7 +218,7 @@ def test_lightgcn_is_for_networks_that_are_not_too_large(simulated, monkeypatch)
 def test_of_a_right_and_a_random_score_the_right_one_is_kept(simulated):
     ranking = ValidationRanking(simulated, "link")
     right = np.zeros((simulated.num_nodes, simulated.num_nodes), np.float32)
-    right[ranking.rows, ranking.columns + simulated.num_sources] = 1.0
+    right[ranking.queries, ranking.positives + simulated.num_sources] = 1.0
     known = Part(right, np.eye(simulated.num_nodes, dtype=np.float32))
     noise = random_part(simulated.num_nodes).scaled(0.1)
     weights = weigh([noise, known], ranking)
@@ -242,15 +243,15 @@ def test_what_neither_helps_nor_harms_is_kept(simulated):
 def test_what_ranks_below_the_best_collaborative_model_alone_is_left_out(simulated):
     ranking = ValidationRanking(simulated, "link")
     right = np.zeros((simulated.num_nodes, simulated.num_nodes), np.float32)
-    right[ranking.rows, ranking.columns + simulated.num_sources] = 1.0
-    row, column = ranking.rows[0], ranking.columns[0] + simulated.num_sources
+    right[ranking.queries, ranking.positives + simulated.num_sources] = 1.0
+    row, column = ranking.queries[0], ranking.positives[0] + simulated.num_sources
     wrong = np.zeros_like(right)  # one link is ranked lower: worse, though not clearly so
     wrong[row] = 2.0
     wrong[row, column] = 0.0
     eye = np.eye(simulated.num_nodes, dtype=np.float32)
     spoiled, known = Part(wrong, eye), Part(right, eye)
-    together = ranking.reciprocals(lambda q, c: spoiled.scores(q, c) + known.scores(q, c))
-    lost = ranking.reciprocals(known.scores) - together
+    together = ranking.reciprocal_ranks(lambda q, c: spoiled.scores(q, c) + known.scores(q, c))
+    lost = ranking.reciprocal_ranks(known.scores) - together
     assert lost.mean() > 0
     assert not is_significant(lost)
     assert weigh([spoiled, known], ranking) == [0.0, 1.0]
@@ -296,9 +297,12 @@ def test_texts_that_do_not_count_are_named_with_a_weight_of_0(simulated, fitted,
 def test_sources_with_few_edges_and_with_many_are_weighed_apart(simulated, monkeypatch):
     monkeypatch.setattr("edgeformers.inference.ensemble.FEW_LINKS", 10)
     ranking = ValidationRanking(simulated, "link")
-    group = np.arange(len(ranking.rows)) % 2  # as if every second link had a source of many edges
+    # As if every second link had a source with many edges.
+    group = np.arange(len(ranking.queries)) % 2
     table = np.zeros((simulated.num_nodes, simulated.num_nodes), np.float32)
-    table[ranking.rows, ranking.columns + simulated.num_sources] = np.where(group == 0, 1.0, -3.0)
+    table[ranking.queries, ranking.positives + simulated.num_sources] = np.where(
+        group == 0, 1.0, -3.0
+    )
     eye = np.eye(simulated.num_nodes, dtype=np.float32)
     for_few, for_many = Part(table, eye), Part(-table / 3 - 2 * (table > 0) * table, eye)
     found = weigh_groups([for_few, for_many], ranking, group)
@@ -315,12 +319,12 @@ def test_a_model_that_is_best_alone_has_nothing_beside_it(simulated, fitted, mon
 def test_it_does_not_rank_validation_clearly_worse_than_any_part_alone(simulated, fitted):
     ranking = ValidationRanking(simulated, "link")
     scorer = fitted.objective.scorer(np.arange(simulated.num_sources), candidate_nodes(simulated))
-    together = ranking.reciprocals(lambda q, c: scorer.scores(q, c - simulated.num_sources))
+    together = ranking.reciprocal_ranks(lambda q, c: scorer.scores(q, c - simulated.num_sources))
     plain = make(**{"links.ensemble": False}).fit(simulated)
     bare = plain.objective.scorer(np.arange(simulated.num_sources), candidate_nodes(simulated))
-    alone = [ranking.reciprocals(lambda q, c: bare.scores(q, c - simulated.num_sources))]
+    alone = [ranking.reciprocal_ranks(lambda q, c: bare.scores(q, c - simulated.num_sources))]
     for family in collaborative_parts(simulated, "link", seed=0):
-        alone.append(min((ranking.reciprocals(part.scores) for part in family), key=np.mean))
+        alone.append(min((ranking.reciprocal_ranks(part.scores) for part in family), key=np.mean))
     assert not any(is_significant(one - together) for one in alone)
     assert together.mean() > np.mean(alone)
 
@@ -334,7 +338,7 @@ def test_it_is_saved_loaded_and_used_for_sources_never_met(simulated, fitted, tm
     ours, theirs = loaded.evaluate("val"), fitted.evaluate("val")
     for metric in ("full/mrr", "paper-shifted/mrr", "paper-unseen/mrr"):
         assert ours[metric] == pytest.approx(theirs[metric])
-    assert loaded.report("val").fits == fitted.report("val").fits
+    assert loaded.report("val").corrections == fitted.report("val").corrections
     target = fitted.names.of(candidate_nodes(simulated)[:1])[0]
     found = fitted.recommend(edges=[(target, "a fine tent")], k=3)
     assert len(found) == 3

@@ -25,7 +25,13 @@ from edgeformers.data.simulate.best import BestRules
 from edgeformers.data.simulate.links import taste_given_topics
 from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.evaluation import Factors, LinkTable, bootstrap_interval, columns_of, rank_full
+from edgeformers.evaluation import (
+    InnerProductScorer,
+    LinkTable,
+    bootstrap_interval,
+    node_positions,
+    rank_full,
+)
 from edgeformers.evaluation.network_links import candidate_nodes, known_links, link_parts
 from edgeformers.registry import MODELS
 from tests.baselines.tiny import write_backbone
@@ -203,7 +209,7 @@ class Visits:
     def told(self, predictor):
         """Reciprocal ranks by what the texts tell that the predictor reads of each source."""
         read = predictor.objective.loader.source_sampler.sample(self.sources, epoch=INFERENCE)
-        topics = self.topic[columns_of(read.neighbors[read.mask], candidate_nodes(self.graph))]
+        topics = self.topic[node_positions(read.neighbors[read.mask], candidate_nodes(self.graph))]
         counts = np.zeros((len(self.sources), self.simulation.config.topics), int)
         np.add.at(counts, (np.nonzero(read.mask)[0], topics), 1)
         return self.reciprocal_ranks(taste_given_topics(self.simulation.model, counts))
@@ -256,15 +262,15 @@ def visits(tmp_path_factory):
         topic=simulation.model.topic[simulated_numbers(graph, candidates)],
         sources=sources,
         row=row,
-        column=columns_of(graph.dst[test], candidates),
-        known=known_links(graph, sources, candidates),
+        column=node_positions(graph.dst[test], candidates),
+        known=known_links(graph, sources),
     )
 
 
 def test_the_best_ranking_is_that_of_the_true_taste_with_lots_drawn_among_equals(visits):
     table, lots, drawn = visits.taste()[:, visits.topic], np.random.default_rng(0), []
     for _ in range(200):
-        scorer = Factors(table + 1e-6 * lots.random(table.shape), np.eye(table.shape[1]))
+        scorer = InnerProductScorer(table + 1e-6 * lots.random(table.shape), np.eye(table.shape[1]))
         ranks = rank_full(scorer, visits.column, queries=visits.row, known=visits.known)
         drawn.append(np.mean(1 / ranks))
     error = np.std(drawn) / len(drawn) ** 0.5

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.evaluation import evaluate_links, rank_full, rank_in_batch
+from edgeformers.evaluation import LinkTable, evaluate_links, rank_full, rank_in_batch
 from edgeformers.evaluation.metrics import mrr, ndcg
 from edgeformers.models.link_head import (
-    KnownPairs,
     LinkHead,
     false_negatives,
     sampling_log_q,
@@ -138,7 +137,7 @@ def test_false_negatives_are_those_a_batch_and_known_links_tell():
     query = torch.tensor([0, 0, 1, -1, -1])
     key = torch.tensor([7, 8, 7, 9, -1])
     extra = torch.tensor([8, 5, -1])
-    known = KnownPairs.from_pairs(torch.tensor([1, 1]), torch.tensor([9, 5]), 10)
+    known = LinkTable.from_pairs([1, 1], [9, 5], 10).to("cpu")
     told = false_negatives(query, key, torch.cat([key, extra]), known)
     expected = [
         [0, 1, 1, 0, 0, 1, 0, 0],  # 8 is the other positive of query 0, in the batch and beyond
@@ -266,14 +265,6 @@ def test_a_batch_of_no_pairs_has_no_loss():
     )
     loss.backward()
     assert loss.item() == 0.0
-
-
-def test_known_pairs_are_found_whatever_their_order():
-    known = KnownPairs.from_pairs(torch.tensor([2, 0, 2]), torch.tensor([1, 9, 1]), 10)
-    told = known.mask(torch.tensor([0, 1, 2, -1]), torch.tensor([9, 1, -1]))
-    assert told.int().tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]]
-    none = KnownPairs.from_pairs(torch.zeros(0), torch.zeros(0), 10)
-    assert not none.mask(torch.arange(3), torch.arange(3)).any()
 
 
 def test_what_an_option_lacks_gets_a_sentence(pairs, draw):

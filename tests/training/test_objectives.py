@@ -5,9 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from edgeformers.errors import ConfigError, InputError
-from edgeformers.evaluation.network_labels import labeled_edge_parts
-from edgeformers.evaluation.network_links import candidate_nodes, known_links, link_parts
+from edgeformers.errors import ConfigError
+from edgeformers.evaluation.network_links import candidate_nodes
 
 
 def gradients(objective, batches, seed=7):
@@ -171,33 +170,3 @@ def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by
     assert protocols() == {"full", "paper"}
     select = {"train.select_metric": "paper-shifted/mrr"}
     assert protocols(**select) == {"full", "paper", "paper-shifted"}
-
-
-def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
-    rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
-    plain = make_network(rows)
-    with pytest.raises(InputError, match="has no labels to learn; name the label column"):
-        labeled_edge_parts(plain, "edge")
-    rows = [{**row, "label": None if i else "5"} for i, row in enumerate(rows)]
-    labelled = make_network(rows, out="few")
-    with pytest.raises(InputError, match=r"split 'edge' has no labelled edge in '(train|val)'"):
-        labeled_edge_parts(labelled, "edge")
-    with pytest.raises(
-        InputError, match=r"'link' has 0 links in 'train', where 2 or more are needed"
-    ):
-        link_parts(plain, "link")
-
-
-def test_known_links_of_a_one_kind_network_hold_the_node_itself(make_network):
-    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
-    graph = make_network(rows, bipartite=False)
-    known = known_links(graph, np.array([0, 1]), candidate_nodes(graph))
-    assert [known.of(np.array([q]))[1].tolist() for q in (0, 1)] == [[0, 1], [1, 2]]
-
-
-def test_known_links_of_an_undirected_network_stand_both_ways(make_network):
-    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
-    graph = make_network(rows, bipartite=False, directed=False)
-    known = known_links(graph, np.array([2, 1]), candidate_nodes(graph))
-    found = [sorted(known.of(np.array([q]))[1].tolist()) for q in (0, 1)]
-    assert found == [[1, 2], [0, 1, 2]]

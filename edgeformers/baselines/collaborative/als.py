@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.baselines.base import (
-    Ints,
-    Links,
     Scores,
+    TrainingLinks,
     Trial,
     ValidationRanking,
     best_setting,
     choose,
-    positive_links,
+    training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import ConfigError
+from edgeformers.evaluation.links import Ids, LinkTable
 
 Floats = NDArray[np.float64]
 
@@ -66,9 +66,9 @@ class _Factors:
 class _Side:
     """The links of each node of one side: rows `starts[v] : starts[v] + sizes[v]` of the rest."""
 
-    starts: Ints
-    sizes: Ints
-    other: Ints
+    starts: Ids
+    sizes: Ids
+    other: Ids
     counts: Floats
 
 
@@ -87,11 +87,11 @@ class ALS:
         self.trials: list[Trial[ALSConfig]] = []
         self.setting: dict[str, Any] = {}
 
-    links: Links
+    links: TrainingLinks
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Factorize with every setting; keep the best by full-ranking MRR on validation."""
-        self.links = positive_links(graph, split)
+        self.links = training_links(graph, split)
         ranking = ValidationRanking(graph, split)
         self._factors, self.trials = choose(
             self.grid,
@@ -118,21 +118,21 @@ class ALS:
         """What solves for the factors of a new row, given what it is linked to."""
         return self._factors.ridge
 
-    def _scores(self, factors: _Factors, queries: Ints, candidates: Ints) -> Scores:
-        rows = self.links.row_numbers(queries)
-        columns = self.links.column_numbers(candidates)
+    def _scores(self, factors: _Factors, queries: Ids, candidates: Ids) -> Scores:
+        rows = self.links.rows(queries)
+        columns = self.links.columns(candidates)
         left, right = factors.rows[rows], factors.columns[columns]
         table: Scores = left.astype(np.float32) @ right.astype(np.float32).T
         return self.links.fill_with_popularity(table, rows, columns)
 
 
-def _factorize(links: Links, config: ALSConfig, seed: int) -> _Factors:
+def _factorize(links: TrainingLinks, config: ALSConfig, seed: int) -> _Factors:
     """Alternate between the two sides, from small random columns."""
     random = np.random.default_rng(seed)
-    columns = 0.1 * random.standard_normal((links.num_columns, config.factors))
-    rows = np.zeros((links.num_rows, config.factors))
-    forward = _side(links.rows, links.columns, links.counts, links.num_rows)
-    backward = _side(*links.transposed(), links.num_columns)
+    columns = 0.1 * random.standard_normal((links.train.num_candidates, config.factors))
+    rows = np.zeros((links.train.num_queries, config.factors))
+    forward = _side(links.train)
+    backward = _side(links.train.transpose())
     for _ in range(config.iterations):
         rows = _solve(forward, columns, config)
         columns = _solve(backward, rows, config)
@@ -142,16 +142,16 @@ def _factorize(links: Links, config: ALSConfig, seed: int) -> _Factors:
 
 
 def _fold_in(
-    links: Links, rows: Floats, columns: Floats, config: ALSConfig
+    links: TrainingLinks, rows: Floats, columns: Floats, config: ALSConfig
 ) -> tuple[Floats, Floats]:
     """The factors with those of nodes that were held out, the other side as it was learned."""
     known, (found_rows, found_columns) = links.known, (rows.copy(), columns.copy())
-    if len(links.cold_rows):
-        side = _side(known.rows, known.columns, known.counts, known.num_rows)
-        found_rows[links.cold_rows] = _solve(side, columns, config)[links.cold_rows]
-    if len(links.cold_columns):
-        side = _side(*known.transposed(), known.num_columns)
-        found_columns[links.cold_columns] = _solve(side, rows, config)[links.cold_columns]
+    if len(links.cold_queries):
+        side = _side(known)
+        found_rows[links.cold_queries] = _solve(side, columns, config)[links.cold_queries]
+    if len(links.cold_candidates):
+        side = _side(known.transpose())
+        found_columns[links.cold_candidates] = _solve(side, rows, config)[links.cold_candidates]
     return found_rows, found_columns
 
 
@@ -159,10 +159,14 @@ def _gram(fixed: Floats, config: ALSConfig) -> Floats:
     return np.asarray(fixed.T @ fixed + config.regularization * np.eye(config.factors))
 
 
-def _side(own: Ints, other: Ints, counts: Floats, num: int) -> _Side:
-    """Links, sorted by `own`, grouped by it."""
-    starts = np.searchsorted(own, np.arange(num + 1))
-    return _Side(starts=starts[:-1], sizes=np.diff(starts), other=other, counts=counts)
+def _side(links: LinkTable) -> _Side:
+    """The links of each query."""
+    return _Side(
+        starts=links.indptr[:-1],
+        sizes=links.degrees,
+        other=links.candidates,
+        counts=links.counts,
+    )
 
 
 def _solve(side: _Side, fixed: Floats, config: ALSConfig) -> Floats:
@@ -183,7 +187,7 @@ def _solve(side: _Side, fixed: Floats, config: ALSConfig) -> Floats:
 
 
 def _solve_block(
-    side: _Side, nodes: Ints, length: int, fixed: Floats, shared: Floats, alpha: float
+    side: _Side, nodes: Ids, length: int, fixed: Floats, shared: Floats, alpha: float
 ) -> Floats:
     """x_u = (Y^T Y + reg I + alpha sum n_ui y_i y_i^T)^-1 sum (1 + alpha n_ui) y_i for each node.
 

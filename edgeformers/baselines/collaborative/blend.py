@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike
 
 from edgeformers.baselines.base import (
     LinkBaseline,
-    Links,
     Scores,
+    TrainingLinks,
     Trial,
     ValidationRanking,
     best_setting,
     choose,
-    positive_links,
+    training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
 
@@ -37,11 +37,11 @@ class Blend:
         self.trials: list[Trial[float]] = []
         self.setting: dict[str, Any] = {}
 
-    links: Links
+    links: TrainingLinks
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Fit both; keep the best weight by full-ranking MRR on validation."""
-        self.links = positive_links(graph, split)
+        self.links = training_links(graph, split)
         self.first.fit(graph, split)
         self.second.fit(graph, split)
         self.scales = self._scale(self.first), self._scale(self.second)
@@ -60,7 +60,7 @@ class Blend:
         return self._scores(self.weight, queries, candidates)
 
     def _scores(self, weight: float, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        rows, columns = self.links.row_numbers(queries), self.links.column_numbers(candidates)
+        rows, columns = self.links.rows(queries), self.links.columns(candidates)
         first, second = (one.scores(queries, candidates) for one in (self.first, self.second))
         shares = (1 - weight) / self.scales[0], weight / self.scales[1]
         table = np.asarray(shares[0] * first + shares[1] * second, np.float32)
@@ -68,7 +68,7 @@ class Blend:
 
     def _scale(self, baseline: LinkBaseline) -> float:
         """The deviation of scores over some queries that have links, and all candidates."""
-        linked = np.unique(self.links.rows)
+        linked = np.flatnonzero(self.links.train.degrees)
         some = linked[np.linspace(0, len(linked) - 1, min(len(linked), SCALED_ROWS)).astype(int)]
-        columns = np.arange(self.links.num_columns) + self.links.first_column
+        columns = np.arange(self.links.train.num_candidates) + self.links.first_candidate
         return float(baseline.scores(some, columns).std()) or 1.0

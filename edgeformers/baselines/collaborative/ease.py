@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.baselines.base import (
-    Ints,
-    Links,
     Scores,
+    TrainingLinks,
     Trial,
     ValidationRanking,
     best_setting,
     choose,
-    positive_links,
+    training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError, require
+from edgeformers.evaluation.links import Ids, LinkTable
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class EASE:
         self.setting: dict[str, Any] = {}
         self.weights = np.zeros((0, 0), np.float32)  # B [items, items]
 
-    links: Links
+    links: TrainingLinks
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Solve for every lambda and keep the best by full-ranking MRR on validation."""
@@ -52,10 +52,10 @@ class EASE:
                 f"EASE inverts a table of items by items; {graph.num_targets:,} items are more "
                 f"than the {LARGEST:,} it can take; use ALS"
             )
-        self.links = positive_links(graph, split)
-        table, self._table = _table(self.links), _table(self.links.known)
+        self.links = training_links(graph, split)
+        table, self._table = _table(self.links.train), _table(self.links.known)
         together = (table.T @ table).toarray().astype(np.float64)
-        cold = self.links.cold_columns
+        cold = self.links.cold_candidates
         new = (table.T @ self._table[:, cold]).toarray().astype(np.float64)  # [items, cold]
         ranking = ValidationRanking(graph, split)
         self.weights, self.trials = choose(
@@ -70,22 +70,22 @@ class EASE:
         """Node numbers [q] and [c] -> [q, c]."""
         return self._scores(self.weights, np.asarray(queries), np.asarray(candidates))
 
-    def _scores(self, weights: Scores, queries: Ints, candidates: Ints) -> Scores:
-        rows = self.links.row_numbers(queries)
-        columns = self.links.column_numbers(candidates)
+    def _scores(self, weights: Scores, queries: Ids, candidates: Ids) -> Scores:
+        rows = self.links.rows(queries)
+        columns = self.links.columns(candidates)
         table: Scores = (self._table[rows] @ weights)[:, columns]
         return self.links.fill_with_popularity(table, rows, columns)
 
 
-def _table(links: Links) -> Any:
+def _table(links: LinkTable) -> Any:
     """Which links there are, as a sparse table of ones."""
     sparse = require("scipy.sparse", "baselines")
-    ones = np.ones(len(links.columns), np.float32)
-    shape = (links.num_rows, links.num_columns)
-    return sparse.csr_array((ones, links.columns, links.indptr), shape=shape)
+    ones = np.ones(links.num_links, np.float32)
+    shape = (links.num_queries, links.num_candidates)
+    return sparse.csr_array((ones, links.candidates, links.indptr), shape=shape)
 
 
-def _solve(together: Floats, penalty: float, cold: Ints, new: Floats) -> Scores:
+def _solve(together: Floats, penalty: float, cold: Ids, new: Floats) -> Scores:
     """B from X^T X; an item never predicts itself.
 
     Cold items x are columns (X^T X + penalty I)^-1 X^T x, with X^T x in `new` [items, cold].

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgeformers.baselines.base import Links
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig, PairwiseLinks, Represent
 from edgeformers.errors import ConfigError
+from edgeformers.evaluation import LinkTable
 
 LAYERS = 3
 GRID = tuple(PairwiseConfig(l2=l2) for l2 in (1e-2, 3e-3))
@@ -18,7 +18,7 @@ class LightGCN(PairwiseLinks):
     """Scores e_q . e_c, with e the mean of a node's vector and of what 3 layers bring to it.
 
     A layer gives each node the sum of its neighbors' vectors, over the root of both degrees. The
-    graph is that of `Links`: rows on one side, columns on the other, so that a node of a network
+    graph is that of links: rows on one side, columns on the other, so that a node of a network
     of one kind has a vector as a query and another as a candidate. Trained as BPR, every step
     through the whole graph. A query without a training link gets the candidates in the order of
     popularity. A minute or two for 20,000 links on one core.
@@ -38,7 +38,7 @@ class LightGCN(PairwiseLinks):
         self.layers = layers
 
     def _representation(self, device: torch.device) -> Represent:
-        adjacency = normalized_adjacency(self.links).to(device)
+        adjacency = normalized_adjacency(self.links.train).to(device)
 
         def represent(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
             whole = _Propagation.apply(torch.cat([rows, columns]), adjacency, self.layers)
@@ -47,12 +47,12 @@ class LightGCN(PairwiseLinks):
         return represent
 
 
-def normalized_adjacency(links: Links) -> Tensor:
+def normalized_adjacency(links: LinkTable) -> Tensor:
     """D^-1/2 A D^-1/2 of rows and then columns, every link both ways: sparse [R + C, R + C]."""
-    row = torch.from_numpy(links.rows)
-    column = torch.from_numpy(links.columns) + links.num_rows
+    row = torch.from_numpy(links.queries)
+    column = torch.from_numpy(links.candidates) + links.num_queries
     ends = torch.stack([torch.cat([row, column]), torch.cat([column, row])])
-    size = links.num_rows + links.num_columns
+    size = links.num_queries + links.num_candidates
     degree = torch.bincount(ends[0], minlength=size).float()
     values = degree[ends].prod(0).rsqrt()
     return torch.sparse_coo_tensor(ends, values, (size, size), check_invariants=False).coalesce()

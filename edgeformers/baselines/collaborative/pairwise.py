@@ -8,23 +8,23 @@ from typing import Any, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from edgeformers.baselines.base import (
-    Ints,
-    Links,
     Scores,
+    TrainingLinks,
     Trial,
     ValidationRanking,
     best_setting,
     choose,
-    fold_means,
-    positive_links,
+    fold_in_means,
+    training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import ConfigError
+from edgeformers.evaluation.links import Ids, LinkTable
 
 ATTEMPTS = 20  # draws of a non-link; a row that is linked to nearly all columns may have none
 EVERY = 5  # epochs between two looks at validation
@@ -61,9 +61,9 @@ class PairFactors:
     columns: Scores  # [C, K]
     epoch: int
 
-    def scores(self, links: Links, queries: ArrayLike, candidates: ArrayLike) -> Scores:
+    def scores(self, links: TrainingLinks, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Node numbers [q] and [c] -> [q, c]; who has no link gets what is popular."""
-        rows, columns = links.row_numbers(queries), links.column_numbers(candidates)
+        rows, columns = links.rows(queries), links.columns(candidates)
         return links.fill_with_popularity(self.rows[rows] @ self.columns[columns].T, rows, columns)
 
 
@@ -76,7 +76,7 @@ class PairwiseLinks(ABC):
     validation; without validation links, all epochs of the first setting.
     """
 
-    links: Links
+    links: TrainingLinks
 
     def __init__(self, grid: Sequence[PairwiseConfig], *, seed: int, show: bool) -> None:
         self.grid = grid
@@ -91,7 +91,7 @@ class PairwiseLinks(ABC):
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Learn with every setting; keep the best by full-ranking MRR on validation."""
-        self.links = positive_links(graph, split)
+        self.links = training_links(graph, split)
         ranking = ValidationRanking(graph, split)
 
         def score(factors: PairFactors) -> float:
@@ -119,14 +119,14 @@ class PairwiseLinks(ABC):
     def _learn(self, config: PairwiseConfig, score: Callable[[PairFactors], float]) -> PairFactors:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         generator = torch.Generator().manual_seed(self.seed)
-        sizes = self.links.num_rows, self.links.num_columns
+        sizes = self.links.train.num_queries, self.links.train.num_candidates
         drawn = (torch.randn(size, config.width, generator=generator) for size in sizes)
         rows, columns = ((SPREAD * one).to(device).requires_grad_() for one in drawn)
         represent = self._representation(device)
         best, reached, idle = _factors(represent, rows, columns, 0), float("-inf"), 0
         best = fold_in(self.links, best)
         with tqdm(total=config.epochs, desc=type(self).__name__, disable=not self.show) as bar:
-            for epoch in _train(self.links, rows, columns, represent, config, self.seed):
+            for epoch in _train(self.links.train, rows, columns, represent, config, self.seed):
                 bar.update()
                 if epoch % EVERY and epoch < config.epochs:
                     continue
@@ -140,7 +140,7 @@ class PairwiseLinks(ABC):
 
 
 def _train(
-    links: Links,
+    links: LinkTable,
     rows: Tensor,
     columns: Tensor,
     represent: Represent,
@@ -164,9 +164,9 @@ def _train(
         yield epoch
 
 
-def fold_in(links: Links, factors: PairFactors) -> PairFactors:
+def fold_in(links: TrainingLinks, factors: PairFactors) -> PairFactors:
     """Vectors of nodes that were held out, the other side as it was learned."""
-    rows, columns = fold_means(links, factors.rows, factors.columns)
+    rows, columns = fold_in_means(links, factors.rows, factors.columns)
     return replace(factors, rows=rows, columns=columns)
 
 
@@ -175,25 +175,19 @@ def pairwise_loss(own: Tensor, linked: Tensor, other: Tensor) -> Tensor:
     return -F.logsigmoid((own * (linked - other)).sum(1)).mean()
 
 
-def draw_triples(links: Links, random: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+def draw_triples(links: LinkTable, random: np.random.Generator) -> tuple[Ids, Ids, Ids]:
     """Every link once, in random order, beside a column drawn evenly from those not linked.
 
     Gives rows, linked columns, other columns. A link is left out where no other was found.
     """
-    order = random.permutation(len(links.rows))
-    rows, linked = links.rows[order], links.columns[order]
-    other = random.integers(links.num_columns, size=len(rows))
+    order = random.permutation(links.num_links)
+    rows, linked = links.queries[order], links.candidates[order]
+    other = random.integers(links.num_candidates, size=len(rows))
     for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(_are_links(links, rows, other))
-        other[wrong] = random.integers(links.num_columns, size=len(wrong))
-    kept = ~_are_links(links, rows, other)
+        wrong = np.flatnonzero(links.contains(rows, other))
+        other[wrong] = random.integers(links.num_candidates, size=len(wrong))
+    kept = ~links.contains(rows, other)
     return rows[kept], linked[kept], other[kept]
-
-
-def _are_links(links: Links, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
-    known = links.rows * links.num_columns + links.columns  # sorted, as links are
-    wanted = rows * links.num_columns + columns
-    return np.asarray(np.append(known, -1)[np.searchsorted(known, wanted)] == wanted)
 
 
 @torch.no_grad()

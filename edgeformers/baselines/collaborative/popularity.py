@@ -5,24 +5,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edgeformers.baselines.base import Links, Scores, positive_links
+from edgeformers.baselines.base import Scores, TrainingLinks, training_links
 from edgeformers.data.graph import EdgeTextGraph
 
 
 class Popularity:
     """Scores a candidate by its positive training edges, whoever asks."""
 
-    links: Links
+    links: TrainingLinks
 
     def __init__(self) -> None:
         self.setting: dict[str, Any] = {}  # nothing is chosen
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
-        self.links = positive_links(graph, split)
+        self.links = training_links(graph, split)
         return self
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Node numbers [q] and [c] -> [q, c]."""
-        rows = self.links.row_numbers(queries)
-        counts = self.links.popularity[self.links.column_numbers(candidates)]
+        rows = self.links.rows(queries)
+        counts = self.links.popularity[self.links.columns(candidates)]
         return np.broadcast_to(counts.astype(np.float32), (len(rows), len(counts))).copy()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.baselines.base import fold_means, positive_links
+from edgeformers.baselines.base import fold_in_means, training_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import NO_TIME, TRAIN, VAL
 
@@ -40,13 +40,13 @@ def activity_profiles(
     One pair for each way of smoothing. Who was held out is the mean of what its profile links to,
     as one that arrives without times.
     """
-    counts, links = _count_edges(graph, split), positive_links(graph, split)
-    sources = slice(0, links.num_rows)
-    targets = slice(links.first_column, links.first_column + links.num_columns)
+    counts, links = _count_edges(graph, split), training_links(graph, split)
+    sources = slice(0, links.train.num_queries)
+    targets = slice(links.first_candidate, links.first_candidate + links.train.num_candidates)
     for smoothing in smoothings:
         shares = _smoothed_shares(counts, smoothing)
         query, key = shares.copy(), shares
-        query[sources], key[targets] = fold_means(links, shares[sources], shares[targets])
+        query[sources], key[targets] = fold_in_means(links, shares[sources], shares[targets])
         yield query, key
 
 

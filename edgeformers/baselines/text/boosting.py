@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.baselines.base import Ints, Trial, best_setting, choose
+from edgeformers.baselines.base import Trial, best_setting, choose
 from edgeformers.baselines.text.classes import (
     ClassifiedEdges,
     LabeledParts,
@@ -19,6 +19,7 @@ from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, te
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.errors import require
+from edgeformers.evaluation.links import Ids
 
 Floats = NDArray[np.float32]
 
@@ -91,10 +92,10 @@ class FrozenBoosting(ClassifiedEdges):
         self.setting = {**read, **asdict(best_setting(self.trials))}
         return self
 
-    def _features(self, edges: Ints) -> Floats:
+    def _features(self, edges: Ids) -> Floats:
         return np.hstack([self._components.of(edges), self._statistics.of(edges)])
 
-    def _boost(self, features: Floats, labels: Ints, config: BoostingConfig) -> Any:
+    def _boost(self, features: Floats, labels: Ids, config: BoostingConfig) -> Any:
         ensemble = require("sklearn.ensemble", "baselines")
         model = ensemble.HistGradientBoostingClassifier(
             max_iter=config.trees,
@@ -110,14 +111,14 @@ class FrozenBoosting(ClassifiedEdges):
 class Components:
     """The directions in which the training texts differ most."""
 
-    def __init__(self, vectors: Vectors, train: Ints, count: int = COMPONENTS) -> None:
+    def __init__(self, vectors: Vectors, train: Ids, count: int = COMPONENTS) -> None:
         texts = vectors[train].astype(np.float32)
         self.vectors, self.mean = vectors, texts.mean(axis=0)
         texts -= self.mean
         _, directions = np.linalg.eigh(texts.T @ texts)  # by rising variance
         self.directions = directions[:, ::-1][:, :count]  # [D, components]
 
-    def of(self, edges: Ints) -> Floats:
+    def of(self, edges: Ids) -> Floats:
         """[n] edges -> [n, components]."""
         texts = self.vectors[edges].astype(np.float32) - self.mean
         return np.asarray(texts @ self.directions, np.float32)
@@ -152,17 +153,17 @@ class NodeStatistics:
         self.sums = np.pad(sums, ((0, 1), (0, 0)))  # [nodes + 1, components]
         self.degree = np.append(incidence.sum(axis=0), 0.0)  # [nodes + 1]
 
-    def of(self, edges: Ints) -> Floats:
+    def of(self, edges: Ids) -> Floats:
         """[n] edges -> [n, 2 (C + 2)]: of each end the class shares, the degree, the likeness."""
         ends = self._ends(edges)
         return np.hstack([self._of_end(edges, end) for end in ends]).astype(np.float32)
 
-    def _ends(self, edges: Ints) -> tuple[Ints, Ints]:
+    def _ends(self, edges: Ids) -> tuple[Ids, Ids]:
         """Both ends; a node that training has not seen is -1, the last row, which is empty."""
         graph, nodes = self.graph, self.nodes
         return nodes.source[graph.src[edges]], nodes.target[graph.dst[edges]]
 
-    def _of_end(self, edges: Ints, end: Ints) -> NDArray[np.float64]:
+    def _of_end(self, edges: Ids, end: Ids) -> NDArray[np.float64]:
         fold = self.fold[edges]
         counts, prior = self.counts[fold, end], self.prior[fold]  # [n, C]
         shares = (counts + PRIOR_EDGES * prior) / (counts.sum(1, keepdims=True) + PRIOR_EDGES)

@@ -9,10 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.baselines.base import Ints, Trial, best_setting, choose
+from edgeformers.baselines.base import Trial, best_setting, choose
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN, VAL, seen_in_training
 from edgeformers.errors import InputError, require
+from edgeformers.evaluation.links import Ids
 
 MANY_EDGES = 200_000  # training edges above which the regression is fitted by stochastic gradients
 STEPS, EPOCHS = 1000, 20  # at most, of L-BFGS and of stochastic gradients
@@ -22,10 +23,10 @@ STEPS, EPOCHS = 1000, 20  # at most, of L-BFGS and of stochastic gradients
 class LabeledParts:
     """The edges to learn from and to choose settings on, with their classes."""
 
-    train: Ints
-    train_labels: Ints
-    val: Ints
-    val_labels: Ints
+    train: Ids
+    train_labels: Ids
+    val: Ids
+    val_labels: Ids
 
 
 def labeled_parts(graph: EdgeTextGraph, split: str) -> LabeledParts:
@@ -43,7 +44,7 @@ def labeled_parts(graph: EdgeTextGraph, split: str) -> LabeledParts:
     return LabeledParts(train=train, train_labels=labels[train], val=val, val_labels=labels[val])
 
 
-def labeled_edges(graph: EdgeTextGraph, split: str, part: int) -> Ints:
+def labeled_edges(graph: EdgeTextGraph, split: str, part: int) -> Ids:
     """The edges of a part whose class is known."""
     if graph.labels is None or graph.label_kind != "class":
         kind = {"multi": "several labels", "number": "a number"}.get(graph.label_kind or "", "none")
@@ -54,7 +55,7 @@ def labeled_edges(graph: EdgeTextGraph, split: str, part: int) -> Ints:
     return np.flatnonzero((graph.split(split) == part) & (graph.labels >= 0))
 
 
-def validation_f1(model: Any, features: Any, labels: Ints) -> float:
+def validation_f1(model: Any, features: Any, labels: Ids) -> float:
     """Macro-F1 of a fitted model on validation; nan where there is nothing to try on."""
     if not len(labels):
         return float("nan")
@@ -63,7 +64,7 @@ def validation_f1(model: Any, features: Any, labels: Ints) -> float:
     return float(metrics.f1_score(labels, predicted, average="macro", zero_division=0))
 
 
-def spread_classes(table: NDArray[Any], classes: Ints, num_classes: int) -> NDArray[np.float64]:
+def spread_classes(table: NDArray[Any], classes: Ids, num_classes: int) -> NDArray[np.float64]:
     """[n, classes seen in training] -> [n, C]; a class that training never showed has 0."""
     spread = np.zeros((len(table), num_classes))
     spread[:, classes] = table
@@ -86,7 +87,7 @@ class NodeColumns:
         self.width = len(seen) * (2 if both else 1)
         self.graph = graph
 
-    def of(self, edges: Ints) -> Any:
+    def of(self, edges: Ids) -> Any:
         """[n] edges -> sparse ones [n, width]."""
         graph = self.graph
         columns = np.concatenate([self.source[graph.src[edges]], self.target[graph.dst[edges]]])
@@ -105,7 +106,7 @@ class ClassifiedEdges(ABC):
     _model: Any
 
     @abstractmethod
-    def _features(self, edges: Ints) -> Any:
+    def _features(self, edges: Ids) -> Any:
         """The features of at least one edge [n, F], dense or sparse."""
 
     def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
@@ -117,7 +118,7 @@ class ClassifiedEdges(ABC):
         table = self._model.predict_proba(self._features(edges))
         return spread_classes(table, self._model.classes_, classes)
 
-    def predict(self, edge_ids: ArrayLike) -> Ints:
+    def predict(self, edge_ids: ArrayLike) -> Ids:
         """The likeliest class of each edge."""
         return np.asarray(self.predict_proba(edge_ids).argmax(axis=1))
 
@@ -139,7 +140,7 @@ class LogisticEdges(ClassifiedEdges):
         self.setting: dict[str, Any] = {}
 
     @abstractmethod
-    def _learn(self, split: str, train: Ints) -> Any:
+    def _learn(self, split: str, train: Ids) -> Any:
         """Learn what features are; gives those of the training edges [n, F]."""
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
@@ -157,7 +158,7 @@ class LogisticEdges(ClassifiedEdges):
         self.setting = {"C": best_setting(self.trials), "solver": solver}
         return self
 
-    def _regress(self, solver: str, features: Any, labels: Ints, inverse: float) -> Any:
+    def _regress(self, solver: str, features: Any, labels: Ids, inverse: float) -> Any:
         linear = require("sklearn.linear_model", "baselines")
         if solver == "lbfgs":
             model = linear.LogisticRegression(C=inverse, max_iter=STEPS)

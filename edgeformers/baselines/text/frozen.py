@@ -5,10 +5,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from edgeformers.baselines.base import Ints
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges
 from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.evaluation.links import Ids
 
 INVERSE_PENALTIES = (30.0, 3.0, 10.0, 100.0, 300.0)  # the C of scikit-learn: larger is freer
 
@@ -41,11 +41,11 @@ class Frozen(LogisticEdges):
         self.setting |= {"backbone": self.backbone, "max_tokens": self.max_tokens}
         return self
 
-    def _learn(self, split: str, train: Ints) -> Any:
+    def _learn(self, split: str, train: Ids) -> Any:
         self._vectors = text_vectors(
             self.graph, self.backbone, max_tokens=self.max_tokens, show=self.show
         )
         return self._features(train)
 
-    def _features(self, edges: Ints) -> Any:
+    def _features(self, edges: Ids) -> Any:
         return self._vectors[edges].astype(np.float32)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edgeformers.baselines.base import Ints
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
+from edgeformers.evaluation.links import Ids
 
 INVERSE_PENALTIES = (3.0, 1.0, 10.0, 30.0, 100.0)  # the C of scikit-learn: larger is freer
 
@@ -23,9 +23,9 @@ class NodeIds(LogisticEdges):
     ) -> None:
         super().__init__(inverse_penalties=inverse_penalties, many_edges=many_edges, seed=seed)
 
-    def _learn(self, split: str, train: Ints) -> Any:
+    def _learn(self, split: str, train: Ids) -> Any:
         self._nodes = NodeColumns(self.graph, split)
         return self._features(train)
 
-    def _features(self, edges: Ints) -> Any:
+    def _features(self, edges: Ids) -> Any:
         return self._nodes.of(edges)

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.baselines.base import (
-    Links,
     Scores,
+    TrainingLinks,
     Trial,
     ValidationRanking,
     best_setting,
     choose,
-    positive_links,
+    training_links,
 )
 from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
@@ -44,11 +44,11 @@ class TextSimilarity:
         self.trials: list[Trial[bool]] = []
         self.setting: dict[str, Any] = {}
 
-    links: Links
+    links: TrainingLinks
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Make the profile of every node; keep the better kind by MRR on validation."""
-        self.links = positive_links(graph, split)
+        self.links = training_links(graph, split)
         vectors = text_vectors(graph, self.backbone, max_tokens=self.max_tokens, show=self.show)
         ranking = ValidationRanking(graph, split)
         self.profiles, self.trials = choose(
@@ -65,8 +65,8 @@ class TextSimilarity:
         return self._scores(self.profiles, queries, candidates)
 
     def _scores(self, profiles: Scores, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        rows, columns = self.links.row_numbers(queries), self.links.column_numbers(candidates)
-        table = profiles[rows] @ profiles[columns + self.links.first_column].T
+        rows, columns = self.links.rows(queries), self.links.columns(candidates)
+        table = profiles[rows] @ profiles[columns + self.links.first_candidate].T
         return self.links.fill_with_popularity(table, rows, columns)
 
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgeformers.baselines.base import Ints
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.errors import InputError, require
+from edgeformers.evaluation.links import Ids
 
 WORDS = 2000  # bag-of-words dimension of the paper's appendix
 INVERSE_PENALTIES = (1.0, 0.3, 3.0, 10.0, 30.0)  # the C of scikit-learn: larger is freer
@@ -30,7 +30,7 @@ class Tfidf(LogisticEdges):
         super().__init__(inverse_penalties=inverse_penalties, many_edges=many_edges, seed=seed)
         self.words = words
 
-    def _learn(self, split: str, train: Ints) -> Any:
+    def _learn(self, split: str, train: Ids) -> Any:
         self._nodes = NodeColumns(self.graph, split) if self.uses_nodes else None
         text = require("sklearn.feature_extraction.text", "baselines")
         self._vectorizer = text.TfidfVectorizer(max_features=self.words, dtype=np.float32)
@@ -43,11 +43,11 @@ class Tfidf(LogisticEdges):
             ) from error
         return self._beside_nodes(words, train)
 
-    def _features(self, edges: Ints) -> Any:
+    def _features(self, edges: Ids) -> Any:
         """Words, and the one-hots of both ends where they are used: sparse [n, W (+ nodes)]."""
         return self._beside_nodes(self._vectorizer.transform(_texts(self.graph, edges)), edges)
 
-    def _beside_nodes(self, words: Any, edges: Ints) -> Any:
+    def _beside_nodes(self, words: Any, edges: Ids) -> Any:
         if self._nodes is None:
             return words
         return require("scipy.sparse", "baselines").hstack([words, self._nodes.of(edges)], "csr")
@@ -59,7 +59,7 @@ class TfidfNodes(Tfidf):
     uses_nodes: ClassVar[bool] = True
 
 
-def _texts(graph: EdgeTextGraph, edges: Ints) -> Iterator[str]:
+def _texts(graph: EdgeTextGraph, edges: Ids) -> Iterator[str]:
     """Texts a chunk at a time: a million are never in memory together."""
     for start in range(0, len(edges), TEXT_ROWS):
         yield from graph.texts(edges[start : start + TEXT_ROWS])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edgeformers.baselines import BPR, LightGCN, PairwiseConfig
-from edgeformers.baselines.base import positive_links
+from edgeformers.baselines.base import training_links
 from edgeformers.baselines.collaborative import pairwise as module
 from edgeformers.baselines.collaborative.lightgcn import (
     _Propagation,
@@ -19,9 +19,9 @@ QUICK = PairwiseConfig(width=8, lr=0.05, l2=1e-3, epochs=40)
 
 
 def test_every_link_is_drawn_once_beside_a_column_that_is_no_link(checkerboard):
-    links = positive_links(checkerboard, "given")
+    links = training_links(checkerboard, "given").train
     rows, linked, other = draw_triples(links, np.random.default_rng(0))
-    known = set(zip(links.rows.tolist(), links.columns.tolist(), strict=True))
+    known = set(zip(links.queries.tolist(), links.candidates.tolist(), strict=True))
     drawn = list(zip(rows.tolist(), linked.tolist(), strict=True))
     assert sorted(drawn) == sorted(known)
     assert drawn != sorted(drawn)
@@ -33,7 +33,7 @@ def test_every_link_is_drawn_once_beside_a_column_that_is_no_link(checkerboard):
 def test_non_links_are_drawn_evenly(make_parts):
     rows = [{"source": "a", "target": "x", "text": "", "split": "train"}]
     rows += [{"source": "b", "target": t, "text": "", "split": "test"} for t in "yzw"]
-    links = positive_links(make_parts(rows), "given")
+    links = training_links(make_parts(rows), "given").train
     random = np.random.default_rng(0)
     other = [draw_triples(links, random)[2][0] for _ in range(600)]
     counts = np.bincount(other, minlength=4)
@@ -44,7 +44,7 @@ def test_non_links_are_drawn_evenly(make_parts):
 def test_a_row_that_is_linked_to_everything_is_left_out(make_parts):
     pairs = [("a", "x"), ("a", "y"), ("b", "x")]
     rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
-    links = positive_links(make_parts(rows), "given")
+    links = training_links(make_parts(rows), "given").train
     drawn = draw_triples(links, np.random.default_rng(0))
     assert [part.tolist() for part in drawn] == [[1], [0], [1]]
 
@@ -66,10 +66,11 @@ def test_propagation_is_that_of_torch_geometric(make_parts, bipartite):
         for s, t in random.integers(9, size=(40, 2))
         if s != t
     ]
-    links = positive_links(make_parts(rows, bipartite=bipartite, directed=bipartite), "given")
-    size = links.num_rows + links.num_columns
+    graph = make_parts(rows, bipartite=bipartite, directed=bipartite)
+    links = training_links(graph, "given").train
+    size = links.num_queries + links.num_candidates
     theirs = geometric.LightGCN(size, embedding_dim=5, num_layers=3)
-    ends = torch.from_numpy(np.stack([links.rows, links.columns + links.num_rows]))
+    ends = torch.from_numpy(np.stack([links.queries, links.candidates + links.num_queries]))
     both = torch.cat([ends, ends.flip(0)], dim=1)
     vectors = theirs.embedding.weight.detach()
     found = propagate(vectors, normalized_adjacency(links), 3)
@@ -77,7 +78,7 @@ def test_propagation_is_that_of_torch_geometric(make_parts, bipartite):
 
 
 def test_the_gradient_of_propagation_is_the_true_one(checkerboard):
-    adjacency = normalized_adjacency(positive_links(checkerboard, "given")).double()
+    adjacency = normalized_adjacency(training_links(checkerboard, "given").train).double()
     vectors = torch.randn(24, 2, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: _Propagation.apply(x, adjacency, 3), vectors)
 

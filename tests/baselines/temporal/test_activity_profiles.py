@@ -124,7 +124,7 @@ def test_times_that_tell_nothing_are_left_out(films, tmp_path):
     ranking = ValidationRanking(films, "link")
     assert _times_that_help(films, "link", [random_part(films)], ranking) is not None
     right = np.zeros((films.num_nodes, films.num_nodes), np.float32)
-    right[ranking.rows, ranking.columns + films.num_sources] = 1.0
+    right[ranking.queries, ranking.positives + films.num_sources] = 1.0
     knows_all = Part(right, np.eye(films.num_nodes, dtype=np.float32))
     assert _times_that_help(films, "link", [knows_all.scaled(99.0)], ranking) is None
     assert _times_that_help(write(tmp_path / "n", is_told=False), "link", [], ranking) is None

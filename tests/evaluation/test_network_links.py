@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines import Popularity
-from edgeformers.evaluation import ScoreFunction
-from edgeformers.evaluation.network_links import PROTOCOLS, candidate_nodes, link_parts, rank_links
-from edgeformers.training import link_objective
+from edgeformers.errors import InputError
+from edgeformers.evaluation import PROTOCOLS, FunctionScorer, network_links
+from edgeformers.evaluation.network_labels import labeled_edge_parts
+from edgeformers.evaluation.network_links import (
+    candidate_nodes,
+    known_links,
+    link_parts,
+    rank_links,
+)
 
 
 def scorer_of(scores):
     """What makes scorers of functions of nodes."""
 
     def scorer(queries, candidates):
-        return ScoreFunction(lambda rows: scores(queries[rows], candidates), len(candidates))
+        return FunctionScorer(lambda rows: scores(queries[rows], candidates), len(candidates))
 
     return scorer
 
@@ -37,10 +43,10 @@ def test_links_of_the_test_do_not_change_what_is_taken_off(simulated):
     parts = link_parts(simulated, "link")
     scorer = tastes(simulated, parts)
     found = ranked(simulated, parts, parts["test"], scorer)
-    assert found.fits["paper-shifted"].shift > 0
+    assert found.corrections["paper-shifted"].shift > 0
     half = {**parts, "test": parts["test"][::2]}
     for pairs in (half["test"], parts["val"], parts["train"][:7]):
-        assert ranked(simulated, half, pairs, scorer).fits == found.fits
+        assert ranked(simulated, half, pairs, scorer).corrections == found.corrections
     assert found.metrics("paper-shifted")["mrr"] > found.metrics("paper")["mrr"]
 
 
@@ -50,13 +56,13 @@ def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulat
     def evaluate(scorer, positives, *, queries, validation, **rest):
         asked.update(scorer=scorer, positives=positives, queries=queries, validation=validation)
 
-    monkeypatch.setattr(link_objective, "evaluate_links", evaluate)
+    monkeypatch.setattr(network_links, "evaluate_links", evaluate)
     parts = link_parts(simulated, "link")
     candidates, made = candidate_nodes(simulated), []
 
     def scorer(queries, among):
         made.extend(queries)
-        return ScoreFunction(lambda rows: rows, len(among))
+        return FunctionScorer(lambda rows: rows, len(among))
 
     ranked(simulated, parts, parts["test"], scorer)
     nodes, validation = np.array(made), asked["validation"]
@@ -88,3 +94,31 @@ def test_popularity_alone_is_no_better_for_being_taken_off_itself(simulated):
     scorer = scorer_of(Popularity().fit(simulated, "link").scores)
     found = ranked(simulated, parts, parts["test"], scorer)
     assert found.ranks["paper-shifted"].tolist() == found.ranks["paper"].tolist()
+
+
+def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
+    rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
+    plain = make_network(rows)
+    with pytest.raises(InputError, match="has no labels to learn; name the label column"):
+        labeled_edge_parts(plain, "edge")
+    rows = [{**row, "label": None if i else "5"} for i, row in enumerate(rows)]
+    labeled = make_network(rows, out="few")
+    with pytest.raises(InputError, match=r"split 'edge' has no labelled edge in '(train|val)'"):
+        labeled_edge_parts(labeled, "edge")
+    with pytest.raises(InputError, match="'train' of the split 'link' has 0 links"):
+        link_parts(plain, "link")
+
+
+def test_known_links_of_a_one_kind_network_hold_the_node_itself(make_network):
+    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
+    graph = make_network(rows, bipartite=False)
+    known = known_links(graph, np.array([0, 1]))
+    assert [known.of(np.array([q]))[1].tolist() for q in (0, 1)] == [[0, 1], [1, 2]]
+
+
+def test_known_links_of_an_undirected_network_stand_both_ways(make_network):
+    rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
+    graph = make_network(rows, bipartite=False, directed=False)
+    known = known_links(graph, np.array([2, 1]))
+    found = [sorted(known.of(np.array([q]))[1].tolist()) for q in (0, 1)]
+    assert found == [[1, 2], [0, 1, 2]]
