@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
-from edgeformers.data.arrays import fingerprint_folder, save_array, write_record
+from edgeformers.data.arrays import save_array
+from edgeformers.data.checksums import fingerprint_folder, write_record
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.simulate import simulate

@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from edgeformers.aliases import current_setting, current_settings
-from edgeformers.errors import ConfigError, nearest
+from edgeformers.errors import ConfigError, suggest
 
 Task = Literal["edge-classification", "link-prediction"]
 Recipe = Literal["default", "paper", "fast"]
@@ -167,7 +167,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
-            raise ConfigError(f"unknown task '{self.task}'; {nearest(self.task, get_args(Task))}")
+            raise ConfigError(f"unknown task '{self.task}'; {suggest(self.task, get_args(Task))}")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -200,12 +200,12 @@ class RunConfig:
             place = values.get(section) if section else values
             if not isinstance(place, dict):
                 sections = [key for key, v in values.items() if isinstance(v, dict)]
-                raise ConfigError(f"there is no section '{section}'; {nearest(section, sections)}")
+                raise ConfigError(f"there is no section '{section}'; {suggest(section, sections)}")
             if isinstance(place.get(setting), dict):
                 raise ConfigError(f"{setting} is a section of settings, not one (got {value!r})")
             if setting not in place:
                 raise ConfigError(
-                    f"{section or 'config'} has no setting '{setting}'; {nearest(setting, place)}"
+                    f"{section or 'config'} has no setting '{setting}'; {suggest(setting, place)}"
                 )
             place[setting] = value
         return RunConfig.from_dict(values)
@@ -320,7 +320,7 @@ def make_config(
         raise ConfigError(f"{file} is for {written['task']}, not for {task}")
     recipe = recipe or str(written.get("recipe", "default"))
     if recipe not in RECIPES:
-        raise ConfigError(f"there is no recipe '{recipe}'; {nearest(recipe, RECIPES)}")
+        raise ConfigError(f"there is no recipe '{recipe}'; {suggest(recipe, RECIPES)}")
     config = RunConfig(task=task, recipe=recipe)
     usual = {**RECIPES[recipe][config.task], **(model_settings or {})}
     return config.with_settings({**usual, **written, "recipe": recipe, **(settings or {})})
@@ -393,7 +393,7 @@ def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         full = f"{where}.{name}" if where else name
         if name not in known:
             place = where or "the config"
-            raise ConfigError(f"{place} has no setting '{name}'; {nearest(name, known)}")
+            raise ConfigError(f"{place} has no setting '{name}'; {suggest(name, known)}")
         if is_dataclass(hints[name]):
             given[name] = _build(hints[name], value, full)
         else:

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from edgeformers.aliases import current_field
-from edgeformers.errors import EdgeformersError, FormatError, nearest
+from edgeformers.errors import EdgeformersError, FormatError, suggest
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class _Decoder:
             name = current_field(key, known)
             if name not in known:
                 where = f" in {path}" if path else ""
-                raise self.raises(f"unknown name '{name}'{where}; {nearest(name, known)}")
+                raise self.raises(f"unknown name '{name}'{where}; {suggest(name, known)}")
             decoded[name] = self.decode(known[name][1], item, _join(path, name))
         for name, (field, _) in known.items():
             has_default = field.default is not MISSING or field.default_factory is not MISSING

@@ -1,4 +1,4 @@
-"""The errors a user can meet; each message says what was wrong, where, and what would do."""
+"""Errors raised for users. A message names the problem, its place, the value and the remedy."""
 
 import importlib
 from collections.abc import Iterable
@@ -7,27 +7,27 @@ from types import ModuleType
 
 
 class EdgeformersError(Exception):
-    """Anything this library raises on purpose; the command line prints it without a traceback."""
+    """Base class of all errors of this library; the CLI prints them without a traceback."""
 
 
 class InputError(EdgeformersError, ValueError):
-    """The user's data or arguments cannot be used as they are."""
+    """The user's data or arguments cannot be used."""
 
 
 class ConfigError(InputError):
-    """A setting the user wrote cannot be used; the message says which and what would do."""
+    """A setting is unknown or has an invalid value."""
 
 
 class FormatError(EdgeformersError, ValueError):
-    """A file is damaged, foreign, or of a version this library does not read."""
+    """A file is damaged, of another kind, or of an unsupported version."""
 
 
 class MissingExtraError(EdgeformersError, ImportError):
-    """An optional package is needed for what was asked; the message gives its install line."""
+    """An optional dependency is not installed; the message contains the install command."""
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import an optional package, or say which extra brings it."""
+    """Import an optional dependency, or raise an error that names the extra providing it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -38,12 +38,12 @@ def require(module: str, extra: str) -> ModuleType:
         ) from error
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The tail of a 'no such name' message: the nearest known name, or all of them."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of an 'unknown name' message: the closest known name, or all of them."""
     names = [str(k) for k in known]
-    guess = get_close_matches(name, names, n=1) or [
+    matches = get_close_matches(name, names, n=1) or [
         k for k in names if k.lower() == name.lower() or name.lower() in k.lower()
     ]
-    if guess:
-        return f"did you mean '{guess[0]}'?"
-    return f"there is: {', '.join(names)}" if names else "there is none"
+    if matches:
+        return f"did you mean '{matches[0]}'?"
+    return f"available: {', '.join(names)}" if names else "none are available"

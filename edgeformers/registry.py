@@ -20,7 +20,7 @@ from edgeformers.baselines.text.bert import Bert
 from edgeformers.baselines.text.bert_n import BertN
 from edgeformers.baselines.text.bert_nodes import BertNodes
 from edgeformers.baselines.text.text_one_hots import TextOneHots
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
 from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
@@ -154,7 +154,7 @@ MODELS: Mapping[str, ModelEntry] = {
 def find_entry(name: str) -> ModelEntry:
     """The entry of a model's name; an unknown name is answered with the nearest."""
     if name not in MODELS:
-        raise ConfigError(f"there is no model '{name}'; {nearest(name, MODELS)}")
+        raise ConfigError(f"there is no model '{name}'; {suggest(name, MODELS)}")
     return MODELS[name]
 
 
@@ -197,7 +197,7 @@ def model_name(model: nn.Module) -> str:
         if kinds == (entry.model, entry.config, entry.text):
             return name
     raise InputError(
-        f"{type(model).__name__} is not one of the listed models; there is: {', '.join(MODELS)}"
+        f"{type(model).__name__} is not one of the listed models; available: {', '.join(MODELS)}"
     )
 
 

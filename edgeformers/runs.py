@@ -113,7 +113,7 @@ def check_device(device: str | None) -> str | None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # torch built without a backend asserts
         here = "cpu, cuda" if torch.cuda.is_available() else "cpu"
-        raise InputError(f"there is no device '{device}' here; there is: {here}") from error
+        raise InputError(f"there is no device '{device}' here; available: {here}") from error
     return device
 
 

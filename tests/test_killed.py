@@ -137,7 +137,7 @@ def test_preparing(program, tmp_path):
     assert left  # some were killed half way
     for folder in folders:  # one killed at its very end has left something for the next to remove
         again = program(folder, work.args)
-        assert (again.code, again.said.split("; ")[0]) == (2, "error: net exists already")
+        assert (again.code, again.said.split("; ")[0]) == (2, "error: net already exists")
         assert contents(folder) == contents(whole)
 
 

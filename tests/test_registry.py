@@ -70,7 +70,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match=r"no model 'edgeformer-f'; did you mean 'edgeformer-"):
         find_entry("edgeformer-f")
     with pytest.raises(
-        ConfigError, match=r"no model 'word2vec'; there is: edgeformer-e, edgeformer-n"
+        ConfigError, match=r"no model 'word2vec'; available: edgeformer-e, edgeformer-n"
     ):
         make_model("word2vec", {}, random_backbone(TINY_ENCODER))
 
@@ -81,5 +81,5 @@ def test_a_setting_of_another_model_is_refused():
 
 
 def test_a_module_that_is_not_listed_has_no_name():
-    with pytest.raises(InputError, match=r"Linear is not one of the listed models; there is: edg"):
+    with pytest.raises(InputError, match=r"Linear is not one of the listed models; available: edg"):
         model_name(nn.Linear(1, 1))

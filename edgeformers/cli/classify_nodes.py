@@ -7,7 +7,7 @@ import typer
 
 from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, say, say_json
 from edgeformers.data.card.phrasing import counted
-from edgeformers.data.splits import Side
+from edgeformers.data.types import Side
 from edgeformers.errors import InputError
 from edgeformers.report.terminal import format_table
 

@@ -14,7 +14,7 @@ from edgeformers.cli.options import (
     say,
     say_json,
 )
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 
 PARTS = ("train", "val", "test")
 EXAMPLES = """\b
@@ -38,7 +38,7 @@ def evaluate_command(
     from edgeformers.runs import open_run
 
     if part not in PARTS:
-        raise InputError(f"there is no part '{part}'; {nearest(part, PARTS)}")
+        raise InputError(f"there is no part '{part}'; {suggest(part, PARTS)}")
     estimator = open_run(run, network, device=device, show=not quiet)
     count = len(estimator.objective.parts[part])
     if not count:

@@ -8,7 +8,7 @@ import typer
 
 from edgeformers.cli.options import AsJson, Device, Quiet, metric_lines, say, say_json
 from edgeformers.config import RECIPES, Task, parse_setting
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 
 EXAMPLES = """\b
 Commands that work as pasted:
@@ -102,7 +102,7 @@ def _helps(network: Path, run: Path, device: str | None, *, show: bool) -> _Help
 
 def _checked_task(task: str) -> Task:
     if task not in get_args(Task):
-        raise InputError(f"there is no task '{task}'; {nearest(task, get_args(Task))}")
+        raise InputError(f"there is no task '{task}'; {suggest(task, get_args(Task))}")
     return "edge-classification" if task == "edge-classification" else "link-prediction"
 
 

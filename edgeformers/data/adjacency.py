@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.data.numba_kernels import count_edges, count_groups, fill_edges, fill_groups
-
-IntArray = NDArray[np.integer]
+from edgeformers.data.types import IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

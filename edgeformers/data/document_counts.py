@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.loader import Ids
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids
 
 
 def count_documents(

@@ -9,10 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from edgeformers.data.adjacency import IntArray, build_adjacency
+from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.columns import WordCodes
 from edgeformers.data.numba_kernels import peel_nodes
 from edgeformers.data.table import EdgeTable, check_ends
+from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError
 
 DIGEST = 16  # bytes that stand for a text: two texts share them once in 2^128 pairs

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -15,9 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.adjacency import Adjacency, IntArray, build_adjacency
-from edgeformers.data.arrays import check_files, open_array
+from edgeformers.data.adjacency import Adjacency, build_adjacency
+from edgeformers.data.arrays import open_array
+from edgeformers.data.checksums import check_files, verify_files
 from edgeformers.data.metadata import NetworkMeta
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import (
     PROFILE,
@@ -29,10 +30,9 @@ from edgeformers.data.splits import (
 )
 from edgeformers.data.table import LabelKind
 from edgeformers.data.tokens import TokenStore, open_tokens
-from edgeformers.data.verified import verify_files
-from edgeformers.errors import ConfigError, FormatError, InputError, nearest
+from edgeformers.data.types import IntArray, Side
+from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 
-SEARCHED_NAMES = 10_000  # node ids among which the nearest to a mistyped one is sought
 TEXT_ROWS = 16_384  # texts per Parquet row group: what is read to show a single text
 
 
@@ -208,7 +208,7 @@ class EdgeTextGraph:
             config = SplitConfig.parse(name)
             if config.how != "column" and not (config.needs_times and self.times is None):
                 return config
-        raise InputError(f"{self.path} has no split '{name}'; {nearest(name, self.splits)}")
+        raise InputError(f"{self.path} has no split '{name}'; {suggest(name, self.splits)}")
 
     @cached_property
     def facts(self) -> EdgeArrays:
@@ -307,33 +307,19 @@ class EdgeTextGraph:
         """The table of nodes: id, side, labels, text, and what else came with them."""
         return self._table("nodes.parquet", columns)
 
+    @cached_property
+    def node_index(self) -> NodeIndex:
+        """Node ids, as the user wrote them, to node numbers and back."""
+        ids = self.nodes(["id"]).column(0).cast(pa.string())
+        return NodeIndex(ids, self.num_sources if self.is_bipartite else None)
+
     def node_names(self, nodes: ArrayLike) -> list[str]:
         """The ids of nodes as the user wrote them."""
-        wanted = self._checked(np.asarray(nodes, np.int64), self.num_nodes, "nodes")
-        names: list[str] = self._names.take(pa.array(wanted)).to_pylist()
-        return names
+        return self.node_index.ids_of(nodes)
 
-    def count_shared_names(self) -> int:
-        """How many sources have the name of a target, where these are two kinds of nodes."""
-        if not self.is_bipartite:
-            return 0
-        sources, targets = (
-            self._names.slice(0, self.num_sources),
-            self._names.slice(self.num_sources),
-        )
-        return int(pc.sum(pc.is_in(sources, value_set=targets)).as_py() or 0)
-
-    def node_number(self, name: str, side: Literal["source", "target"] | None = None) -> int:
-        """The number of a node; in a bipartite network `side` tells two equal ids apart."""
-        first = self.num_sources if self.is_bipartite and side == "target" else 0
-        stop = self.num_sources if self.is_bipartite and side == "source" else self.num_nodes
-        place = pc.index(self._names.slice(first, stop - first), pa.scalar(name)).as_py()
-        if place < 0:
-            known = self._names.slice(first, min(stop - first, SEARCHED_NAMES)).to_pylist()
-            guess = get_close_matches(name, known, n=1)
-            hint = f"did you mean '{guess[0]}'?" if guess else f"there is '{known[0]}', for one"
-            raise InputError(f"{self.path} has no node '{name}'; {hint}")
-        return int(first + place)
+    def node_number(self, name: str, side: Side | None = None) -> int:
+        """The number of a node; in a bipartite network `side` distinguishes equal ids."""
+        return int(self.node_index.known_numbers([name], side)[0])
 
     @cached_property
     def node_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
@@ -359,7 +345,7 @@ class EdgeTextGraph:
         stores = {store.name: store for store in map(open_tokens, self._token_folders())}
         known = {store.meta.fingerprint: store for store in stores.values()} | stores
         if name not in known:
-            raise InputError(f"{self.path} is not tokenised with '{name}'; {nearest(name, stores)}")
+            raise InputError(f"{self.path} is not tokenised with '{name}'; {suggest(name, stores)}")
         return open_tokens(known[name].folder, part, verify="changed")
 
     @property
@@ -375,10 +361,6 @@ class EdgeTextGraph:
     def _token_folders(self) -> list[Path]:
         folders = sorted(self.path.glob("tokens/*"))
         return [path for path in folders if path.is_dir() and not path.name.startswith(".")]
-
-    @cached_property
-    def _names(self) -> pa.ChunkedArray:
-        return self.nodes(["id"]).column(0)
 
     @cached_property
     def _text_file(self) -> pq.ParquetFile:
@@ -401,7 +383,7 @@ class EdgeTextGraph:
             known = file.schema_arrow.names
             for column in columns or ():
                 if column not in known:
-                    raise InputError(f"{path} has no column '{column}'; {nearest(column, known)}")
+                    raise InputError(f"{path} has no column '{column}'; {suggest(column, known)}")
             return file.read(columns=None if columns is None else list(columns))
 
     def _checked(self, numbers: NDArray[np.int64], count: int, what: str) -> NDArray[np.int64]:
@@ -421,7 +403,7 @@ class EdgeTextGraph:
             if self.edge_types is None:
                 raise InputError(f"{self.path} has no edge types")
             return self.edge_types, len(self.edge_type_names)
-        raise InputError(f"strata '{strata}' is unknown; there is: none, positive, edge_type")
+        raise InputError(f"strata '{strata}' is unknown; available: none, positive, edge_type")
 
     def _array(self, name: str) -> NDArray[Any]:
         return open_array(self.path / f"{name}.npy")

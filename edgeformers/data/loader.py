@@ -20,11 +20,10 @@ from edgeformers.data.batch import (
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
-from edgeformers.data.splits import Side
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids, Side
 
 Batch = TypeVar("Batch")
-Ids = NDArray[np.int64]
 
 INFERENCE = -1  # the epoch whose draws of neighbors no training has
 USUAL_BATCHES = (64, 32, 16)  # examples of an update, of many examples and of few

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeformers.data.arrays import checked_record, read_record, refuse_foreign, write_record
+from edgeformers.data.checksums import read_checked_record, read_record, write_record
 from edgeformers.data.table import LabelKind
 from edgeformers.errors import FormatError, InputError
+from edgeformers.files import check_no_foreign_files
 
 FORMAT = "edgeformers-network"
 SCHEMA_VERSION = 1
@@ -15,7 +16,7 @@ METADATA = "network.json"
 
 #: What this library writes into the folder of a network later than its metadata.
 _ADDED = re.compile(
-    r"""card\.(html|json) | \.card\.(html|json)\.\d+ | splits/
+    r"""card\.(html|json) | \.card\.(html|json)\.[\d-]+ | splits/
     | tokens/([0-9a-f]{16}/((tokens|tokenizer)\.json | (edges|nodes)\.(ids|offsets)\.npy)?)?
     | vectors/([0-9a-f]{16}/(vectors\.(json|npy))?)?
     | (tokens|vectors)/\.[0-9a-f]{16}\.partial-.*""",
@@ -71,14 +72,14 @@ class NetworkMeta:
                 f"{file} has schema version {values.get('schema_version')}, this library reads "
                 f"{SCHEMA_VERSION}; prepare the network again from its table"
             )
-        return cls(**checked_record(file))
+        return cls(**read_checked_record(file))
 
 
 def check_replaceable(folder: Path) -> None:
     """Refuse to replace a folder that is not a network, or that holds other files too."""
     file = folder / METADATA
     try:
-        values = checked_record(file)
+        values = read_checked_record(file)
         if values.get("format") != FORMAT:  # of whatever schema version
             raise FormatError(f"{file} does not describe a network of this library")
     except FormatError as error:
@@ -88,4 +89,4 @@ def check_replaceable(folder: Path) -> None:
             else f"{folder} is not a prepared network; it is not overwritten"
         ) from error
     written = {METADATA, *values.get("files", ())}
-    refuse_foreign(folder, lambda name: name in written or bool(_ADDED.fullmatch(name)))
+    check_no_foreign_files(folder, lambda name: name in written or bool(_ADDED.fullmatch(name)))

@@ -15,13 +15,9 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
-from edgeformers.data.adjacency import IntArray, build_adjacency
-from edgeformers.data.arrays import (
-    atomic_folder,
-    fingerprint_folder,
-    open_array,
-    save_array,
-)
+from edgeformers.data.adjacency import build_adjacency
+from edgeformers.data.arrays import open_array, save_array
+from edgeformers.data.checksums import fingerprint_folder
 from edgeformers.data.columns import ColumnArrays, NodeLabels, write_classes, write_label_sets
 from edgeformers.data.filtering import thin
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
@@ -32,7 +28,6 @@ from edgeformers.data.splits import (
     NONE,
     PART_NAMES,
     EdgeArrays,
-    Side,
     SplitConfig,
     cold_edges,
     count_parts,
@@ -40,7 +35,9 @@ from edgeformers.data.splits import (
 )
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
-from edgeformers.errors import InputError, nearest, require
+from edgeformers.data.types import IntArray, Side
+from edgeformers.errors import InputError, require, suggest
+from edgeformers.files import atomic_folder
 
 EDGE_KEYS = ("source", "target", "text")  # columns of a table that have files of their own
 
@@ -203,7 +200,7 @@ class _Writer:
             for label in self.meta.positive_labels:
                 if label not in names:
                     raise InputError(
-                        f"the positive label '{label}' is not met; {nearest(label, names)}"
+                        f"the positive label '{label}' is not met; {suggest(label, names)}"
                     )
             self.meta = replace(self.meta, label_kind=self.table.label_kind, label_names=names)
 

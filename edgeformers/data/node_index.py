@@ -1,57 +1,81 @@
-"""NodeIndex: nodes as the user writes them, and as the model numbers them."""
+"""NodeIndex: node ids, as users write them, to node numbers and back."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from edgeformers.data.loader import Ids
-from edgeformers.data.splits import Side
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 
-SEARCHED_NAMES = 50_000  # among which the nearest to an unknown name is looked for
+SEARCHED_IDS = 50_000  # ids compared with an unknown one to suggest the closest match
 
 
 class NodeIndex:
-    """Ids as the user writes them <-> node numbers; an id never met is -1."""
+    """The ids of all nodes in the order of their numbers.
 
-    def __init__(self, names: pa.ChunkedArray, num_sources: int | None) -> None:
-        self.names = names
-        self.num_sources = num_sources  # None: one kind of node
-        self._of_side = cache(self._slice)
+    In a bipartite network the first `num_sources` nodes are sources and the others targets, and
+    the same id may occur once on each side. With one node type `num_sources` is None, and the
+    side makes no difference.
+    """
 
-    def numbers(self, names: Sequence[Any], side: Side) -> Ids:
-        """The node numbers of ids on one side."""
-        first, known = self._of_side(side)
-        found = pc.index_in(pa.array([str(name) for name in names], pa.string()), value_set=known)
-        places = pc.fill_null(found, -1 - first).to_numpy(zero_copy_only=False)
-        return np.asarray(places, np.int64) + first
+    def __init__(self, ids: pa.ChunkedArray, num_sources: int | None = None) -> None:
+        self.ids = ids
+        self.num_sources = num_sources
 
-    def known_numbers(self, names: Sequence[Any], side: Side) -> Ids:
-        """The node numbers of ids on one side; an unknown one is answered with the nearest."""
-        numbers = self.numbers(names, side)
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
+        """The node numbers of `ids` on a side (None: the first match on any); -1 if unknown."""
+        first, known = self._side(side)
+        places = pc.index_in(pa.array([str(i) for i in ids], pa.string()), value_set=known)
+        offsets = pc.fill_null(places, -1 - first).to_numpy(zero_copy_only=False)
+        return np.asarray(offsets, np.int64) + first
+
+    def known_numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
+        """Like `numbers`, but an unknown id is an InputError that suggests the closest one."""
+        numbers = self.numbers(ids, side)
         if (numbers < 0).any():
-            name = str(names[int(np.argmax(numbers < 0))])
-            known = self._of_side(side)[1].slice(0, SEARCHED_NAMES).to_pylist()
-            guess = get_close_matches(name, known, n=1)
-            hint = f"did you mean '{guess[0]}'?" if guess else f"there is '{known[0]}', for one"
-            raise InputError(f"there is no {side} '{name}' in the network; {hint}")
+            unknown = str(ids[int(np.argmax(numbers < 0))])
+            known = self._side(side)[1].slice(0, SEARCHED_IDS).to_pylist()
+            guess = get_close_matches(unknown, known, n=1)
+            hint = f"did you mean '{guess[0]}'?" if guess else f"an example is '{known[0]}'"
+            raise InputError(f"the network has no {side or 'node'} '{unknown}'; {hint}")
         return numbers
 
-    def of(self, numbers: Sequence[int] | NDArray[Any]) -> list[str]:
+    def ids_of(self, numbers: ArrayLike) -> list[str]:
         """The ids of node numbers."""
-        found: list[str] = self.names.take(pa.array(np.asarray(numbers, np.int64))).to_pylist()
-        return found
+        nodes = np.asarray(numbers, np.int64)
+        if nodes.size and not 0 <= nodes.min() <= nodes.max() < len(self):
+            raise InputError(
+                f"nodes are numbered from 0 to {len(self) - 1:,} "
+                f"(got {nodes.min():,} to {nodes.max():,})"
+            )
+        ids: list[str] = self.ids.take(pa.array(nodes)).to_pylist()
+        return ids
 
-    def _slice(self, side: Side) -> tuple[int, pa.Array]:
-        """The first node of a side and the names of all its nodes."""
-        first, stop = 0, len(self.names)
-        if self.num_sources is not None:
-            first, stop = (0, self.num_sources) if side == "source" else (self.num_sources, stop)
-        known = self.names.slice(first, stop - first).cast(pa.string()).combine_chunks()
-        return first, known
+    def count_shared_ids(self) -> int:
+        """How many ids of sources are also ids of targets; 0 with one node type."""
+        if self.num_sources is None:
+            return 0
+        (_, sources), (_, targets) = self._side("source"), self._side("target")
+        return int(pc.sum(pc.is_in(sources, value_set=targets)).as_py() or 0)
+
+    def _side(self, side: Side | None) -> tuple[int, pa.Array]:
+        """The number of the first node of a side, and the ids of all its nodes."""
+        if side is None or self.num_sources is None:
+            return 0, self._flat_ids
+        if side == "source":
+            return 0, self._flat_ids.slice(0, self.num_sources)
+        return self.num_sources, self._flat_ids.slice(self.num_sources)
+
+    @cached_property
+    def _flat_ids(self) -> pa.Array:
+        """All ids in one chunk; a slice of it copies nothing."""
+        return self.ids.cast(pa.string()).combine_chunks()

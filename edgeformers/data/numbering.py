@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgeformers.data.adjacency import IntArray, small_int
+from edgeformers.data.adjacency import small_int
 from edgeformers.data.arrays import ArrayWriter
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
+from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError, require
 
 MEMORY = "1200MB"  # for DuckDB; what does not fit is spilled beside the network

@@ -22,7 +22,7 @@ from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.table import EdgeTable, NodeTable, OnError
 from edgeformers.data.tokenize import checked_tokenizer
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 
 SIMULATED = "simulated"  # the built-in network, by the name a dataset would have
 
@@ -99,7 +99,7 @@ def open_edges(
         return RAW_READERS[format](data, on_error=on_error)
     if format is not None and format not in TABLE_FORMATS:
         known = [*TABLE_FORMATS, *RAW_READERS]
-        raise InputError(f"there is no format '{format}'; {nearest(format, known)}")
+        raise InputError(f"there is no format '{format}'; {suggest(format, known)}")
     named = columns.keys() & {"source", "target", "text"}
     if format is None and not named and not is_frame(data):
         paths = expand_paths(data)

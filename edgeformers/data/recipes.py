@@ -17,7 +17,7 @@ from edgeformers.data.readers.detect import RAW_READERS
 from edgeformers.data.readers.files import PathOrGlob
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, OnError, edge_schema
-from edgeformers.errors import InputError, nearest, require
+from edgeformers.errors import InputError, require, suggest
 
 Side = Literal["source", "target"]
 
@@ -103,7 +103,7 @@ def load_recipe(name: str) -> Recipe:
     """The recipe of one of the paper's datasets."""
     recipes = _recipes()
     if name not in recipes:
-        raise InputError(f"there is no recipe '{name}'; {nearest(name, recipes)}")
+        raise InputError(f"there is no recipe '{name}'; {suggest(name, recipes)}")
     return recipes[name]
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.adjacency import Adjacency, IntArray, small_int
+from edgeformers.data.adjacency import Adjacency, small_int
 from edgeformers.data.numba_kernels import draw_neighborhoods
 from edgeformers.data.random import hash_keys
+from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError
 
 NO_PARTNER = -1

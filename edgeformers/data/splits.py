@@ -7,10 +7,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.adjacency import IntArray, group_rows
+from edgeformers.data.adjacency import group_rows
 from edgeformers.data.numba_kernels import cut_groups
 from edgeformers.data.random import hash_keys
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.data.types import IntArray, Side
+from edgeformers.errors import ConfigError, InputError, suggest
 
 TRAIN, VAL, TEST, PROFILE, NONE = 0, 1, 2, 3, 255
 #: `profile` is what is known of a node that training has not met: read, but never learned from.
@@ -41,7 +42,6 @@ How = Literal[
     "column",
 ]
 Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
-Side = Literal["source", "target"]
 Codes = NDArray[np.uint8]
 
 NO_TIME = np.iinfo(np.int64).min
@@ -85,7 +85,7 @@ class SplitConfig:
             ("unseen", self.unseen, get_args(Unseen)),
         ):
             if value not in kinds:
-                raise ConfigError(f"split {setting} '{value}' is unknown; {nearest(value, kinds)}")
+                raise ConfigError(f"split {setting} '{value}' is unknown; {suggest(value, kinds)}")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6:
             raise ConfigError(
                 f"split fractions must be three shares that add up to 1 (got {self.fractions})"

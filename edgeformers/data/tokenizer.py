@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.minilm import MINILM, has_minilm, minilm_folder
 
 TOKENIZER = "tokenizer.json"
@@ -65,7 +65,7 @@ def _from_hub(name: str) -> Path:
 def _remedy(name: str) -> str:
     """The nearest of the names that need no network, or all of them."""
     own = [*([MINILM] if has_minilm() else []), "train:8000"]
-    return nearest(name, [*own, *_cached_names()])
+    return suggest(name, [*own, *_cached_names()])
 
 
 def _cached_names() -> list[str]:

@@ -16,21 +16,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
-from edgeformers.data.arrays import (
-    ArrayWriter,
-    FolderExistsError,
-    atomic_folder,
+from edgeformers.data.arrays import ArrayWriter, open_array
+from edgeformers.data.checksums import (
     check_files,
-    checked_record,
     fingerprint_folder,
-    open_array,
-    refuse_foreign,
+    read_checked_record,
+    verify_files,
     write_record,
 )
 from edgeformers.data.numba_kernels import lay_texts
 from edgeformers.data.tokenizer import TOKENIZER
-from edgeformers.data.verified import verify_files
 from edgeformers.errors import FormatError, InputError
+from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 
 RECORD = "tokens.json"
 TOKEN_LIMIT = 512  # tokens kept of one text; a batch cuts further, so no text is tokenised again
@@ -181,7 +178,7 @@ def write_tokens(
 
 def _check_replaceable(folder: Path) -> None:
     arrays = {f"{part}.{name}.npy" for part in ("edges", "nodes") for name in ("ids", "offsets")}
-    refuse_foreign(folder, lambda name: name in {RECORD, TOKENIZER, *arrays})
+    check_no_foreign_files(folder, lambda name: name in {RECORD, TOKENIZER, *arrays})
 
 
 def _write_part(
@@ -239,7 +236,7 @@ def open_tokens(
         raise FormatError(
             f"{folder} is not a token store: it has no {RECORD}; remove it and tokenise again"
         )
-    record = checked_record(folder / RECORD)
+    record = read_checked_record(folder / RECORD)
     try:
         meta = TokenMeta(**record["meta"])
         files = dict(record["files"])

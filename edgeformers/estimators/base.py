@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Self
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from tokenizers import Tokenizer
@@ -21,7 +20,6 @@ from torch import nn
 from edgeformers import distributed
 from edgeformers.config import RunConfig, Task, matches_file
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.sources import is_frame
@@ -30,9 +28,11 @@ from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
-from edgeformers.errors import ConfigError, FormatError, InputError, nearest
+from edgeformers.data.types import Ids
+from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 from edgeformers.estimators.build import build_model, make_samplers
 from edgeformers.estimators.settings import find_model, run_config
+from edgeformers.files import write_atomic
 from edgeformers.inference.encode import Autocast, make_autocast
 from edgeformers.inference.saved_model import SavedModel, save_model
 from edgeformers.nn.encoder import TextEncoder
@@ -115,9 +115,8 @@ class Estimator(ABC):
         if network is None:
             network = self._find_network()
         graph = _verified(network)
-        names = graph.nodes(["id"]).column(0)
         labels = list(graph.label_names) if self.label_names else []
-        if names.cast(pa.string()) != self.names.names or labels != list(self.label_names):
+        if graph.node_index.ids != self.names.ids or labels != list(self.label_names):
             raise InputError(
                 f"{graph.path} has other nodes or labels than the network this model was trained "
                 "on; give that one"
@@ -180,11 +179,11 @@ class Estimator(ABC):
         """The edges of a part of the split; there must be some."""
         parts: dict[str, Ids] = self._ready_objective().parts
         if name not in parts:
-            raise InputError(f"a split has no part '{name}'; {nearest(name, parts)}")
+            raise InputError(f"a split has no part '{name}'; {suggest(name, parts)}")
         if not len(parts[name]):
             with_edges = ", ".join(part for part, edges in parts.items() if len(edges))
             raise InputError(
-                f"the split has no edge in '{name}' to evaluate or predict; there is: {with_edges}"
+                f"the split has no edge in '{name}' to evaluate or predict; available: {with_edges}"
             )
         return parts[name]
 
@@ -218,8 +217,7 @@ class Estimator(ABC):
             self.config, graph, self._split(graph), device=self.device, show=self.show
         )
         self.tokenizer: Tokenizer = tokens.tokenizer()
-        names = graph.nodes(["id"]).column(0).cast(pa.string())
-        self.names = NodeIndex(names, graph.num_sources if graph.is_bipartite else None)
+        self.names = graph.node_index
         self.graph, self.results = graph, {}
         return tokens
 
@@ -280,7 +278,7 @@ class Estimator(ABC):
                 self.model,
                 folder,
                 tokenizer=self.tokenizer,
-                node_names=self.names.names,
+                node_names=self.names.ids,
                 num_sources=self.names.num_sources,
                 label_names=self.label_names,
                 head=self.head.state_dict(),
@@ -343,18 +341,12 @@ def _write_config(folder: Path, config: RunConfig) -> None:
             )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    _write(path, config.to_toml())
-
-
-def _write(path: Path, text: str) -> None:
-    aside = path.with_suffix(".partial")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    write_atomic(path, config.to_toml())
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """results.json of a run, whole or not at all."""
-    _write(folder / "results.json", json.dumps(_plain(results), indent=1))
+    write_atomic(folder / "results.json", json.dumps(_plain(results), indent=1))
 
 
 def _plain(value: Any) -> Any:

@@ -14,10 +14,11 @@ from torch import Tensor
 from edgeformers.config import Task
 from edgeformers.data.batch import EdgeBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EdgeLoader, Ids, default_batch_size
+from edgeformers.data.loader import EdgeLoader, default_batch_size
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
 from edgeformers.evaluation import bootstrap_f1

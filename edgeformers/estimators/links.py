@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from edgeformers.config import LinkSettings, Task
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import INFERENCE, EgoLoader, Ids, default_batch_size
-from edgeformers.data.splits import PROFILE, TRAIN, Side
+from edgeformers.data.loader import INFERENCE, EgoLoader, default_batch_size
+from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.estimators.base import Estimator, Network
 from edgeformers.evaluation import (
@@ -192,7 +193,7 @@ class LinkPredictor(Estimator):
                 reasons = [
                     [*own, *more][:explain] for own, more in zip(first, reasons, strict=True)
                 ]
-        names = self.names.of(candidates[best])
+        names = self.names.ids_of(candidates[best])
         return [
             Recommendation(node=name, score=float(scores[i]), because=why)
             for name, i, why in zip(names, best, reasons, strict=True)
@@ -201,7 +202,7 @@ class LinkPredictor(Estimator):
     @classmethod
     def from_saved(cls, saved: SavedModel, *, device: Any = None, network: Any = None) -> Self:
         made = super().from_saved(saved, device=device)
-        made.head = made._make_head(len(made.names.names))
+        made.head = made._make_head(len(made.names))
         made.head.ensemble = LinkEnsemble.like(saved.head)
         made.head.load_state_dict(saved.head)
         made.head.to(made.device)
@@ -282,7 +283,7 @@ class LinkPredictor(Estimator):
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:
-            return np.arange(len(self.names.names), dtype=np.int64)
+            return np.arange(len(self.names), dtype=np.int64)
         if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "iu":
             return nodes.astype(np.int64)
         if isinstance(nodes, str):
@@ -361,7 +362,7 @@ class LinkPredictor(Estimator):
         is_trained = (graph.split(self._split(graph)) == TRAIN) & graph.is_positive
         edges = np.sort(edges[(graph.dst[edges] == node) & is_trained[edges]])
         last = dict(zip(graph.src[edges].tolist(), edges.tolist(), strict=True))
-        (name,) = self.names.of(np.array([node]))
+        (name,) = self.names.ids_of(np.array([node]))
         for mine, target in zip(reasons, targets.tolist(), strict=True):
             if target in last and (text := graph.texts(np.array([last[target]]))[0]):
                 mine.append(Reason(text=text, node=name, weight=amount))
@@ -397,7 +398,7 @@ class LinkPredictor(Estimator):
             lengths = sums.index_add(0, batch.owner, shares).norm(dim=1).clamp(min=1e-12)
             given = given / lengths[batch.owner]
         weights, owner = given.cpu().numpy(), batch.owner.cpu().numpy()
-        others = self.names.of(found.neighbors[found.mask])
+        others = self.names.ids_of(found.neighbors[found.mask])
         texts = loader.graph.texts(found.edge_ids[found.mask])
         for i in np.argsort(-weights, kind="stable"):
             mine = reasons[owner[i]]

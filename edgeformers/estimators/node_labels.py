@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.tables import read_nodes
-from edgeformers.data.splits import Side
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.estimators.links import LinkPredictor
 from edgeformers.inference.node_classification import NodeReport, ProbeConfig, classify_nodes
@@ -57,7 +56,7 @@ def read_node_labels(
         why = f"the first is '{rows[0]['id']}'" if rows else "it has no label at all"
         raise InputError(
             f"{table.origin} labels no node of the network; {why}, and the network has "
-            f"'{names.of([0])[0]}', for one"
+            f"'{names.ids_of([0])[0]}', for one"
         )
     given = {node: list(found[node]) for node in sorted(found)}
     return _coded(given, strangers=int((numbers < 0).sum()))

@@ -46,6 +46,6 @@ def find_model(config: RunConfig) -> ModelEntry:
         others = ", ".join(other for other, one in MODELS.items() if one.encodes == wanted)
         raise ConfigError(
             f"{config.task} needs a model of {wanted}, and '{name}' is a model of "
-            f"{entry.encodes}; there is: {others}"
+            f"{entry.encodes}; available: {others}"
         )
     return entry

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TEST, TRAIN, VAL
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation.links import Ids, LinkTable, node_positions
 from edgeformers.evaluation.popularity_correction import ValidationPairs, spaced_batches

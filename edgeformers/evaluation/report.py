@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import LinkTable, Mask, index_blocks, validated_pairs
 from edgeformers.evaluation.metrics import Floats
@@ -173,4 +173,4 @@ def _groups(counts: ArrayLike, bounds: Mapping[str, tuple[int, int | None]]) -> 
 
 def _check_protocol(name: str) -> None:
     if name not in PROTOCOLS:
-        raise InputError(f"there is no protocol '{name}'; {nearest(name, PROTOCOLS)}")
+        raise InputError(f"there is no protocol '{name}'; {suggest(name, PROTOCOLS)}")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.experiments.claims import check_claims, claims_block, claims_text
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.render import markdown_table, to_markdown
@@ -47,7 +47,7 @@ def table_text(record_file: Path, name: str) -> str:
         return to_markdown(tables)
     known = {table.name: table for table in tables}
     if name not in known:
-        raise InputError(f"{record_file} has no table '{name}'; {nearest(name, known)}")
+        raise InputError(f"{record_file} has no table '{name}'; {suggest(name, known)}")
     return markdown_table(known[name])
 
 
@@ -58,5 +58,5 @@ def verdict_text(record_file: Path, name: str) -> str:
         return claims_text(checked)
     known = list(dict.fromkeys(one.table for one in checked))
     if name not in known:
-        raise InputError(f"{record_file}: nothing is claimed of '{name}'; {nearest(name, known)}")
+        raise InputError(f"{record_file}: nothing is claimed of '{name}'; {suggest(name, known)}")
     return claims_block([one for one in checked if one.table == name])

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.random import hash_keys
+from edgeformers.data.types import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.experiments.figures import Drawing, Lines
 from edgeformers.experiments.illustrations import attention_picture, node_map

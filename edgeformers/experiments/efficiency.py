@@ -11,8 +11,8 @@ import torch
 
 from edgeformers.data.batch import EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.experiments.collect import make_record

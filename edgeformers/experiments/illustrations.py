@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from edgeformers.data.batch import edge_batch
-from edgeformers.data.loader import Ids
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.types import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.report.plots import project_2d
 from edgeformers.report.results import AttentionMap, NodeMap

@@ -12,7 +12,8 @@ from edgeformers.baselines.collaborative.reciprocity import has_returns
 from edgeformers.config import flatten
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EdgeLoader, Ids
+from edgeformers.data.loader import EdgeLoader
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.estimators.settings import chosen_name

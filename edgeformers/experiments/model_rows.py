@@ -7,7 +7,7 @@ from typing import Any, Literal
 from edgeformers import aliases
 from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.config import Task
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.registry import MODELS
 
 RANDOM = ("als", "bpr", "lightgcn", "frozen-boosting")  # simple baselines that draw at random
@@ -181,10 +181,10 @@ def choose_rows(rows: Iterable[ModelRow], wanted: Sequence[str] | None) -> tuple
     known = {row.name: row for row in rows}
     wanted = None if wanted is None else [aliases.ROWS.get(name, name) for name in wanted]
     if wanted is not None and not wanted:
-        raise InputError(f"no row is named; there is: {', '.join(known)}")
+        raise InputError(f"no row is named; available: {', '.join(known)}")
     for name in wanted or ():
         if name not in known:
-            raise InputError(f"this table has no row '{name}'; {nearest(name, known)}")
+            raise InputError(f"this table has no row '{name}'; {suggest(name, known)}")
         if not known[name].exists:
             raise InputError(f"the model of the row '{name}' is not part of this installation")
     return tuple(

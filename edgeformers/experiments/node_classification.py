@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.node_index import NodeIndex
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.estimators.node_labels import (
@@ -40,9 +38,7 @@ def find_labels(graph: EdgeTextGraph, file: Path | None = None) -> LabeledNodes:
     """
     if file is None:
         return _own_labels(graph)
-    names = graph.nodes(["id"]).column(0).cast(pa.string())
-    known = NodeIndex(names, graph.num_sources if graph.is_bipartite else None)
-    return read_node_labels(known, str(file), label_separator=SEPARATOR)
+    return read_node_labels(graph.node_index, str(file), label_separator=SEPARATOR)
 
 
 def _own_labels(graph: EdgeTextGraph) -> LabeledNodes:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.recipes import load_recipe, recipe_names
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 
 Unit = Literal["percent", "share", "ms"]
 Mark = Literal["", "bold", "italic"]
@@ -55,7 +55,7 @@ def published_names() -> list[str]:
 def published_table(name: str) -> PublishedTable:
     """One table of the paper by its name."""
     if name not in _tables():
-        raise InputError(f"the paper has no table '{name}'; {nearest(name, _tables())}")
+        raise InputError(f"the paper has no table '{name}'; {suggest(name, _tables())}")
     return _tables()[name]
 
 
@@ -64,7 +64,7 @@ def published_dataset(graph: EdgeTextGraph, named: str | None = None) -> str | N
     if named is not None:
         if named not in recipe_names():
             raise InputError(
-                f"the paper has no dataset '{named}'; {nearest(named, recipe_names())}"
+                f"the paper has no dataset '{named}'; {suggest(named, recipe_names())}"
             )
         return named
     for name in recipe_names():

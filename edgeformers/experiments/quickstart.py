@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from edgeformers.baselines import ALS, LinkBaseline, Popularity, Tfidf, TfidfNodes
 from edgeformers.config import RunConfig, Task, flatten, make_config
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.simulate import simulate
 from edgeformers.data.simulate.simulation import Simulation
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, Recommendation
 from edgeformers.evaluation import (

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.experiments.tables import Cell, Table
 from edgeformers.report import terminal
 
@@ -38,7 +38,7 @@ _LATEX = {
 def render(tables: Sequence[Table], how: str) -> str:
     """All tables in one format."""
     if how not in FORMATS:
-        raise InputError(f"there is no format '{how}'; {nearest(how, FORMATS)}")
+        raise InputError(f"there is no format '{how}'; {suggest(how, FORMATS)}")
     return FORMATS[how](tables)
 
 

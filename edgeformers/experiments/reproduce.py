@@ -8,7 +8,7 @@ from typing import Any
 from edgeformers.baselines.collaborative.reciprocity import has_returns
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
-from edgeformers.errors import InputError, nearest
+from edgeformers.errors import InputError, suggest
 from edgeformers.experiments.claims import Checked, check_claims, claims_text
 from edgeformers.experiments.collect import collect_results, find_plans
 from edgeformers.experiments.drawings import draw
@@ -97,7 +97,7 @@ def experiment_rows(
     }
     if experiment not in EXPERIMENTS:
         raise InputError(
-            f"there is no experiment '{experiment}'; {nearest(experiment, EXPERIMENTS)}"
+            f"there is no experiment '{experiment}'; {suggest(experiment, EXPERIMENTS)}"
         )
     if options.values is not None and experiment not in STUDIES:
         raise InputError(f"--values is for {' and '.join(STUDIES)}, not for {experiment}")

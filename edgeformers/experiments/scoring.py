@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edgeformers.baselines import EdgeBaseline, LinkBaseline
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
+from edgeformers.data.types import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (
     DEGREES,
@@ -31,6 +31,7 @@ from edgeformers.evaluation import (
 )
 from edgeformers.evaluation.network_labels import labeled_edge_parts
 from edgeformers.evaluation.network_links import link_parts, rank_links
+from edgeformers.files import atomic_file
 
 PARTS = ("val", "test")
 PREDICTIONS, RANKS = "predictions.parquet", "ranks.parquet"
@@ -49,9 +50,8 @@ class Scored:
     def write_examples(self, folder: Path) -> None:
         """The examples beside the results, whole or not at all."""
         if self.examples is not None:
-            aside = folder / f".{self.file}.partial"
-            pq.write_table(self.examples, aside, compression="zstd")
-            aside.replace(folder / self.file)
+            with atomic_file(folder / self.file) as temporary:
+                pq.write_table(self.examples, temporary, compression="zstd")
 
 
 def read_examples(folder: Path) -> pa.Table | None:

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from edgeformers.data.loader import Ids
 from edgeformers.data.readers.tables import open_sources, read_edges
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import InnerProductScorer
 from edgeformers.evaluation.network_links import candidate_nodes, seen_nodes
+from edgeformers.files import atomic_file
 
 ROWS = 8_192  # edges read, predicted and written together
 CELLS = 1 << 24  # scores held at once while recommending: 64 MB
@@ -97,19 +98,16 @@ def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
     if path.suffix not in writers:
         raise InputError(f"{path}: write to a file ending in .parquet, .csv or .jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside, writer, count = path.with_name(f".{path.name}.partial"), None, 0
-    try:
+    writer, count = None, 0
+    with atomic_file(path) as temporary:
         for table in tables:
             flat = _joined_lists(table) if path.suffix == ".csv" else table
-            writer = writer or writers[path.suffix](aside, flat.schema)
+            writer = writer or writers[path.suffix](temporary, flat.schema)
             writer.write_table(flat)
             count += len(table)
         if writer is None:
             raise InputError(f"there is nothing to write to {path}: the table has no rows")
         writer.close()
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
     return count
 
 
@@ -159,9 +157,9 @@ def _best_rows(
     row, place = np.nonzero(real)
     return pa.table(
         {
-            "source": pa.array(predictor.names.of(sources[row]), pa.string()),
+            "source": pa.array(predictor.names.ids_of(sources[row]), pa.string()),
             "rank": pa.array(place + 1, pa.int32()),
-            "target": pa.array(predictor.names.of(candidates[best[real]]), pa.string()),
+            "target": pa.array(predictor.names.ids_of(candidates[best[real]]), pa.string()),
             "score": pa.array(values[real], pa.float32()),
         }
     )

@@ -18,10 +18,10 @@ from tqdm.auto import tqdm
 
 from edgeformers import __version__, distributed
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
+from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.files import write_atomic
+from edgeformers.files import atomic_file, write_atomic
 from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.saved_model import model_fingerprint
 from edgeformers.nn.fast.int8 import in_int8
@@ -296,11 +296,12 @@ def _missing(parts: Path, job: _Job) -> list[int]:
 
 def _write_whole(path: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> None:
     """A Parquet file with a row group per table, which takes its name when it is complete."""
-    aside = path.with_name(f".{path.name}.partial")
-    with pq.ParquetWriter(aside, schema, compression="zstd", use_dictionary=False) as writer:
+    with (
+        atomic_file(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=False) as writer,
+    ):
         for table in tables:
             writer.write_table(table.replace_schema_metadata(schema.metadata), len(table))
-    aside.replace(path)
 
 
 def _shards(out: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from edgeformers import distributed
-from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Ids, Prefetch
-from edgeformers.data.splits import Side
+from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Prefetch
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import quick_layers

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from edgeformers.data.document_counts import count_documents
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EdgeLoader, Ids
+from edgeformers.data.loader import EdgeLoader
+from edgeformers.data.types import Ids
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.models.edge_head import EdgeHead
 from edgeformers.models.linear_edge_model import LinearEdgeModel

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from edgeformers import __version__
 from edgeformers.aliases import current_tensors
-from edgeformers.data.arrays import atomic_folder, fingerprint, refuse_foreign
+from edgeformers.data.checksums import fingerprint
 from edgeformers.data.metadata import METADATA
 from edgeformers.data.metadata import check_replaceable as check_replaceable_network
-from edgeformers.errors import FormatError, InputError, nearest
+from edgeformers.errors import FormatError, InputError, suggest
+from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.models.base import ModelConfig
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
@@ -259,7 +260,7 @@ def check_replaceable(folder: Path) -> None:
     carried = _carries_network(folder, json.loads((folder / CONFIG).read_bytes()))
     if carried:
         check_replaceable_network(folder / NETWORK)
-    refuse_foreign(
+    check_no_foreign_files(
         folder, lambda name: name in _OURS or (carried and name.startswith(f"{NETWORK}/"))
     )
 
@@ -328,7 +329,7 @@ def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextEncoder |
     is_bag = entry.text == "bag-of-words"
     known = [one.name for one in fields(BagConfig if is_bag else EncoderConfig)]
     for name in values.keys() - set(known):
-        raise InputError(f"the encoder has no setting '{name}'; {nearest(name, known)}")
+        raise InputError(f"the encoder has no setting '{name}'; {suggest(name, known)}")
     if is_bag:
         return BagOfWords(BagConfig(**values))
     windows = tuple(values.get("windows", ()))
@@ -357,7 +358,7 @@ def _as_json(values: Mapping[str, Any]) -> str:
 def _card(name: str, title: str, facts: Mapping[str, Any], card: Mapping[str, Any]) -> str:
     """A model card: a YAML head as model hubs read it, then what is known of the model."""
     for part in card.keys() - set(CARD_PARTS):
-        raise InputError(f"a model card has no part '{part}'; {nearest(part, CARD_PARTS)}")
+        raise InputError(f"a model card has no part '{part}'; {suggest(part, CARD_PARTS)}")
     for part in {"metrics", "settings"} & card.keys():
         if not isinstance(card[part], Mapping):
             raise InputError(f"the card's {part} must be names and values (got {card[part]!r})")

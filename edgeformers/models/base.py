@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.nn.nodes import NodeLookup
 from edgeformers.nn.packed import PackedText
 
@@ -73,7 +73,7 @@ class ModelConfig:
         """Settings from plain values; an unknown one is answered with the nearest known."""
         known = [field.name for field in fields(cls)]
         for name in values.keys() - set(known):
-            raise ConfigError(f"{cls.__name__} has no setting '{name}'; {nearest(name, known)}")
+            raise ConfigError(f"{cls.__name__} has no setting '{name}'; {suggest(name, known)}")
         plain: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
         }

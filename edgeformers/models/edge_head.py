@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.evaluation import metrics
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 
@@ -398,7 +398,7 @@ def _check_settings(
 ) -> None:
     """Refuse settings that have no meaning, or none for this kind of label."""
     if kind not in get_args(Kind):
-        raise ConfigError(f"there is no kind of label '{kind}'; {nearest(kind, get_args(Kind))}")
+        raise ConfigError(f"there is no kind of label '{kind}'; {suggest(kind, get_args(Kind))}")
     least = {"class": 2, "ordered": 2}.get(kind, 1)
     if num_classes < least:
         raise ConfigError(
@@ -408,7 +408,7 @@ def _check_settings(
     if loss is not None and loss not in losses:
         raise ConfigError(
             f"labels of kind '{kind}' are not learned with loss '{loss}'; "
-            f"there is: {', '.join(losses)}"
+            f"available: {', '.join(losses)}"
         )
     plain = kind == "class" and loss != "released"
     if label_smoothing and not (plain and 0 < label_smoothing < 1):

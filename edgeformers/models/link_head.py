@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, InnerProductScorer, LinkMask, Scorer
 from edgeformers.inference.components import LinkEnsemble, Side
 
@@ -268,5 +268,5 @@ def _check_settings(
     choices = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if primary_metric not in choices:
         raise ConfigError(
-            f"links are not chosen by '{primary_metric}'; {nearest(primary_metric, choices)}"
+            f"links are not chosen by '{primary_metric}'; {suggest(primary_metric, choices)}"
         )

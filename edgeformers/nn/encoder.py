@@ -6,7 +6,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from edgeformers.errors import ConfigError, InputError, nearest
+from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fast.fused_embedding import Tables, embed_norm
 from edgeformers.nn.layer import (
@@ -54,7 +54,7 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            hint = nearest(self.activation, ACTIVATIONS)
+            hint = suggest(self.activation, ACTIVATIONS)
             raise ConfigError(f"no activation '{self.activation}'; {hint}")
         if self.width % self.heads:
             raise ConfigError(

@@ -7,7 +7,7 @@ from typing import cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformers.errors import ConfigError, nearest
+from edgeformers.errors import ConfigError, suggest
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fast.fused_ops import add_norm, feed_forward_norm
 from edgeformers.nn.packed import PackedText
@@ -39,7 +39,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ConfigError(f"no activation '{activation}'; {nearest(activation, ACTIVATIONS)}")
+            raise ConfigError(f"no activation '{activation}'; {suggest(activation, ACTIVATIONS)}")
         self.activate = ACTIVATIONS[activation]
         self.gated = gated
         self.up = nn.Linear(width, ffn_width * (2 if gated else 1), bias=bias)

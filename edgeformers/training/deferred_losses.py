@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgeformers.data.loader import Ids
+from edgeformers.data.types import Ids
 
 LATE = 8  # steps that a GPU may be behind before its host waits for a loss
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from edgeformers import distributed
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch
-from edgeformers.data.loader import EdgeLoader, Ids, epoch_batches
+from edgeformers.data.loader import EdgeLoader, epoch_batches
+from edgeformers.data.types import Ids
 from edgeformers.inference.encode import Autocast, Vectors, encode_edges
 from edgeformers.models.edge_head import EdgeHead, Predictions
 from edgeformers.models.linear_edge_model import LinearEdgeModel

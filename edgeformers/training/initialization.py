@@ -13,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from edgeformers.data.batch import pack_texts
 from edgeformers.data.document_counts import count_documents
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import Ids
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError, InputError, require
 from edgeformers.minilm import MINILM
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone, random_backbone

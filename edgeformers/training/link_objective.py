@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from edgeformers import distributed
 from edgeformers.data.batch import LinkBatch
-from edgeformers.data.loader import EgoLoader, Ids, epoch_batches
+from edgeformers.data.loader import EgoLoader, epoch_batches
 from edgeformers.data.random import hash_keys, uniform
-from edgeformers.errors import ConfigError, nearest
+from edgeformers.data.types import Ids
+from edgeformers.errors import ConfigError, suggest
 from edgeformers.evaluation import (
     PROTOCOLS,
     RANK_METRICS,
@@ -280,7 +281,7 @@ def _checked_metric(name: str) -> str:
     known = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if name not in known:
         raise ConfigError(
-            f"train.select_metric names no metric of links: '{name}'; {nearest(name, known)}"
+            f"train.select_metric names no metric of links: '{name}'; {suggest(name, known)}"
         )
     return name
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeformers.errors import FormatError
+from edgeformers.files import write_atomic
 
 LOG = "metrics.jsonl"
 FLUSH_SECONDS = 1.0  # that an event of a step may wait to be written with others
@@ -61,9 +62,7 @@ class RunLog:
         if not self.path.exists():
             return
         kept = [event for event in read_log(self.path) if event["step"] <= step and step > 0]
-        aside = self.path.with_suffix(".partial")
-        aside.write_text("".join(json.dumps(event) + "\n" for event in kept), encoding="utf-8")
-        aside.replace(self.path)
+        write_atomic(self.path, "".join(json.dumps(event) + "\n" for event in kept))
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from edgeformers import distributed
 from edgeformers.config import TrainSettings
-from edgeformers.data.loader import Ids, Prefetch
+from edgeformers.data.loader import Prefetch
+from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.progress import progress, tell
@@ -273,7 +274,7 @@ class Trainer:
         if self.objective.select not in metrics:
             raise TrainingError(
                 f"there is no validation metric '{self.objective.select}' to select by; "
-                f"there is: {', '.join(metrics)}"
+                f"available: {', '.join(metrics)}"
             )
         score = metrics[self.objective.select]
         score = -score if self.objective.select in SMALLER_IS_BETTER else score

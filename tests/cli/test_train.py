@@ -76,13 +76,13 @@ def test_the_settings_of_a_run_make_it_again(home, tmp_path):
     [
         (["train", "edge-clasification", "network"], "no task 'edge-clasification'; did you mean"),
         (["train", "link-prediction", "nothing"], "nothing is not a prepared network"),
-        ([*TRAIN, "--recipe", "quick"], "there is no recipe 'quick'; there is: default, paper"),
+        ([*TRAIN, "--recipe", "quick"], "there is no recipe 'quick'; available: default, paper"),
         ([*TRAIN, "--set", "train.lrr=1"], "train has no setting 'lrr'; did you mean 'lr'?"),
         ([*TRAIN, "--set", "train.lr"], "write a setting as train.lr=3e-5 (got 'train.lr')"),
         ([*TRAIN, "--set", "train.epochs=many"], "train.epochs must be of type int (got 'many')"),
         ([*TRAIN, "--config", "nothing.toml"], "nothing.toml: no such file"),
         ([*TRAIN, "--config", "run-links/config.toml"], "is for link-prediction, not for edge-c"),
-        ([*TRAIN, "--device", "gpu"], "there is no device 'gpu' here; there is: cpu"),
+        ([*TRAIN, "--device", "gpu"], "there is no device 'gpu' here; available: cpu"),
         ([*TRAIN, "--backbone", "scratch:1x1"], "has 2 layers or more and a width that 16 divides"),
     ],
 )

@@ -1,6 +1,7 @@
 """A network in memory, to be described without preparing one."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -42,8 +43,9 @@ class FakeGraph:
     origin: str = "reviews.csv"
     shared_names: int = 0
 
-    def count_shared_names(self):
-        return self.shared_names
+    @property
+    def node_index(self):
+        return SimpleNamespace(count_shared_ids=lambda: self.shared_names)
 
     def __post_init__(self):
         pairs = np.array(self.ends, dtype=np.int32).reshape(-1, 2)

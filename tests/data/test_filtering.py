@@ -206,6 +206,6 @@ def test_a_folder_that_exists_is_refused_before_the_edges_are_read(tmp_path):
         raise AssertionError("the edges were read")
 
     table = replace(make_table(SQUARE), open=unread)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="exists"):
         write_network(table, tmp_path / "net", config=replace(PLAIN, min_degree=2))
     assert EdgeTextGraph.open(tmp_path / "net").num_edges == 7

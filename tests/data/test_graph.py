@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers.data.arrays import checked_record, write_record
+from edgeformers.data.checksums import read_checked_record, write_record
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
@@ -104,7 +104,7 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(change, full):
             path.unlink()
         else:
             path.write_bytes(content[:-3] if change == "cut" else content + b"\0")
-        words = "is missing" if change == "delete" else r"is damaged: \S+ bytes where"
+        words = "is missing" if change == "delete" else "is damaged"
         with pytest.raises(FormatError, match=rf"{path.name} {words}.*; prepare the network again"):
             EdgeTextGraph.open(full.path)
         path.write_bytes(content)
@@ -121,7 +121,7 @@ def test_swapped_files_are_found(full):
 
 def rewrite(graph, **changes):
     path = graph.path / "network.json"
-    write_record(path, checked_record(path) | changes)
+    write_record(path, read_checked_record(path) | changes)
 
 
 def test_another_schema_version_is_named(full):
@@ -232,8 +232,8 @@ def test_texts_come_in_the_order_asked_for(reviews):
 
 def test_names_on_both_sides_are_counted_where_there_are_two(make_network):
     rows = [{"source": a, "target": b, "text": "hi"} for a, b in ("ab", "ba", "cd", "ce")]
-    assert make_network(rows).count_shared_names() == 2
-    assert make_network(rows, out="one", bipartite=False).count_shared_names() == 0
+    assert make_network(rows).node_index.count_shared_ids() == 2
+    assert make_network(rows, out="one", bipartite=False).node_index.count_shared_ids() == 0
 
 
 def test_nodes_are_known_by_name_and_number(reviews):
@@ -242,7 +242,7 @@ def test_nodes_are_known_by_name_and_number(reviews):
     assert reviews.node_number("ann", "target") == 5
     with pytest.raises(InputError, match=r"has no node 'alein'; did you mean 'alien'\?"):
         reviews.node_number("alein")
-    with pytest.raises(InputError, match="has no node 'brazil'; there is 'ann', for one"):
+    with pytest.raises(InputError, match="no source 'brazil'"):
         reviews.node_number("brazil", "source")
     with pytest.raises(InputError, match=r"nodes are numbered from 0 to 5 \(got 6 to 6\)"):
         reviews.node_names([6])
@@ -285,7 +285,7 @@ def test_training_edges_alone_are_sampled_in_their_strata(full):
             assert adjacency.edges_of(node).tolist() == expected
     assert full.sampler("link", [2, 2], strata="positive", seed=1) is not None
     with pytest.raises(
-        InputError, match="strata 'sign' is unknown; there is: none, positive, edge"
+        InputError, match="strata 'sign' is unknown; available: none, positive, edge"
     ):
         full.training_adjacency("link", strata="sign")
 

@@ -232,7 +232,7 @@ def test_positive_labels_mark_links(make_network):
 
 
 def test_positive_labels_that_cannot_be_are_refused(make_network):
-    with pytest.raises(InputError, match=r"the positive label '6' is not met; there is: 1, 5, 10"):
+    with pytest.raises(InputError, match=r"the positive label '6' is not met; available: 1, 5, 10"):
         make_network(config=replace(PLAIN, positive_labels=["6"]))
     rows = [{"source": "a", "target": "b", "text": ""}]
     with pytest.raises(InputError, match=r"positive labels need a label column; name it with --la"):

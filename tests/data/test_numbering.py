@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data import numbering
-from edgeformers.data.arrays import atomic_folder
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.table import NodeTable
 from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.files import atomic_folder
 
 
 def number(folder, pairs, tables=(), *, bipartite, isolated=False):
@@ -69,7 +69,7 @@ def test_many_edges_are_numbered_the_same_whatever_thread_is_first(tmp_path):
 
 @pytest.mark.parametrize(
     ("memory", "disk", "words"),
-    [("60MB", "1MB", "the disk is full"), ("30MB", "9GB", "the memory is used up")],
+    [("60MB", "1MB", "the disk is full"), ("30MB", "9GB", "out of memory")],
 )
 def test_a_database_that_runs_out_ends_in_a_sentence(tmp_path, monkeypatch, memory, disk, words):
     connect = duckdb.connect

@@ -22,7 +22,7 @@ PLAIN = PrepareConfig(tokenizer=None, progress=False)
     [
         ("train:many", r"write the size of the vocabulary as train:8000 \(got 'train:many'\)"),
         ("train:0", r"write the size of the vocabulary as train:8000 \(got 'train:0'\)"),
-        ("/no/such/tokenizer", "/no/such/tokenizer: no such file or folder; there is: "),
+        ("/no/such/tokenizer", "/no/such/tokenizer: no such file or folder; available: "),
     ],
 )
 def test_a_tokenizer_that_cannot_be_had_is_refused_first(tokenizer, message, tmp_path):

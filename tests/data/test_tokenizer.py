@@ -117,5 +117,5 @@ def test_a_name_the_hub_knows_is_fetched(monkeypatch, cache, tokenizer_folder, b
 def test_what_can_be_no_name_on_the_hub_is_a_missing_file(name, cache, monkeypatch):
     monkeypatch.setattr(tokenizer, "has_minilm", lambda: False)
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", None)
-    with pytest.raises(InputError, match="no such file or folder; there is: train:8000, org/tiny"):
+    with pytest.raises(InputError, match="no such file or folder; available: train:8000, org/tiny"):
         load_tokenizer(name)

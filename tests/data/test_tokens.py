@@ -208,7 +208,7 @@ def test_a_damaged_file_of_a_store_is_named(name, bert_tokenizer, tmp_path):
     with pytest.raises(FormatError, match=rf"{name} is damaged: its checksum differs"):
         open_tokens(tmp_path / "store", verify=True)
     path.write_bytes(content[:-1])
-    with pytest.raises(FormatError, match=rf"{name} is damaged: .* bytes where .* were written"):
+    with pytest.raises(FormatError, match=rf"{name} is damaged: .* bytes"):
         open_tokens(tmp_path / "store")
     path.unlink()
     with pytest.raises(FormatError, match=rf"{name} is missing"):

@@ -190,7 +190,7 @@ def test_a_network_without_a_test_part_is_evaluated_on_validation(make_table, tm
     assert "macro_f1" in made.evaluate("val")
     for ask in (made.evaluate, made.predict):
         with pytest.raises(
-            InputError, match="no edge in 'test' to evaluate or predict; there is: t"
+            InputError, match="no edge in 'test' to evaluate or predict; available: t"
         ):
             ask()
     with pytest.raises(InputError, match="a split has no part 'tests'; did you mean 'test'"):

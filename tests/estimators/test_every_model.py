@@ -87,7 +87,7 @@ def test_what_a_model_wants_stands_over_the_recipe_and_under_what_is_asked_for(t
 def test_a_model_of_another_kind_is_answered_with_those_there_are():
     with pytest.raises(ConfigError, match=r"edge-classification needs a model of edges, and 'edge"):
         EdgeClassifier(settings={"model.name": "edgeformer-n"})
-    words = r"needs a model of nodes, and 'bert' is a model of edges; there is: edgeformer-n, "
+    words = r"needs a model of nodes, and 'bert' is a model of edges; available: edgeformer-n, "
     with pytest.raises(ConfigError, match=words):
         LinkPredictor(settings={"model.name": "bert"})
     config = make_config("link-prediction", settings={"model.name": "ehgnn"})

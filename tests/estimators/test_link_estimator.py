@@ -213,7 +213,7 @@ def test_a_network_of_the_user_is_recorded_not_copied(predictor, frame, tmp_path
     given.save(tmp_path / "given")
     assert not (tmp_path / "given" / "network").exists()
     shutil.copytree(tmp_path / "mine", tmp_path / "given" / "network")  # the user's own, there
-    with pytest.raises(InputError, match=r"given is not overwritten, .*\(network/"):
+    with pytest.raises(InputError, match=r"given is not overwritten.*\(network/"):
         given.save(tmp_path / "given")
 
 
@@ -293,7 +293,7 @@ def test_nodes_of_one_kind_are_ranked_without_themselves(tmp_path):
 def test_what_cannot_be_asked_is_answered(predictor, make_network, tmp_path):
     with pytest.raises(NotFittedError, match="this LinkPredictor has not been fitted; call fit f"):
         LinkPredictor("scratch:2x32").recommend("a")
-    with pytest.raises(InputError, match="there is no source 'user-00003' in the network; did yo"):
+    with pytest.raises(InputError, match="no source 'user-00003'"):
         predictor.recommend("user-00003")
     with pytest.raises(
         InputError, match=r"no target 'zzz' in the network; there is 'item-\d+', fo"

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from edgeformers.data.node_index import NodeIndex
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.estimators.node_labels import (
@@ -17,7 +16,7 @@ from edgeformers.estimators.node_labels import (
 @pytest.fixture
 def names(reviews):
     """ann 0, bob 1, cat 2 are sources; alien 3, brazil 4, ann 5 are targets."""
-    return NodeIndex(reviews.nodes(["id"]).column(0), reviews.num_sources)
+    return reviews.node_index
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_a_row_there_is_no_model_for_is_left_out_unless_it_is_asked_for():
 
 
 def test_no_row_at_all_is_refused():
-    with pytest.raises(InputError, match="no row is named; there is: node-ids, frozen"):
+    with pytest.raises(InputError, match="no row is named; available: node-ids, frozen"):
         choose_rows(EDGE_ROWS, [])
 
 

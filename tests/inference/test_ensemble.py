@@ -144,7 +144,7 @@ def test_a_network_too_large_for_any_of_them_leaves_the_model_alone(simulated, m
     monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MOST_NODES", 1)
     made = make().fit(simulated)
     assert made.head.ensemble is None
-    target = made.names.of(candidate_nodes(simulated)[:1])[0]
+    target = made.names.ids_of(candidate_nodes(simulated)[:1])[0]
     assert len(made.recommend(edges=[(target, "a fine tent")], k=3)) == 3
 
 
@@ -280,7 +280,7 @@ def test_where_texts_add_nothing_it_is_said(simulated, monkeypatch, capsys, sile
 def test_texts_that_do_not_count_are_named_with_a_weight_of_0(simulated, fitted, tmp_path, capsys):
     made = load(fitted.save(tmp_path / "model"), network=simulated)
     made.show = True
-    name, target = made.names.of(np.array([0, candidate_nodes(simulated)[0]]))
+    name, target = made.names.ids_of(np.array([0, candidate_nodes(simulated)[0]]))
     for asked in ({"node": name}, {"edges": [(target, "a fine tent")]}):
         made.head.ensemble.weights[:, 0] = 1.0
         heard = {one.node: one.because for one in made.recommend(**asked, k=99, explain=2)}
@@ -331,7 +331,7 @@ def test_it_does_not_rank_validation_clearly_worse_than_any_part_alone(simulated
 
 def test_it_is_saved_loaded_and_used_for_sources_never_met(simulated, fitted, tmp_path):
     loaded = load(fitted.save(tmp_path / "model"), network=simulated)
-    names = fitted.names.of(np.arange(3))
+    names = fitted.names.ids_of(np.arange(3))
     for name in names:
         same = zip(fitted.recommend(name, 3), loaded.recommend(name, 3), strict=True)
         assert all(a.node == b.node and a.score == pytest.approx(b.score) for a, b in same)
@@ -339,7 +339,7 @@ def test_it_is_saved_loaded_and_used_for_sources_never_met(simulated, fitted, tm
     for metric in ("full/mrr", "paper-shifted/mrr", "paper-unseen/mrr"):
         assert ours[metric] == pytest.approx(theirs[metric])
     assert loaded.report("val").corrections == fitted.report("val").corrections
-    target = fitted.names.of(candidate_nodes(simulated)[:1])[0]
+    target = fitted.names.ids_of(candidate_nodes(simulated)[:1])[0]
     found = fitted.recommend(edges=[(target, "a fine tent")], k=3)
     assert len(found) == 3
     assert target not in [one.node for one in found]

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from edgeformers import __version__
-from edgeformers.data.arrays import fingerprint
+from edgeformers.data.checksums import fingerprint
 from edgeformers.errors import FormatError, InputError
 from edgeformers.inference.saved_model import (
     load_model,
@@ -216,7 +216,7 @@ def test_a_module_that_is_not_listed_is_not_saved(tmp_path):
 
 
 def test_a_saved_model_is_overwritten_only_when_asked(saved):
-    with pytest.raises(InputError, match="saved exists already; choose another folder, or pass"):
+    with pytest.raises(InputError, match=r"saved .*exists"):
         save(saved)
     save(saved, overwrite=True, extra={"second": True})
     assert load_model(saved).extra == {"second": True}
@@ -237,7 +237,7 @@ def test_other_folders_are_never_overwritten(tmp_path):
 def test_a_model_with_other_files_beside_it_is_never_overwritten(saved):
     (saved / ".git").mkdir()
     (saved / ".git" / "HEAD").write_text("mine")
-    with pytest.raises(InputError, match=r"saved is not overwritten, .*\(\.git/HEAD\)"):
+    with pytest.raises(InputError, match=r"saved is not overwritten.*\(\.git/HEAD\)"):
         save(saved, overwrite=True, extra={"second": True})
     remove_model(saved)
     assert load_model(saved).extra == {}

@@ -75,7 +75,7 @@ def make_graph(words=("good", "bad", "", "good"), names=("ann", "bob", "jaws", "
         "text_hashes": np.array([numbers[text] for text in words], np.uint64),
         "text_lengths": np.array([len(text) for text in words], np.int32),
         "texts": lambda ids: [words[i] for i in ids],
-        "count_shared_names": lambda: 0,
+        "node_index": SimpleNamespace(count_shared_ids=lambda: 0),
         "node_names": lambda ids: [names[i] for i in ids],
         "node_labels": (np.array([0, 0, 0, 1, 1]), np.array([0])),
         "node_label_names": ["horror"],

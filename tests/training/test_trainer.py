@@ -103,7 +103,7 @@ def test_a_validation_that_is_no_number_is_never_the_best(make_edges, make_train
 def test_selecting_by_a_metric_that_is_not_there_is_answered(make_edges, make_trainer):
     objective = make_edges(**{"train.select_metric": "macro_f2"})
     with pytest.raises(
-        TrainingError, match=r"no validation metric 'macro_f2' .* there is: macro_f1"
+        TrainingError, match=r"no validation metric 'macro_f2' .* available: macro_f1"
     ):
         make_trainer(objective).fit()
 

@@ -11,22 +11,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from edgeformers.data.arrays import (
-    FolderExistsError,
-    atomic_folder,
-    checked_record,
+from edgeformers.data.arrays import open_array, save_array
+from edgeformers.data.batch import pack_texts
+from edgeformers.data.checksums import (
     fingerprint_folder,
-    open_array,
-    refuse_foreign,
-    save_array,
+    read_checked_record,
+    verify_files,
     write_record,
 )
-from edgeformers.data.batch import pack_texts
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TokenStore
-from edgeformers.data.verified import verify_files
 from edgeformers.errors import FormatError, InputError
+from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
@@ -66,7 +63,7 @@ def text_vectors(
 
 
 def _check_replaceable(folder: Path) -> None:
-    refuse_foreign(folder, lambda name: name in ("vectors.npy", "vectors.json"))
+    check_no_foreign_files(folder, lambda name: name in ("vectors.npy", "vectors.json"))
 
 
 def mean_pool(hidden: Tensor, text: PackedText) -> Tensor:
@@ -101,7 +98,7 @@ def _fingerprint(encoder: TextEncoder, tokens: TokenStore, max_tokens: int) -> s
 def _read(folder: Path, num_edges: int) -> Vectors:
     record = folder / "vectors.json"
     if record.is_file():
-        verify_files(folder, checked_record(record).get("files", {}))
+        verify_files(folder, read_checked_record(record).get("files", {}))
     vectors = open_array(folder / "vectors.npy")
     if len(vectors) != num_edges:
         raise FormatError(f"{folder} has {len(vectors):,} vectors for {num_edges:,} edges")

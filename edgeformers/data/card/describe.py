@@ -91,7 +91,7 @@ def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
         identical_edges=graph.num_edges - len(count_distinct(keys["edge"])[0]),
         self_loops=int(np.count_nonzero(graph.src == graph.dst)),
         isolated=graph.num_nodes - int(np.count_nonzero(touched)),
-        shared_names=graph.count_shared_names(),
+        shared_names=graph.node_index.count_shared_ids(),
     )
 
 

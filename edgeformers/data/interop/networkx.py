@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeformers.data.interop.shared import SIDES, Row, check_ids, checked_row
 from edgeformers.data.table import EdgeTable
-from edgeformers.errors import InputError, nearest, require
+from edgeformers.errors import InputError, require, suggest
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,7 +38,7 @@ def table_from_networkx(
     for name in columns.values():
         if name not in present and graph.number_of_edges():
             raise InputError(
-                f"no edge of the graph has the attribute '{name}'; {nearest(name, present)}"
+                f"no edge of the graph has the attribute '{name}'; {suggest(name, present)}"
             )
     sides = _sides(graph, bipartite)
     ids = _ids(graph, sides)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeformers.data.interop.shared import EPOCH, SIDES, Row, check_ids, checked_row
 from edgeformers.data.table import EdgeTable
-from edgeformers.errors import InputError, nearest, require
+from edgeformers.errors import InputError, require, suggest
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ class _Relation:
             if name not in self.store:
                 present = sorted(self.store.keys())
                 raise InputError(
-                    f"{self}: there is no attribute '{name}'; {nearest(name, present)}"
+                    f"{self}: there is no attribute '{name}'; {suggest(name, present)}"
                 )
 
     def rows(self, columns: Mapping[str, str]) -> Iterator[Row]:

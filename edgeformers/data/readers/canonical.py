@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from edgeformers.data.readers.sources import is_list, is_readable, is_text
 from edgeformers.data.splits import PART_NAMES
 from edgeformers.data.table import EDGE_FIELDS, LabelKind, split_labels
-from edgeformers.errors import InputError, nearest, require
+from edgeformers.errors import InputError, require, suggest
 
 #: A number alone in a time column: a year, a date without dashes, or a Unix time whose size tells
 #: seconds, milliseconds or microseconds apart. Everything else is read as an ISO 8601 time in UTC.
@@ -57,7 +57,7 @@ class EdgeColumns:
 
     def __post_init__(self) -> None:
         if self.label_kind not in get_args(LabelKind):
-            known = nearest(str(self.label_kind), get_args(LabelKind))
+            known = suggest(str(self.label_kind), get_args(LabelKind))
             raise InputError(f"label_kind '{self.label_kind}' is unknown; {known}")
         if (self.label_kind == "multi") != (self.label_separator is not None):
             raise InputError(
@@ -98,7 +98,7 @@ def check_columns(
             remedy = f"give --delimiter {sign!r}"
         else:
             option = f" (name it with {options[role]})" if role in options else ""
-            remedy = nearest(name, map(shortened, available)) + option
+            remedy = suggest(name, map(shortened, available)) + option
         raise InputError(f"{where}: there is no column '{name}' ({role}); {remedy}")
 
 
@@ -209,7 +209,7 @@ def _check_labels(problems: Problems, column: pa.Array, name: str, columns: Edge
         ]
         unknown = pc.is_in(column, pa.array(bad, pa.string()))
         known = ", ".join(columns.classes)
-        _note(problems, unknown, name, f"is not a class; there is: {known}", column)
+        _note(problems, unknown, name, f"is not a class; available: {known}", column)
 
 
 def _check_words(
@@ -219,7 +219,7 @@ def _check_words(
         pc.is_valid(column), pc.invert(pc.is_in(column, pa.array(words, pa.string())))
     )
     known = ", ".join(words)
-    _note(problems, unknown, name, f"is not {what}; there is: {known}", column)
+    _note(problems, unknown, name, f"is not {what}; available: {known}", column)
 
 
 def _note(

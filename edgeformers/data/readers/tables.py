@@ -305,7 +305,7 @@ def _check_text_column(one: Source, raw: pa.RecordBatch, columns: EdgeColumns) -
     example = next(value for value in raw.column(columns.text).to_pylist() if value)
     taken = columns.roles.values()
     others = [name for name, type_ in one.types().items() if is_text(type_) and name not in taken]
-    remedy = f"there is: {', '.join(others)}" if others else "there is no other column of text"
+    remedy = f"available: {', '.join(others)}" if others else "there is no other column of text"
     raise InputError(
         f"{one.origin}: the text column '{columns.text}' holds only numbers (such as "
         f"'{shortened(example)}'); name the column with the words; {remedy}"

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from edgeformers.errors import ConfigError, FormatError, nearest
+from edgeformers.errors import ConfigError, FormatError, suggest
 from edgeformers.minilm import MINILM, check_minilm
 from edgeformers.nn.backbones.bert import BERT, ELECTRA, ROBERTA, XLM_ROBERTA
 from edgeformers.nn.backbones.distilbert import DISTILBERT
@@ -62,7 +62,7 @@ def random_backbone(config: EncoderConfig, *, seed: int = 0) -> TextEncoder:
 def export_backbone(encoder: TextEncoder, folder: str | PathLike[str]) -> Path:
     """Write config.json and model.safetensors as `transformers.AutoModel` reads them."""
     if encoder.config.family not in FAMILIES:
-        hint = nearest(encoder.config.family, FAMILIES)
+        hint = suggest(encoder.config.family, FAMILIES)
         raise ConfigError(f"no family '{encoder.config.family}'; {hint}")
     family, folder = FAMILIES[encoder.config.family], Path(folder)
     published = _published_config(encoder.config.family, family.write(encoder.config), folder)

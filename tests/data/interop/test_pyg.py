@@ -129,7 +129,7 @@ def one_edge(**attributes) -> Data:
         (
             one_edge(),
             {"label": "stars"},
-            "there is no attribute 'stars'; there is: edge_index, edge_text",
+            "there is no attribute 'stars'; available: edge_index, edge_text",
         ),
         (one_edge(edge_text=["", ""]), {}, "the graph: 'edge_text' has 2 values for 1 edges"),
         (one_edge(edge_text=[3]), {}, "the graph, edge 0: the text is 3; a text must be a string"),

@@ -441,7 +441,7 @@ def test_a_text_column_of_numbers_is_refused(tmp_path):
     content = "source,target,text,review\n" + "a,b,4.5,good\n" * 10
     assert (
         "the text column 'text' holds only numbers (such as '4.5'); name the column with the "
-        "words; there is: review"
+        "words; available: review"
     ) in refusal(save(tmp_path, content))
 
 
@@ -451,12 +451,12 @@ def test_a_text_column_of_numbers_is_refused(tmp_path):
         (
             {"label": "x", "classes": ["1", "2"]},
             "3",
-            "column 'x': '3' is not a class; there is: 1, 2",
+            "column 'x': '3' is not a class; available: 1, 2",
         ),
         ({"label": "x", "label_kind": "number"}, "five", "column 'x': 'five' is not a number"),
         ({"weight": "x"}, "1e999", "column 'x': '1e999' is not a number; write it such as 0.5"),
         ({"time": "x"}, "yesterday", "column 'x': 'yesterday' is not a time; write it as 2023-05"),
-        ({"split": "x"}, "holdout", "column 'x': 'holdout' is not a split; there is: train, "),
+        ({"split": "x"}, "holdout", "column 'x': 'holdout' is not a split; available: train, "),
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_its_line(tmp_path, columns, value, words):
@@ -616,10 +616,10 @@ def test_nodes_that_cannot_be_used_get_a_sentence(tmp_path):
     films = pa.table({"film": ["jaws"], "about": ["a shark"]})
     with pytest.raises(
         InputError,
-        match=r"no column 'id' \(id\); there is: film, about \(name it with --node-id\)",
+        match=r"no column 'id' \(id\); available: film, about \(name it with --node-id\)",
     ):
         read_nodes(films)
-    with pytest.raises(InputError, match=r"no column 'x' \(keep\); there is: id, genre$"):
+    with pytest.raises(InputError, match=r"no column 'x' \(keep\); available: id, genre$"):
         read_nodes(path, keep=["x"])
     with pytest.raises(InputError, match="side must be 'source' or 'target'"):
         read_nodes(path, side="left")

@@ -1,0 +1,145 @@
+"""Checksums of the files in a folder, and JSON records that carry their own.
+
+`verify_files` hashes a file once and remembers its size and times in the user's cache folder
+(`EDGEFORMERS_CACHE`, or `edgeformers` in `XDG_CACHE_HOME` or `~/.cache`), so unchanged files are
+not read again. Without a cache folder, every call reads all files.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from edgeformers.data.arrays import REMEDY
+from edgeformers.errors import FormatError
+from edgeformers.files import write_atomic
+
+CACHE = "EDGEFORMERS_CACHE"
+SETTLED = 2 * 10**9  # ns; a file changed more recently may change again with the same times
+KEPT = 90 * 24 * 3600  # s; older cache entries are ignored and removed
+
+FileChecksums = Mapping[str, Mapping[str, Any]]  # relative path -> {"bytes": ..., "sha256": ...}
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def fingerprint_folder(folder: Path) -> dict[str, dict[str, Any]]:
+    """`fingerprint` of every file below a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): fingerprint(path) for path in files}
+
+
+def check_files(folder: Path, files: FileChecksums, *, checksums: bool = False) -> None:
+    """Raise a FormatError unless every file exists with its size and, optionally, its checksum."""
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise FormatError(f"{path} is missing; {REMEDY}")
+        if (size := path.stat().st_size) != expected["bytes"]:
+            raise FormatError(
+                f"{path} is damaged: it has {size:,} bytes instead of {expected['bytes']:,}; "
+                f"{REMEDY}"
+            )
+        if checksums and fingerprint(path)["sha256"] != expected["sha256"]:
+            raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
+
+
+def verify_files(folder: Path, files: FileChecksums) -> None:
+    """Like `check_files` with checksums, but hash only files that changed since the last call."""
+    check_files(folder, files)
+    started = time.time_ns()
+    current = {name: _file_state(folder / name, file["sha256"]) for name, file in files.items()}
+    cache = _cache_file(folder)
+    cached = {} if cache is None else _read_cache(cache)
+    changed = [name for name in files if cached.get(name) != current[name]]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # about 1.3 GB/s per core
+        prints = pool.map(lambda name: fingerprint(folder / name), changed)
+        for name, found in zip(changed, prints, strict=True):
+            if found["sha256"] != files[name]["sha256"]:
+                raise FormatError(f"{folder / name} is damaged: its checksum differs; {REMEDY}")
+    settled = {name: state for name, state in current.items() if state[1] < started - SETTLED}
+    if cache is not None and any(name in settled for name in changed):
+        with suppress(OSError):
+            _write_cache(cache, settled)
+
+
+def _file_state(path: Path, digest: str) -> list[Any]:
+    """Size, modification and change time, and SHA-256 of a file."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
+
+
+def _cache_file(folder: Path) -> Path | None:
+    """The cache file of a folder, or None if the user has no cache folder."""
+    caches = os.environ.get(CACHE)
+    try:
+        if not caches:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+            caches = str(Path(base) / "edgeformers")
+        name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
+    except (OSError, RuntimeError):  # no home folder
+        return None
+    return Path(caches).expanduser() / "verified" / f"{name}.json"
+
+
+def _read_cache(path: Path) -> dict[str, Any]:
+    """The cached file states; empty if the cache is missing, unreadable or too old."""
+    try:
+        if path.stat().st_mtime < time.time() - KEPT:
+            return {}
+        states = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return states if isinstance(states, dict) else {}
+
+
+def _write_cache(path: Path, states: Mapping[str, list[Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(states))
+    for other in path.parent.iterdir():
+        if other.stat().st_mtime < time.time() - KEPT:
+            other.unlink(missing_ok=True)
+
+
+def write_record(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values as JSON together with their checksum."""
+    path.write_bytes(_record_text(values, _digest(values)))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The contents of a JSON object file, without comparing the checksum."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
+    if not isinstance(values, dict):
+        raise FormatError(f"{path} is damaged (not a JSON object); {REMEDY}")
+    return values
+
+
+def read_checked_record(path: Path) -> dict[str, Any]:
+    """The values in a JSON file, byte for byte as `write_record` wrote them."""
+    values = read_record(path)
+    checksum = values.pop("checksum", None)
+    if checksum != _digest(values) or path.read_bytes() != _record_text(values, checksum):
+        raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
+    return values
+
+
+def _record_text(values: Mapping[str, Any], checksum: str) -> bytes:
+    record = {**values, "checksum": checksum}
+    return json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
