@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN, VAL
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation import FunctionScorer, LinkTable, metrics, rank_full
-from edgeformers.evaluation.links import Ids
 from edgeformers.evaluation.network_links import candidate_nodes, known_links, positive_links
 
 Scores = NDArray[np.float32]

@@ -13,10 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from edgeformers.data.types import Ids, Mask
 from edgeformers.errors import InputError
 
-Ids = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Array = TypeVar("Array", Ids, Tensor)
 
 BLOCK = 1 << 24  # elements held in memory at once while ranking or resampling

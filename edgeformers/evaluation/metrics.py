@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.f1 import f1
+from edgeformers.data.types import Floats
 from edgeformers.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 def confusion(

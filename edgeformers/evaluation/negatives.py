@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.random import hash_keys
-from edgeformers.evaluation.links import BLOCK, Ids, LinkTable, Mask, index_blocks, validated_pairs
+from edgeformers.data.types import Ids, Mask
+from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 
 NEGATIVES = 99  # drawn per pair by the protocol `sampled`
 

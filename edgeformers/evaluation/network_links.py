@@ -10,7 +10,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TEST, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
-from edgeformers.evaluation.links import Ids, LinkTable, node_positions
+from edgeformers.evaluation.links import LinkTable, node_positions
 from edgeformers.evaluation.popularity_correction import ValidationPairs, spaced_batches
 from edgeformers.evaluation.report import PROTOCOLS, LinkProtocol, LinkReport, evaluate_links
 from edgeformers.evaluation.scorers import Scorer

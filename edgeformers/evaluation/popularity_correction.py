@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import Ids, LinkTable, Mask, index_blocks, validated_pairs
-from edgeformers.evaluation.metrics import Floats
+from edgeformers.evaluation.links import LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.ranking import BATCH
 from edgeformers.evaluation.scorers import Scorer
 from edgeformers.evaluation.significance import is_significant

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.types import Floats, Ids
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import BLOCK, Ids, LinkTable, index_blocks, validated_pairs
-from edgeformers.evaluation.metrics import Floats
+from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
 from edgeformers.evaluation.scorers import InnerProductScorer, Scorer
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from edgeformers.data.types import Floats, Mask
 from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import LinkTable, Mask, index_blocks, validated_pairs
-from edgeformers.evaluation.metrics import Floats
+from edgeformers.evaluation.links import LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.popularity_correction import (
     ScoreCorrection,
     ValidationPairs,

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
-from edgeformers.evaluation.links import Ids, LinkTable
+from edgeformers.evaluation.links import LinkTable
 
 
 class Scorer(Protocol):

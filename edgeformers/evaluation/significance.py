@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from edgeformers.data.f1 import f1_of_confusion
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
-from edgeformers.evaluation.links import BLOCK, Ids, index_blocks
-from edgeformers.evaluation.metrics import Floats
+from edgeformers.evaluation.links import BLOCK, index_blocks
 
 
 @dataclass(frozen=True, kw_only=True)

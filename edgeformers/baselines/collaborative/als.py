@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from edgeformers.baselines.base import (
     Scores,
@@ -17,10 +17,9 @@ from edgeformers.baselines.base import (
     training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import ConfigError
-from edgeformers.evaluation.links import Ids, LinkTable
-
-Floats = NDArray[np.float64]
+from edgeformers.evaluation.links import LinkTable
 
 BLOCK_NUMBERS = 1 << 24  # numbers in one array while solving: 128 MB
 

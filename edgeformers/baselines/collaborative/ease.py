@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from edgeformers.baselines.base import (
     Scores,
@@ -16,10 +16,9 @@ from edgeformers.baselines.base import (
     training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError, require
-from edgeformers.evaluation.links import Ids, LinkTable
-
-Floats = NDArray[np.float64]
+from edgeformers.evaluation.links import LinkTable
 
 LARGEST = 20_000  # items; the inverse of so many takes minutes and some 10 GB
 LAMBDAS = (200.0, 20.0, 50.0, 100.0, 500.0, 1000.0, 2000.0)

@@ -23,8 +23,9 @@ from edgeformers.baselines.base import (
     training_links,
 )
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
-from edgeformers.evaluation.links import Ids, LinkTable
+from edgeformers.evaluation.links import LinkTable
 
 ATTEMPTS = 20  # draws of a non-link; a row that is linked to nearly all columns may have none
 EVERY = 5  # epochs between two looks at validation

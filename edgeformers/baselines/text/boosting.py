@@ -18,8 +18,8 @@ from edgeformers.baselines.text.classes import (
 from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
+from edgeformers.data.types import Ids
 from edgeformers.errors import require
-from edgeformers.evaluation.links import Ids
 
 Floats = NDArray[np.float32]
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from edgeformers.baselines.base import Trial, best_setting, choose
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN, VAL, seen_in_training
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, require
-from edgeformers.evaluation.links import Ids
 
 MANY_EDGES = 200_000  # training edges above which the regression is fitted by stochastic gradients
 STEPS, EPOCHS = 1000, 20  # at most, of L-BFGS and of stochastic gradients

@@ -8,7 +8,7 @@ import numpy as np
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges
 from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.evaluation.links import Ids
+from edgeformers.data.types import Ids
 
 INVERSE_PENALTIES = (30.0, 3.0, 10.0, 100.0, 300.0)  # the C of scikit-learn: larger is freer
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
-from edgeformers.evaluation.links import Ids
+from edgeformers.data.types import Ids
 
 INVERSE_PENALTIES = (3.0, 1.0, 10.0, 30.0, 100.0)  # the C of scikit-learn: larger is freer
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, require
-from edgeformers.evaluation.links import Ids
 
 WORDS = 2000  # bag-of-words dimension of the paper's appendix
 INVERSE_PENALTIES = (1.0, 0.3, 3.0, 10.0, 30.0)  # the C of scikit-learn: larger is freer
