@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Side = Literal["source", "target"]  # of an edge
 
 Ids = NDArray[np.int64]  # node or edge numbers
+Ints = NDArray[np.int64]
 IntArray = NDArray[np.integer]  # int32 or int64, the smaller one that suffices
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

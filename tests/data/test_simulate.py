@@ -1,4 +1,4 @@
-"""The simulated network: reproducible, readable, and honest about its best scores."""
+"""The simulated network is reproducible and readable, and its best scores are correct."""
 
 import hashlib
 import itertools
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.data.simulate import BestScores, EdgeScore, SimulationConfig, simulate
-from edgeformers.data.simulate.best import BestRules, macro_f1, maximize_macro_f1
-from edgeformers.data.simulate.links import taste_given_topics
+from edgeformers.data.simulate.best_edges import BestRules, macro_f1, maximize_macro_f1
+from edgeformers.data.simulate.best_links import taste_given_topics
 from edgeformers.data.simulate.words import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
 from edgeformers.data.simulate.writer import format_ids
 from edgeformers.errors import ConfigError, InputError
@@ -21,13 +21,13 @@ TINY = SimulationConfig(num_edges=500, num_sources=14, num_targets=19, topics=4,
 DENSE = SimulationConfig(num_edges=400_000, num_sources=30, num_targets=24, topics=3)
 
 PRODUCTS = [name for topic in TOPICS for name in topic.products]
-VERDICT_RUNG = {phrase: rung for rung, phrases in enumerate(VERDICTS) for phrase in phrases}
-REMARK_RUNG = {phrase: rung for rung, phrases in enumerate(REMARKS) for phrase in phrases}
+VERDICT_LEVEL = {phrase: level for level, phrases in enumerate(VERDICTS) for phrase in phrases}
+REMARK_LEVEL = {phrase: level for level, phrases in enumerate(REMARKS) for phrase in phrases}
 SENTENCE = re.compile(
     r"(?:(?:Bought it|Got this|Ordered it) (?P<occasion>[a-z' ]+)\. )?"
     rf"(?:The|This|My|Our new) (?P<product>{'|'.join(PRODUCTS)}) is "
-    rf"(?P<verdict>{'|'.join(VERDICT_RUNG)})(?:{'|'.join(LINKS)}) (?P<part>[a-z]+) "
-    rf"(?P<remark>{'|'.join(REMARK_RUNG)})\.(?P<asides>(?: [A-Z][a-z A-Z]+\.)*)"
+    rf"(?P<verdict>{'|'.join(VERDICT_LEVEL)})(?:{'|'.join(LINKS)}) (?P<part>[a-z]+) "
+    rf"(?P<remark>{'|'.join(REMARK_LEVEL)})\.(?P<asides>(?: [A-Z][a-z A-Z]+\.)*)"
 )
 
 
@@ -46,32 +46,32 @@ def dense():
 # --- reproducible ------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_network_for_ever():
+def test_a_seed_always_gives_the_same_network():
     table = simulate(num_edges=2_000, seed=11).table.to_arrow()
     assert table.equals(simulate(num_edges=2_000, seed=11).table.to_arrow())
     assert digest(table) == "496683c8f381b26d0d58fb0ebb0bec9a3ade8ddafbf5363d7265cf2fa50a055f"
 
 
-def test_another_seed_gives_another_network():
+def test_another_seed_changes_every_column():
     one, other = (simulate(num_edges=300, seed=seed) for seed in (0, 1))
     for column in ("source", "target", "text", "label", "time"):
         assert one.table.to_arrow()[column] != other.table.to_arrow()[column]
     assert one.nodes.to_arrow() != other.nodes.to_arrow()
 
 
-def test_rows_do_not_depend_on_batch_size_or_order_of_reading():
+def test_rows_do_not_depend_on_batch_size_or_reading_order():
     simulation = simulate(TINY)
-    whole = simulation.table.to_arrow()
-    for batch_rows in (1, 7, 500, 10_000):
-        assert pa.Table.from_batches(simulation.stream(batch_rows)).equals(whole)
+    table = simulation.table.to_arrow()
+    for batch_rows in (60, 500, 10_000):
+        assert pa.Table.from_batches(simulation.stream(batch_rows)).equals(table)
     late, early = simulation.rows(300, 310), simulation.rows(0, 10)
     assert pa.Table.from_batches([early, late]).equals(
-        pa.concat_tables([whole.slice(0, 10), whole.slice(300, 10)])
+        pa.concat_tables([table.slice(0, 10), table.slice(300, 10)])
     )
     assert [b.num_rows for b in simulation.stream(200)] == [200, 200, 100]
 
 
-def test_the_end_of_a_huge_network_is_made_without_its_beginning():
+def test_the_end_of_a_huge_network_is_generated_without_its_beginning():
     config = SimulationConfig(num_edges=10**9, num_sources=1000, num_targets=1000)
     last = simulate(config).rows(10**9 - 2, 10**9)
     assert last.num_rows == 2
@@ -82,7 +82,7 @@ def test_the_end_of_a_huge_network_is_made_without_its_beginning():
 # --- readable ----------------------------------------------------------------------------------
 
 
-def test_the_table_has_the_columns_of_an_edge_and_time_grows():
+def test_the_table_has_the_columns_of_an_edge_in_order_of_time():
     table = simulate(TINY).table
     rows = table.to_arrow()
     assert rows.schema == table.schema
@@ -116,30 +116,30 @@ def test_every_text_is_a_review_of_its_item_in_words_of_its_topic():
     topics = {topic.name: topic for topic in TOPICS}
     product_of = {}
     for row in simulation.table.to_arrow().to_pylist():
-        said = SENTENCE.fullmatch(row["text"])
-        assert said, row["text"]
+        match = SENTENCE.fullmatch(row["text"])
+        assert match, row["text"]
         topic = topics[topic_of[row["target"]]]
-        assert said["part"] in topic.products[said["product"]]
-        assert said["occasion"] is None or said["occasion"] in topic.occasions
-        assert product_of.setdefault(row["target"], said["product"]) == said["product"]
+        assert match["part"] in topic.products[match["product"]]
+        assert match["occasion"] is None or match["occasion"] in topic.occasions
+        assert product_of.setdefault(row["target"], match["product"]) == match["product"]
 
 
 @pytest.mark.parametrize("mean_words", [12, 20, 45])
-def test_texts_have_about_the_words_asked_for_and_no_aside_twice(mean_words):
+def test_texts_have_about_the_requested_length_and_no_repeated_aside(mean_words):
     config = SimulationConfig(num_edges=3_000, mean_words=mean_words)
     texts = simulate(config).table.to_arrow()["text"].to_pylist()
     assert np.mean([len(text.split()) for text in texts]) == pytest.approx(mean_words, rel=0.05)
     assert all(text.count(aside) <= 1 for text in texts for aside in ASIDES)
 
 
-def test_a_phrase_stands_on_one_rung_only():
-    for ladder in (VERDICTS, REMARKS):
-        phrases = [phrase for rung in ladder for phrase in rung]
+def test_every_phrase_has_one_sentiment():
+    for levels in (VERDICTS, REMARKS):
+        phrases = [phrase for level in levels for phrase in level]
         assert len(phrases) == len(set(phrases)) == 32
     assert len(PRODUCTS) == len(set(PRODUCTS)) == 48
 
 
-def test_nodes_tell_the_style_of_sources_and_the_topic_of_targets():
+def test_node_labels_are_the_styles_of_sources_and_the_topics_of_targets():
     simulation = simulate(TINY)
     nodes = simulation.nodes.to_arrow().to_pylist()
     sources = [n for n in nodes if n["side"] == "source"]
@@ -156,10 +156,10 @@ def test_styles_use_the_same_words_for_different_stars():
     meanings = defaultdict(set)
     for row in simulation.table.to_arrow().to_pylist():
         verdict = SENTENCE.fullmatch(row["text"])["verdict"]
-        meanings[style[row["source"]], VERDICT_RUNG[verdict]].add(row["label"])
-    assert meanings["reserved", VERDICT_RUNG["fine"]] == {"5"}
-    assert meanings["measured", VERDICT_RUNG["fine"]] == {"4"}
-    assert meanings["warm", VERDICT_RUNG["fine"]] == {"3"}
+        meanings[style[row["source"]], VERDICT_LEVEL[verdict]].add(row["label"])
+    assert meanings["reserved", VERDICT_LEVEL["fine"]] == {"5"}
+    assert meanings["measured", VERDICT_LEVEL["fine"]] == {"4"}
+    assert meanings["warm", VERDICT_LEVEL["fine"]] == {"3"}
 
 
 # --- drawn from the model it claims --------------------------------------------------------------
@@ -170,7 +170,7 @@ def chi_square(counts, chance):
     return ((counts - expected) ** 2 / expected).sum()
 
 
-def test_ends_are_drawn_with_the_chances_the_model_states(dense):
+def test_sources_and_targets_follow_the_probabilities_of_the_model(dense):
     simulation, draws = dense
     model = simulation.model
     pairs = model.taste(np.arange(30))[:, model.topic] * model.target_chance()  # P(i | u)
@@ -180,7 +180,7 @@ def test_ends_are_drawn_with_the_chances_the_model_states(dense):
     assert abs(chi_square(counts, joint) - 719) < 4.5 * np.sqrt(2 * 719)
 
 
-def test_stars_and_rungs_are_drawn_with_the_chances_the_model_states(dense):
+def test_stars_and_sentiments_follow_the_probabilities_of_the_model(dense):
     simulation, draws = dense
     model = simulation.model
     for a, q in itertools.product(range(5), range(5)):
@@ -190,38 +190,38 @@ def test_stars_and_rungs_are_drawn_with_the_chances_the_model_states(dense):
             assert chi_square(counts, model.stars_table[a, q]) < 30  # 4 degrees of freedom
     for s, k in itertools.product(range(3), range(5)):
         here = (model.style[draws.source] == s) & (draws.stars == k)
-        chance = model.rung_table[s, k]
+        chance = model.sentiment_table[s, k]
         assert chance[s + k] == pytest.approx(0.9 + 0.05 * (s + k in (0, 6)), abs=1e-5)
-        for rungs in (draws.verdict, draws.remark):
-            counts = np.bincount(rungs[here], minlength=7)
+        for sentiments in (draws.verdict, draws.remark):
+            counts = np.bincount(sentiments[here], minlength=7)
             assert counts[chance == 0].sum() == 0
             assert chi_square(counts[chance > 0], chance[chance > 0]) < 25
 
 
-def test_words_beside_the_phrases_tell_nothing_about_the_stars():
+def test_words_outside_the_phrases_are_independent_of_the_stars():
     rows = simulate(num_edges=20_000).table.to_arrow()
     labels = np.array(rows["label"].to_pylist(), dtype=int) - 1
-    said = [SENTENCE.fullmatch(text) for text in rows["text"].to_pylist()]
-    openings = np.array([match["occasion"] is None for match in said], dtype=int)
-    subjects = np.array([match[0].find(match["product"]) % 4 for match in said])
+    matches = [SENTENCE.fullmatch(text) for text in rows["text"].to_pylist()]
+    openings = np.array([match["occasion"] is None for match in matches], dtype=int)
+    subjects = np.array([match[0].find(match["product"]) % 4 for match in matches])
     subjects = np.where(openings == 1, subjects, 4)
-    lengths = np.array([len(match["verdict"]) % 2 for match in said])
+    lengths = np.array([len(match["verdict"]) % 2 for match in matches])
     share = np.bincount(labels) / len(labels)
     for values in (openings, subjects):
         for value in np.unique(values):
             counts = np.bincount(labels[values == value], minlength=5)
             assert chi_square(counts, share) < 25  # 4 degrees of freedom
     by_length = np.bincount(labels[lengths == 0], minlength=5)
-    assert chi_square(by_length, share) > 25  # the same test does see words that tell
+    assert chi_square(by_length, share) > 25  # the same test does detect dependent words
 
 
-def test_default_sizes_leave_every_source_enough_edges():
+def test_every_source_has_enough_edges_by_default():
     rows = simulate(num_edges=20_000).table.to_arrow()
     counts = Counter(rows["source"].to_pylist())
     assert len(counts) == 800
     assert min(counts.values()) >= 3
     assert np.median(list(counts.values())) > 12
-    assert max(counts.values()) > 500  # a few write much
+    assert max(counts.values()) > 500  # a few are very active
 
 
 # --- best scores ---------------------------------------------------------------------------------
@@ -231,31 +231,31 @@ def brute_force_joints(model):
     """P(cell, stars) for text, nodes and both, by plain loops over all pairs of nodes."""
     text, nodes, both = (defaultdict(float) for _ in range(3))
     taste, activity = model.taste(np.arange(14)), model.source_chance()
-    popularity, rungs = model.target_chance(), range(7)
+    popularity, sentiments = model.target_chance(), range(7)
     for u, i in itertools.product(range(14), range(19)):
         s, a, q = int(model.style[u]), int(model.temper[u]), int(model.quality[i])
         pair = activity[u] * taste[u, model.topic[i]] * popularity[i]
         for k in range(5):
             mass = pair * model.stars_table[a, q, k]
             nodes[a, q, k] += mass
-            for v, r in itertools.product(rungs, rungs):
-                said = mass * model.rung_table[s, k, v] * model.rung_table[s, k, r]
-                text[int(model.product[i]), v, r, k] += said
-                both[s, a, q, v, r, k] += said
+            for v, r in itertools.product(sentiments, sentiments):
+                share = mass * model.sentiment_table[s, k, v] * model.sentiment_table[s, k, r]
+                text[int(model.product[i]), v, r, k] += share
+                both[s, a, q, v, r, k] += share
     return text, nodes, both
 
 
-def test_the_enumerated_masses_equal_a_sum_over_all_pairs_of_nodes():
+def test_cell_probabilities_equal_a_sum_over_all_pairs_of_nodes():
     model = simulate(TINY).model
     rules = BestRules(model)
     shapes = ((24, 7, 7, 5), (5, 5, 5), (3, 5, 5, 7, 7, 5))
-    evidence = (rules.text, rules.nodes, rules.both)
-    for expected, shape, found in zip(brute_force_joints(model), shapes, evidence, strict=True):
+    kinds = (rules.text, rules.nodes, rules.both)
+    for expected, shape, kind in zip(brute_force_joints(model), shapes, kinds, strict=True):
         table = np.zeros(shape)
         for cell, mass in expected.items():
             table[cell] = mass
-        np.testing.assert_allclose(found.joint, table.reshape(-1, 5), atol=1e-12)
-        assert found.joint.sum() == pytest.approx(1)
+        np.testing.assert_allclose(kind.joint, table.reshape(-1, 5), atol=1e-12)
+        assert kind.joint.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -267,23 +267,23 @@ def test_default_networks_need_both_text_and_nodes(seed):
     assert max(best.text.accuracy, best.nodes.accuracy) < 0.6 < 0.93 < best.both.accuracy
 
 
-def test_the_bayes_rule_scores_on_edges_what_enumeration_predicts(dense):
+def test_the_best_rules_score_on_edges_as_enumeration_predicts(dense):
     simulation, draws = dense
     expected = simulation.best_scores()
     measured = simulation.best_scores(sample=DENSE.num_edges)
     for kind in ("text", "nodes", "both"):
-        predicted, met = getattr(expected, kind), getattr(measured, kind)
+        predicted, actual = getattr(expected, kind), getattr(measured, kind)
         error = np.sqrt(predicted.accuracy * (1 - predicted.accuracy) / len(draws.stars))
-        assert abs(met.accuracy - predicted.accuracy) < 4 * error
-        assert met.macro_f1 == pytest.approx(predicted.macro_f1, abs=0.005)
+        assert abs(actual.accuracy - predicted.accuracy) < 4 * error
+        assert actual.macro_f1 == pytest.approx(predicted.macro_f1, abs=0.005)
 
 
 def test_posteriors_are_calibrated(dense):
     simulation, draws = dense
     rules = BestRules(simulation.model)
-    evidence = (rules.text, rules.nodes, rules.both)
-    for found, cells in zip(evidence, rules.cells(draws), strict=True):
-        posterior = found.joint[cells] / found.joint[cells].sum(axis=1, keepdims=True)
+    kinds = (rules.text, rules.nodes, rules.both)
+    for kind, cells in zip(kinds, rules.cells(draws), strict=True):
+        posterior = kind.joint[cells] / kind.joint[cells].sum(axis=1, keepdims=True)
         hit = np.arange(5) == draws.stars[:, None]
         for low in np.arange(0, 1, 0.1):
             here = (posterior >= low) & (posterior < low + 0.1)
@@ -293,22 +293,22 @@ def test_posteriors_are_calibrated(dense):
 
 
 def count_rule(keys, stars, classes=5):
-    """The most frequent class of every key: what counting can learn."""
+    """The most frequent class of every key."""
     table = np.zeros((keys.max() + 1, classes))
     np.add.at(table, (keys, stars), 1)
     return table.argmax(axis=1)
 
 
-def test_no_rule_learned_by_counting_beats_the_best_and_a_good_one_comes_close(dense):
+def test_counting_comes_close_to_the_best_scores_and_never_beats_them(dense):
     simulation, draws = dense
     best = simulation.best_scores()
-    said = draws.verdict * 7 + draws.remark
-    # What is read off the text itself: the product a review names and its two phrases.
+    phrases = draws.verdict * 7 + draws.remark
+    # A text reveals the product and the two sentiments.
     product = np.array([PRODUCTS.index(p) for p in read_products(simulation)])[draws.target]
     keys = {
-        "text": [said, product * 49 + said],
+        "text": [phrases, product * 49 + phrases],
         "nodes": [draws.source, draws.source * 24 + draws.target],
-        "both": [draws.source * 49 + said, (draws.source * 24 + draws.target) * 49 + said],
+        "both": [draws.source * 49 + phrases, (draws.source * 24 + draws.target) * 49 + phrases],
     }
     train, fresh = slice(0, 300_000), slice(300_000, None)
     for kind, options in keys.items():
@@ -334,24 +334,23 @@ def read_products(simulation):
 def test_a_users_style_can_be_inferred_from_its_training_edges():
     simulation = simulate(num_edges=4_000)
     style = {n["id"]: n["labels"][0] for n in simulation.nodes.to_arrow().to_pylist()}
-    shifts = defaultdict(list)  # rung minus stars, from the text and the label alone
+    shifts = defaultdict(list)  # sentiment minus stars
     for row in simulation.rows(0, 2_800).to_pylist():
-        said = SENTENCE.fullmatch(row["text"])
-        rung = (VERDICT_RUNG[said["verdict"]] + REMARK_RUNG[said["remark"]]) / 2
-        shifts[row["source"]].append(rung - int(row["label"]))
-    guess = {user: STYLES[round(np.median(found)) + 1] for user, found in shifts.items()}
+        match = SENTENCE.fullmatch(row["text"])
+        sentiment = (VERDICT_LEVEL[match["verdict"]] + REMARK_LEVEL[match["remark"]]) / 2
+        shifts[row["source"]].append(sentiment - int(row["label"]))
+    guess = {user: STYLES[round(np.median(shift)) + 1] for user, shift in shifts.items()}
     right = np.mean([guess[user] == style[user] for user in guess])
     assert right > 0.97
 
 
-def test_macro_f1_is_maximized_as_well_as_by_trying_every_rule():
+def test_macro_f1_is_maximized_as_well_as_by_exhaustive_search():
     rng = np.random.default_rng(0)
     for _ in range(20):
         joint = rng.dirichlet([0.6, 0.6, 0.6], size=6) * rng.random((6, 1))
         rules = itertools.product(range(3), repeat=6)
         best = max(macro_f1(joint, np.array(rule)) for rule in rules)
-        found = macro_f1(joint, maximize_macro_f1(joint))
-        assert found == pytest.approx(best, abs=1e-12)
+        assert macro_f1(joint, maximize_macro_f1(joint)) == pytest.approx(best, abs=1e-12)
 
 
 def test_a_class_that_never_occurs_is_never_predicted():
@@ -359,13 +358,13 @@ def test_a_class_that_never_occurs_is_never_predicted():
     assert maximize_macro_f1(joint).tolist() == [0, 1]
 
 
-def test_a_rule_that_leaves_a_rare_class_out_takes_it_in_for_macro_f1():
+def test_maximizing_macro_f1_predicts_rare_classes_too():
     joint = np.array([[0.50, 0.01], [0.10, 0.09], [0.30, 0.00]])
     assert joint.argmax(axis=1).tolist() == [0, 0, 0]
     assert maximize_macro_f1(joint).tolist() == [0, 1, 0]
 
 
-def test_best_scores_of_chosen_edges_are_those_of_their_rows():
+def test_best_scores_can_be_measured_on_given_edges():
     simulation = simulate(num_edges=3_000)
     edges = np.arange(100, 900)
     draws = simulation.model.draw(edges)
@@ -378,7 +377,7 @@ def test_best_scores_of_chosen_edges_are_those_of_their_rows():
     assert [int(label) - 1 for label in labels] == draws.stars.tolist()
 
 
-def test_less_ambiguous_settings_raise_the_score_they_should():
+def test_less_ambiguous_settings_raise_the_matching_score():
     base = SimulationConfig(num_edges=20_000)
     best = simulate(base).best_scores()
     one_style = simulate(replace(base, styles=1)).best_scores()
@@ -417,7 +416,7 @@ def brute_force_gains(chance, targets):
 
 
 @pytest.mark.parametrize("labels", [None, ("5",), ("4", "5")])
-def test_link_scores_equal_those_of_the_full_matrix_of_chances(labels):
+def test_link_scores_equal_those_of_the_full_probability_matrix(labels):
     simulation = simulate(TINY)
     model = simulation.model
     pairs = model.taste(np.arange(14))[:, model.topic] * model.target_chance()  # [14, 19]
@@ -426,20 +425,20 @@ def test_link_scores_equal_those_of_the_full_matrix_of_chances(labels):
         pairs *= model.stars_table[model.temper[:, None], model.quality][:, :, stars].sum(axis=2)
     draws = model.draw(np.arange(500))
     rows = simulation.table.to_arrow()["label"].to_pylist()
-    asked = np.array([labels is None or label in labels for label in rows])
-    source, target = draws.source[asked], draws.target[asked]
+    is_query = np.array([labels is None or label in labels for label in rows])
+    source, target = draws.source[is_query], draws.target[is_query]
 
-    found = simulation.best_link_scores(labels)
-    assert (found.best.mrr, found.best.ndcg) == brute_force_gains(pairs[source], target)
+    scores = simulation.best_link_scores(labels)
+    assert (scores.best.mrr, scores.best.ndcg) == brute_force_gains(pairs[source], target)
     common = np.tile(model.source_chance() @ pairs, (len(target), 1))
-    popularity = (found.popularity.mrr, found.popularity.ndcg)
+    popularity = (scores.popularity.mrr, scores.popularity.ndcg)
     assert popularity == brute_force_gains(common, target)
 
 
 def test_taste_ranks_better_than_popularity_and_than_counted_popularity():
     simulation = simulate(num_edges=20_000)
-    found = simulation.best_link_scores()
-    assert found.best.mrr > 1.5 * found.popularity.mrr
+    scores = simulation.best_link_scores()
+    assert scores.best.mrr > 1.5 * scores.popularity.mrr
     draws = simulation.model.draw(np.arange(20_000))
     counts = np.bincount(draws.target[:15_000], minlength=1_000)
     rank = np.empty(1_000)
@@ -449,7 +448,7 @@ def test_taste_ranks_better_than_popularity_and_than_counted_popularity():
     assert 0.6 * limit < counted < limit * 1.1
 
 
-def test_a_source_without_interest_in_a_topic_never_meets_it():
+def test_with_taste_one_a_source_has_edges_to_its_favorite_topics_only():
     simulation = simulate(replace(TINY, taste=1.0))
     draws = simulation.model.draw(np.arange(500))
     topic = simulation.model.topic[draws.target]
@@ -457,26 +456,27 @@ def test_a_source_without_interest_in_a_topic_never_meets_it():
     assert 0 < simulation.best_link_scores().best.mrr <= 1
 
 
-def test_what_edges_tell_of_a_taste_is_worked_out_by_hand():
-    """Of two topics a source likes one best: 62 % of its edges, .8 * .65 + .1, or 38 %."""
+def test_taste_given_topics_worked_by_hand():
+    """With two topics, the favorite has 62% (.8 * .65 + .1) of the edges, the other 38%."""
     model = simulate(replace(TINY, topics=2)).model
     once = 0.62 * 0.62 + 0.38 * 0.38
     twice = (0.62**3 + 0.38**3) / (0.62**2 + 0.38**2)
-    told = taste_given_topics(model, np.array([[0, 0], [1, 0], [0, 2], [5, 5]]))
+    taste = taste_given_topics(model, np.array([[0, 0], [1, 0], [0, 2], [5, 5]]))
     expected = [[0.5, 0.5], [once, 1 - once], [1 - twice, twice], [0.5, 0.5]]
-    np.testing.assert_allclose(told, expected)
+    np.testing.assert_allclose(taste, expected)
 
 
 @pytest.mark.parametrize("taste", [0.8, 1.0])
-def test_many_edges_tell_the_taste_itself(taste):
+def test_many_edges_reveal_the_taste(taste):
     model = simulate(replace(TINY, taste=taste)).model
     own = model.taste(np.arange(14))
     np.testing.assert_allclose(taste_given_topics(model, np.round(2_000 * own)), own, atol=1e-9)
 
 
-def test_with_one_topic_there_is_nothing_to_tell():
-    model = simulate(replace(TINY, topics=1)).model
-    np.testing.assert_allclose(taste_given_topics(model, np.array([[0], [3]])), 1)
+def test_a_network_of_one_topic_works():
+    simulation = simulate(replace(TINY, topics=1, mean_words=20))
+    assert simulation.table.to_arrow().num_rows == 500
+    np.testing.assert_allclose(taste_given_topics(simulation.model, np.array([[0], [3]])), 1)
 
 
 def test_link_scores_print_as_a_small_table():
@@ -488,7 +488,7 @@ def test_link_scores_print_as_a_small_table():
 # --- settings ------------------------------------------------------------------------------------
 
 
-def test_arguments_go_before_the_settings():
+def test_arguments_override_the_settings():
     simulation = simulate(TINY, num_edges=77, seed=8)
     assert simulation.config == replace(TINY, num_edges=77, seed=8)
     assert simulate().config == SimulationConfig()
@@ -505,41 +505,39 @@ def test_small_networks_work_too(num_edges):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("name", "value"),
     [
-        ({"num_edges": 0}, "num_edges must be a whole number from 1 to 10000000000 (got 0)"),
-        ({"num_edges": 2.5}, "simulation.num_edges must be a whole number from 1"),
-        ({"num_edges": True}, "(got True)"),
-        ({"num_sources": 0}, "simulation.num_sources must be a whole number from 1"),
-        ({"num_targets": 7}, "num_targets must be a whole number from 8 (the number of topics)"),
-        ({"seed": -1}, "simulation.seed must be a whole number from 0 to 18446744073709551615"),
-        ({"classes": 6}, "simulation.classes must be a whole number from 2 to 5 (got 6)"),
-        ({"styles": 5}, "simulation.styles must be a whole number from 1 to 4 (got 5)"),
-        ({"mean_words": 3}, "simulation.mean_words must be a number from 10 to 60 (got 3)"),
-        ({"slip": float("nan")}, "simulation.slip must be a number from 0 to 1 (got nan)"),
-        ({"taste": "high"}, "simulation.taste must be a number from 0 to 1 (got 'high')"),
+        ("num_edges", 0),
+        ("num_edges", 2.5),
+        ("num_edges", True),
+        ("num_sources", 0),
+        ("num_targets", 7),  # fewer than topics
+        ("seed", -1),
+        ("classes", 6),
+        ("styles", 5),
+        ("mean_words", 3),
+        ("slip", float("nan")),
+        ("taste", "high"),
     ],
-)  # fmt: skip
-def test_a_setting_out_of_range_is_refused_by_name(settings, words):
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        SimulationConfig(**settings)
+)
+def test_a_setting_out_of_range_is_named_with_its_value(name, value):
+    with pytest.raises(ConfigError, match=re.escape(f"simulation.{name}") + f".*{value!r}"):
+        SimulationConfig(**{name: value})
 
 
-def test_rows_and_samples_outside_the_network_are_refused():
+def test_rows_and_samples_outside_the_network_are_rejected():
     simulation = simulate(TINY)
-    with pytest.raises(InputError, match=r"rows 400 to 501 cannot be made at once; .* 500 edges"):
+    with pytest.raises(InputError, match="500 edges"):
         simulation.rows(400, 501)
-    with pytest.raises(InputError, match=r"batch_rows must be from 1 to 1000000 \(got 0\)"):
+    with pytest.raises(InputError, match="batch_rows"):
         simulation.stream(0)
-    with pytest.raises(InputError, match=r"sample must be at least 1 edge \(got 0\)"):
-        simulation.best_scores(sample=0)
-    for edges in ([500], [-1], [], [0.5]):
-        with pytest.raises(InputError, match="edge numbers from 0 to 499, at least one"):
-            simulation.best_scores(sample=edges)
+    for sample in (0, [500], [-1], [], [0.5]):
+        with pytest.raises(InputError, match="sample"):
+            simulation.best_scores(sample=sample)
 
 
-def test_unknown_labels_are_refused():
-    with pytest.raises(InputError, match="no label '6' here; the labels are 1, 2, 3, 4, 5"):
+def test_unknown_labels_are_rejected():
+    with pytest.raises(InputError, match="'6'"):
         simulate(TINY).best_link_scores(labels=["5", "6"])
-    with pytest.raises(InputError, match="no edge in the sample has one of these labels"):
+    with pytest.raises(InputError, match="labels"):
         simulate(TINY).best_link_scores(labels=[])

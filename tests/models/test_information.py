@@ -21,8 +21,8 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.simulate import Simulation, SimulationConfig, simulate
-from edgeformers.data.simulate.best import BestRules
-from edgeformers.data.simulate.links import taste_given_topics
+from edgeformers.data.simulate.best_edges import BestRules
+from edgeformers.data.simulate.best_links import taste_given_topics
 from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (

@@ -1,15 +1,15 @@
-"""A network of readable reviews with a known best answer, of any size, from a seed."""
+"""A simulated network of readable reviews, of any size, whose best achievable scores are known."""
 
-from edgeformers.data.simulate.best import BestScores, EdgeScore
+from edgeformers.data.simulate.best_edges import BestScores, EdgeScore
+from edgeformers.data.simulate.best_links import BestLinkScores, LinkScore
 from edgeformers.data.simulate.config import SimulationConfig
-from edgeformers.data.simulate.links import BestLinkScores, LinkScore
 from edgeformers.data.simulate.simulation import Simulation, simulate
 
 __all__ = [
     "BestLinkScores",
     "BestScores",
-    "LinkScore",
     "EdgeScore",
+    "LinkScore",
     "Simulation",
     "SimulationConfig",
     "simulate",

@@ -1,39 +1,36 @@
-"""The generating model: hidden parameters of the nodes, and what is drawn for an edge.
+"""The generating model: hidden parameters of the nodes, and the random draws of every edge.
 
-An edge is drawn in this order, every step independent given what stands before it:
+An edge is drawn in this order, each step independent given the ones before it:
 
     source       by activity                        P(source), a Zipf-like law
     topic        by the source's taste              P(topic | source)
     target       by popularity within the topic     P(target | topic), a Zipf-like law
-    stars        by both ends                       P(stars | temper, quality), a table
-    two phrases  by the stars and the style         P(rung | stars, style), a table, each
-    all else     blindly (which phrase of a rung, which part, asides, time)
+    stars        by source and target               P(stars | temper, quality), a table
+    two phrases  by stars and style                 P(sentiment | stars, style), a table, each
+    the rest     uniformly                          which phrase of a sentiment, part, asides, time
 
-Styles shift the ladder of praise: what a reserved reviewer says of five stars, a warm one says
-of three. Every table is rounded to multiples of 2^-20 and ranks are powers of uniform numbers,
-so that no draw hangs on the last bit of a library's `exp`.
+Styles shift the sentiment: what a reserved reviewer writes about five stars, a warm one writes
+about three. Every table is rounded to multiples of 2^-20 and ranks are powers of uniform numbers,
+so that no draw depends on the last bit of a library's `exp`.
 """
 
 from dataclasses import dataclass, fields
 from enum import IntEnum, auto
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeformers.data.random import hash_keys, uniform
 from edgeformers.data.simulate.config import SimulationConfig
 from edgeformers.data.simulate.words import PRODUCTS
+from edgeformers.data.types import Floats, IntArray, Ints, Mask
 
 LEVELS = 5  # of temper (a source's leniency) and of quality (a target's worth)
 LEAN = 0.25  # stars by which the average edge lies above the middle label
 FIRST_FAVORITE = 0.65  # its share of the edges that follow taste; the second has the rest
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 class Stream(IntEnum):
-    """What is drawn; each has random numbers of its own."""
+    """The independent streams of random numbers, one for each kind of draw."""
 
     SOURCE_ORDER = auto()
     TEMPER = auto()
@@ -47,22 +44,22 @@ class Stream(IntEnum):
     STARS = auto()
     VERDICT = auto()
     REMARK = auto()
-    WORDING = auto()
+    PHRASING = auto()
     TIME = auto()
-    ASIDE = auto()  # the last: asides count on from here
+    ASIDE = auto()  # the last: further asides use the numbers after it
 
 
 @dataclass(frozen=True)
 class EdgeDraws:
-    """What was drawn for some edges before any wording; stars count from 0."""
+    """The draws for some edges, before they are put into words; stars count from 0."""
 
     source: Ints
     target: Ints
     stars: Ints
-    verdict: Ints  # rung of the ladder
-    remark: Ints
+    verdict: Ints  # sentiment level
+    remark: Ints  # sentiment level
 
-    def where(self, mask: NDArray[np.bool_]) -> "EdgeDraws":
+    def where(self, mask: Mask) -> "EdgeDraws":
         """The edges for which the mask is True."""
         return EdgeDraws(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
 
@@ -76,12 +73,13 @@ class Model:
 
         self.source_by_rank = self._shuffled(Stream.SOURCE_ORDER, len(sources))
         rank = np.argsort(self.source_by_rank, kind="stable")
-        # Sources of like activity share a topic and differ in style: the topic tells no style.
+        # Sources of similar activity share a topic and differ in style: topic and style are
+        # independent.
         self.style = (rank % config.styles).astype(np.int8)
         self.temper = self._pick(Stream.TEMPER, sources, LEVELS).astype(np.int8)
         first = rank // config.styles % config.topics
-        further = self._pick(Stream.SECOND_TOPIC, sources, max(config.topics - 1, 1))
-        second = (first + 1 + further) % config.topics
+        offset = self._pick(Stream.SECOND_TOPIC, sources, max(config.topics - 1, 1))
+        second = (first + 1 + offset) % config.topics
         self.favorites = np.stack([first, second], axis=1).astype(np.int8)  # [sources, 2]
 
         self.target_by_place = self._shuffled(Stream.TARGET_ORDER, len(targets))
@@ -92,34 +90,34 @@ class Model:
         self.quality = self._pick(Stream.QUALITY, targets, LEVELS).astype(np.int8)
 
         self.stars_table = stars_table(config)  # [temper, quality, C]
-        self.rung_table = rung_table(config)  # [style, C, rung]
+        self.sentiment_table = sentiment_table(config)  # [style, C, sentiment]
 
     def draw(self, edges: Ints) -> EdgeDraws:
-        """Ends, stars and rungs of the edges with these numbers."""
+        """Source, target, stars and sentiments of the edges with these numbers."""
         config = self.config
         activity = _power(self.uniform(Stream.SOURCE, edges), config.source_skew)
         source = self.source_by_rank[(activity * config.source_count).astype(np.int64)]
         target = self._draw_targets(source, edges)
 
-        ends = self.temper[source].astype(np.int64) * LEVELS + self.quality[target]
-        stars = _invert(self.stars_table, ends, self.uniform(Stream.STARS, edges))
-        manner = self.style[source] * np.int64(config.classes) + stars
-        verdict = _invert(self.rung_table, manner, self.uniform(Stream.VERDICT, edges))
-        remark = _invert(self.rung_table, manner, self.uniform(Stream.REMARK, edges))
+        pair = self.temper[source].astype(np.int64) * LEVELS + self.quality[target]
+        stars = _draw_columns(self.stars_table, pair, self.uniform(Stream.STARS, edges))
+        row = self.style[source] * np.int64(config.classes) + stars
+        verdict = _draw_columns(self.sentiment_table, row, self.uniform(Stream.VERDICT, edges))
+        remark = _draw_columns(self.sentiment_table, row, self.uniform(Stream.REMARK, edges))
         return EdgeDraws(source, target, stars, verdict, remark)
 
     def uniform(self, stream: int, index: Ints) -> Floats:
-        """Numbers in [0, 1), fixed by seed, stream and index alone."""
+        """Numbers in [0, 1) that depend on seed, stream and index alone."""
         return uniform(hash_keys(self.config.seed, stream, index))
 
     def source_chance(self) -> Floats:
-        """P(source) for every source."""
+        """P(source) [sources]."""
         chance = np.empty(self.config.source_count)
         chance[self.source_by_rank] = rank_chance(len(chance), self.config.source_skew)
         return chance
 
     def target_chance(self) -> Floats:
-        """P(target | its topic) for every target."""
+        """P(target | its topic) [targets]."""
         chance = np.empty(self.config.target_count)
         for topic in range(self.config.topics):
             members = self.target_by_place[topic :: self.config.topics]
@@ -127,14 +125,14 @@ class Model:
         return chance
 
     def taste(self, sources: Ints) -> Floats:
-        """P(topic | source): [sources, topics]."""
+        """P(topic | source) [sources, topics]."""
         return taste_table(self.config, self.favorites[sources])
 
     def _draw_targets(self, source: Ints, edges: Ints) -> Ints:
         config = self.config
         u = self.uniform(Stream.TOPIC, edges)
-        blind = (u - config.taste) / max(1 - config.taste, 2.0**-60) * config.topics
-        topic = np.minimum(np.maximum(blind, 0), config.topics - 1).astype(np.int64)
+        uniform_topic = (u - config.taste) / max(1 - config.taste, 2.0**-60) * config.topics
+        topic = np.minimum(np.maximum(uniform_topic, 0), config.topics - 1).astype(np.int64)
         first, second = self.favorites[source, 0], self.favorites[source, 1]
         topic = np.where(u < config.taste, second, topic)
         topic = np.where(u < config.taste * FIRST_FAVORITE, first, topic).astype(np.int64)
@@ -146,7 +144,7 @@ class Model:
         return target
 
     def _shuffled(self, stream: Stream, count: int) -> Ints:
-        """The numbers below `count` in an order of their own, so that an id tells no rank."""
+        """The numbers below `count` in random order, so that ids do not reveal ranks."""
         return np.argsort(hash_keys(self.config.seed, stream, np.arange(count)), kind="stable")
 
     def _pick(self, stream: Stream, index: Ints, choices: int) -> Ints:
@@ -154,28 +152,27 @@ class Model:
 
 
 def stars_table(config: SimulationConfig) -> Floats:
-    """P(stars | temper, quality), [temper, quality, C]: a bell around what the ends suggest."""
+    """P(stars | temper, quality) [temper, quality, C]: a bell around what both ends suggest."""
     level = np.linspace(-0.5, 0.5, LEVELS)
     middle = (config.classes - 1) / 2 + LEAN
     mean = middle + config.temper * level[:, None] + config.quality * level  # [temper, quality]
     distance = np.arange(config.classes) - mean[..., None]
-    return _rounded(np.exp(-((distance / config.surprise) ** 2) / 2))
+    return _normalized(np.exp(-((distance / config.surprise) ** 2) / 2))
 
 
-def rung_table(config: SimulationConfig) -> Floats:
-    """P(rung | style, stars), [style, C, rung]: rung stars + style, at times one off."""
-    low, high = 0, config.rungs - 1
-    table = np.zeros((config.styles, config.classes, config.rungs))
+def sentiment_table(config: SimulationConfig) -> Floats:
+    """P(sentiment | style, stars) [style, C, sentiment]: stars + style, sometimes one off."""
+    table = np.zeros((config.styles, config.classes, config.sentiments))
     for style, stars in np.ndindex(config.styles, config.classes):
-        rung = stars + style
-        table[style, stars, rung] += 1 - config.slip
-        table[style, stars, max(rung - 1, low)] += config.slip / 2
-        table[style, stars, min(rung + 1, high)] += config.slip / 2
-    return _rounded(table)
+        level = stars + style
+        table[style, stars, level] += 1 - config.slip
+        table[style, stars, max(level - 1, 0)] += config.slip / 2
+        table[style, stars, min(level + 1, config.sentiments - 1)] += config.slip / 2
+    return _normalized(table)
 
 
-def taste_table(config: SimulationConfig, favorites: NDArray[np.integer]) -> Floats:
-    """P(topic | the two favorite topics [n, 2]), [n, topics]."""
+def taste_table(config: SimulationConfig, favorites: IntArray) -> Floats:
+    """P(topic | the two favorite topics [n, 2]) [n, topics]."""
     rows = np.arange(len(favorites))
     taste = np.full((len(favorites), config.topics), (1 - config.taste) / config.topics)
     for column, share in enumerate((FIRST_FAVORITE, 1 - FIRST_FAVORITE)):
@@ -184,7 +181,7 @@ def taste_table(config: SimulationConfig, favorites: NDArray[np.integer]) -> Flo
 
 
 def rank_chance(count: int, skew: int) -> Floats:
-    """P(rank) for rank = floor(count * u^skew), u uniform: falls like rank^(1/skew - 1)."""
+    """P(rank) of rank = floor(count * u^skew), u uniform: falls like rank^(1/skew - 1)."""
     return np.diff((np.arange(count + 1) / count) ** (1 / skew))
 
 
@@ -196,17 +193,17 @@ def _power(u: Floats, exponent: int) -> Floats:
     return result
 
 
-def _rounded(weights: Floats) -> Floats:
+def _normalized(weights: Floats) -> Floats:
     """Weights as probabilities along the last axis, in multiples of 2^-20."""
     edges = np.cumsum(weights, axis=-1) / weights.sum(axis=-1, keepdims=True)
-    whole: Floats = np.diff(np.round(edges * 2**20), axis=-1, prepend=0)
-    return whole / 2**20
+    counts: Floats = np.diff(np.round(edges * 2**20), axis=-1, prepend=0)
+    return counts / 2**20
 
 
-def _invert(table: Floats, rows: Ints, u: Floats) -> Ints:
-    """A column for each row number, drawn with that row's probabilities; [..., C] is [rows, C]."""
+def _draw_columns(table: Floats, rows: Ints, u: Floats) -> Ints:
+    """One column per row number, drawn with the probabilities of that row of [..., C]."""
     limits = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
-    drawn = np.zeros(len(rows), dtype=np.int64)
+    columns = np.zeros(len(rows), dtype=np.int64)
     for limit in limits.T[:-1]:  # the last limit is 1
-        drawn += u >= limit[rows]
-    return drawn
+        columns += u >= limit[rows]
+    return columns
