@@ -244,9 +244,9 @@ def inference(bench: Bench, model: nn.Module, batch: Any, precision: str) -> Any
 
 def fresh(batch: Any) -> Any:
     """The batch as if it had just been made: what is derived from it is derived anew."""
-    parts = {"text": replace(batch.text, _memo={})}
+    parts = {"text": replace(batch.text, _cache={})}
     if isinstance(batch, EgoBatch):
-        parts["egos"] = replace(batch.egos, _memo={})
+        parts["egos"] = replace(batch.egos, _cache={})
     return replace(batch, **parts)
 
 

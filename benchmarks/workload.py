@@ -67,7 +67,7 @@ def draw_texts(lengths: NDArray[np.int64], vocab_size: int, rng: np.random.Gener
     """Random tokens in texts of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = rng.integers(0, vocab_size, int(offsets[-1]))
-    return PackedText.from_offsets(torch.from_numpy(ids), torch.from_numpy(offsets))
+    return PackedText.from_tokens(torch.from_numpy(ids), torch.from_numpy(offsets))
 
 
 def draw_egos(

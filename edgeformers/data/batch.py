@@ -12,6 +12,7 @@ from torch import Tensor
 from edgeformers.data.pinned_copy import flatten, unflatten
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
@@ -92,7 +93,7 @@ class EgoBatch(_Movable):
     center: Tensor
     neighbor: Tensor
     owner: Tensor
-    egos: PackedText
+    egos: Ragged
     occupied: Tensor
     is_out: Tensor | None = None
     edge_type: Tensor | None = None
@@ -126,7 +127,7 @@ class EgoBatch(_Movable):
             center=center,
             neighbor=neighbor,
             owner=torch.from_numpy(owner),
-            egos=PackedText.from_offsets(torch.arange(total), torch.from_numpy(offsets)),
+            egos=Ragged.from_offsets(offsets),
             occupied=torch.from_numpy(occupied),
             **more,
         )
@@ -182,7 +183,7 @@ class EdgeContextBatch(_Movable):
     def texts(self) -> PackedText:
         """The texts of the B edges, then of those around sources, then of those around targets."""
         parts = [self.edge.text, self.source.text, self.target.text]
-        return self.edge.text.once("context", lambda: PackedText.cat(parts))
+        return self.edge.text.cached("context", lambda: PackedText.cat(parts))
 
     def __len__(self) -> int:
         return len(self.edge)
@@ -210,9 +211,7 @@ def with_tensors(batch: Any, tensors: Iterator[Tensor]) -> Any:
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
     """The texts of a token store, special tokens around each, cut to `max_tokens`."""
     ids, offsets = tokens.take(text_ids, max_tokens)
-    return PackedText.from_offsets(
-        torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets)
-    )
+    return PackedText.from_tokens(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets))
 
 
 def edge_batch(

@@ -119,7 +119,7 @@ def _words(bag: BagOfWords, loader: EdgeLoader, edges: Ids) -> sparse.csr_array:
     parts = []
     for at in range(0, len(edges), CHUNK):
         text = loader.whole(edges[at : at + CHUNK]).text
-        columns, weights = bag.weighed(text)
+        columns, weights = bag.tfidf_weights(text)
         known = columns >= 0
         place = (text.text_ids[known].numpy(), columns[known].numpy())
         shape = (text.num_texts, bag.config.words)

@@ -41,7 +41,7 @@ class TextReader(Protocol):
     @property
     def width(self) -> int: ...
 
-    def read(self, text: PackedText) -> Tensor:
+    def encode(self, text: PackedText) -> Tensor:
         """T tokens -> [texts, D]."""
         ...
 

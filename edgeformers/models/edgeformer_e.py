@@ -74,7 +74,7 @@ class EdgeformerE(nn.Module):
         hidden = self.encoder.embed(text)  # [T, D]
         for index, layer in enumerate(self.encoder.layers):
             virtual = self._virtual(index, z, batch)  # [B, V, D]
-            readout = hidden[text.first] if index == len(self.encoder.layers) - 1 else None
+            readout = hidden[text.starts] if index == len(self.encoder.layers) - 1 else None
             hidden = layer(hidden, text, virtual, readout=readout)
         edge_repr = self.encoder.final_norm(hidden)  # [B, D]
         if self.fusion is not None and z is not None:

@@ -27,6 +27,7 @@ from edgeformers.nn.pooling import (
     Pooling,
     reduce_egos,
 )
+from edgeformers.nn.ragged import Ragged
 from edgeformers.nn.segments import softmax_rows
 
 TOKENS = ("center", "neighbor", "local")
@@ -115,7 +116,7 @@ class EdgeformerN(nn.Module):
 
         Of attention alpha h_e, of the mean h_e / N, of the maximum the entries in which it is one.
         """
-        ego = batch.egos.text_ids  # [E]
+        ego = batch.egos.group_ids  # [E]
         if not isinstance(self.pool, BilinearPooling | HeadPooling):
             return _reduced_shares(edges, batch.egos, self.config.pooling)
         z_center = self.nodes(batch.center)[batch.occupied]
@@ -129,7 +130,7 @@ class EdgeformerN(nn.Module):
             keys, values = self.pool.key_value(edges).unflatten(-1, (2, heads, -1)).unbind(1)
             asked = asked / asked.size(-1) ** 0.5
         scores = (asked[ego] * keys).sum(-1)  # [E, H]
-        return (softmax_rows(scores, ego, batch.egos.num_texts)[..., None] * values).flatten(1)
+        return (softmax_rows(scores, ego, batch.egos.num_groups)[..., None] * values).flatten(1)
 
     def encode_nodes(
         self,
@@ -193,7 +194,7 @@ class EdgeformerN(nn.Module):
         if z is not None:
             parts.append(self.projections[index - 1](z, batch.edge_type, self._is_source(batch)))
         if "local" in self.config.tokens:
-            heard = self.local_attention[index - 1](hidden[batch.text.first], batch.egos)
+            heard = self.local_attention[index - 1](hidden[batch.text.starts], batch.egos)
             parts.append(heard[:, None].to(hidden.dtype))
         return torch.cat(parts, dim=1) if parts else None
 
@@ -207,7 +208,7 @@ class EdgeformerN(nn.Module):
     def _readout_row(self, hidden: Tensor, virtual: Tensor | None, text: PackedText) -> Tensor:
         if self.config.reads_neighbor and virtual is not None:
             return virtual[:, self.config.tokens.index("neighbor")]
-        return hidden[text.first]
+        return hidden[text.starts]
 
     def _pool(self, edges: Tensor, z_center: Tensor, batch: EgoBatch) -> Tensor:
         if isinstance(self.pool, BilinearPooling):
@@ -235,11 +236,11 @@ def _make_pool(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.Module | N
     return BilinearPooling(config.node_width, encoder.config.width)
 
 
-def _reduced_shares(edges: Tensor, egos: PackedText, how: str) -> Tensor:
+def _reduced_shares(edges: Tensor, egos: Ragged, how: str) -> Tensor:
     """The shares of edges [E, D] in their mean, or in their maximum; equal ones share it."""
-    ego = egos.text_ids
+    ego = egos.group_ids
     if how == "mean":
         return edges / egos.lengths[ego][:, None]
     is_largest = (edges == reduce_egos(edges, egos, "max")[ego]).to(edges.dtype)
-    ties = edges.new_zeros(egos.num_texts, edges.size(1)).index_add(0, ego, is_largest)
+    ties = edges.new_zeros(egos.num_groups, edges.size(1)).index_add(0, ego, is_largest)
     return edges * is_largest / ties[ego]

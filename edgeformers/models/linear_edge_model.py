@@ -52,7 +52,7 @@ class LinearEdgeModel(nn.Module):
 
     def forward(self, text: PackedText, src: Tensor, dst: Tensor) -> Tensor:
         """Whole texts, and the nodes at both ends [B] -> [B, C]."""
-        return self.bag.read(text) + _rows(self.source, src) + _rows(self.target, dst)
+        return self.bag.encode(text) + _rows(self.source, src) + _rows(self.target, dst)
 
     def mix(self, trained: Tensor, linear: Tensor) -> Tensor:
         """The logits [B, C] by which is decided."""

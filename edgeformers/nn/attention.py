@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
 from edgeformers.errors import ConfigError
-from edgeformers.nn.fast.length_buckets import Buckets
+from edgeformers.nn.buckets import Buckets
 from edgeformers.nn.fast.short_attention import (
     LONGEST,
     attend_rows,
@@ -17,7 +17,7 @@ from edgeformers.nn.fast.short_attention import (
     block_of,
     short_hindrance,
 )
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 Backend = Literal["auto", "short", "varlen", "bucketed"]
 
@@ -63,7 +63,7 @@ class AsymmetricAttention(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> Tensor:
@@ -76,7 +76,7 @@ class AsymmetricAttention(nn.Module):
     def mix(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> Tensor:
@@ -97,9 +97,9 @@ class AsymmetricAttention(nn.Module):
         )
         return mixed.flatten(1)  # [T, D]
 
-    def _is_short(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> bool:
+    def _is_short(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> bool:
         """Whether the operators for short texts read these texts here."""
-        if self.backend not in ("auto", "short") or not text.num_texts:
+        if self.backend not in ("auto", "short") or not text.num_groups:
             return False
         hindrance = self._short_hindrance(hidden, text, _count(virtual))
         if hindrance and self.backend == "short":
@@ -109,14 +109,14 @@ class AsymmetricAttention(nn.Module):
     def attention_map(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         readout: Tensor | None = None,
     ) -> list[Tensor]:
         """How `forward` weighs the values: of each text [H, L, V+L]; with readout [H, 1, V+L]."""
         q, k, _ = self._project(hidden, text, virtual, readout)
         plan = text.buckets(_count(virtual), self.window, readout is not None)
-        maps: list[Tensor] = [q.new_empty(0)] * text.num_texts
+        maps: list[Tensor] = [q.new_empty(0)] * text.num_groups
         for block in plan.blocks:
             scores = block.queries(q) @ block.keys(k).transpose(-1, -2) / q.size(-1) ** 0.5
             if block.visible is not None:
@@ -125,7 +125,7 @@ class AsymmetricAttention(nn.Module):
                 maps[index] = one[:, :rows, :columns]
         return maps
 
-    def _short_hindrance(self, hidden: Tensor, text: PackedText, num_virtual: int) -> str:
+    def _short_hindrance(self, hidden: Tensor, text: Ragged, num_virtual: int) -> str:
         if self.rotary_theta is not None or type(self.query) is not nn.Linear:
             return "reads absolute positions through plain linear maps"
         if self.window is not None and self.window < text.max_length - 1:
@@ -138,7 +138,7 @@ class AsymmetricAttention(nn.Module):
         return short_hindrance(hidden.device, dtype, head_width, text.max_length, num_virtual)
 
     def _attend_short(
-        self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
         """As `forward` before the output map; text rows are mapped to q, k and v in one product."""
         maps, spans = (self.query, self.key_value), (text.offsets, block_of(text.max_length))
@@ -149,7 +149,7 @@ class AsymmetricAttention(nn.Module):
         else:
             rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
         if virtual is None:
-            ensemble = rows.new_empty(text.num_texts, 0, 2, *rows.shape[2:])
+            ensemble = rows.new_empty(text.num_groups, 0, 2, *rows.shape[2:])
         else:  # [B, V, 2, H, D/H]
             ensemble = self._product(virtual, self.key_value.weight, self.key_value.bias)
         if readout is None:
@@ -164,7 +164,7 @@ class AsymmetricAttention(nn.Module):
         return cast(Tensor, made.unflatten(-1, heads))
 
     def _project(
-        self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         rows = hidden if readout is None else readout
         context = hidden if not _count(virtual) else join_virtual(hidden, text, virtual)  # [S, D]
@@ -177,7 +177,7 @@ class AsymmetricAttention(nn.Module):
         return q, k, v
 
 
-def join_virtual(hidden: Tensor, text: PackedText, virtual: Tensor | None) -> Tensor:
+def join_virtual(hidden: Tensor, text: Ragged, virtual: Tensor | None) -> Tensor:
     """H~: [T, D] and [B, V, D] -> [T + B*V, D], each text after its own virtual tokens."""
     if virtual is None:
         return hidden
@@ -191,7 +191,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    text: PackedText,
+    text: Ragged,
     num_virtual: int = 0,
     *,
     readout: bool = False,
@@ -209,7 +209,7 @@ def attend(
     virtual tokens or a readout: flash attention would slide the window past virtual tokens.
     ("short" is a way of `AsymmetricAttention` as a whole, see `nn.short`.)
     """
-    if text.num_texts == 0:
+    if text.num_groups == 0:
         return q + k + v  # no rows, but every input keeps its place in the graph
     if window is not None and window >= text.max_length - 1:
         window = None  # every token already sees its whole text
@@ -221,13 +221,13 @@ def attend(
     return _attend_varlen(q, k, v, text, num_virtual, window, readout)
 
 
-def attend_within(qkv: Tensor, text: PackedText) -> Tensor:
+def attend_within(qkv: Tensor, text: Ragged) -> Tensor:
     """Every row asks the rows of its own text, as `attend` does: [T, 3, H, Dh] -> [T, H, Dh]."""
     shape = (qkv.device, qkv.dtype, qkv.size(-1), text.max_length, 0)
-    if not text.num_texts or short_hindrance(*shape):
+    if not text.num_groups or short_hindrance(*shape):
         q, k, v = qkv.unbind(1)
         return attend(q, k, v, text)
-    ensemble = qkv.new_empty(text.num_texts, 0, 2, *qkv.shape[2:])
+    ensemble = qkv.new_empty(text.num_groups, 0, 2, *qkv.shape[2:])
     return cast(Tensor, attend_text(qkv, None, ensemble, text.offsets, block_of(text.max_length)))
 
 
@@ -235,7 +235,7 @@ def _attend_varlen(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    text: PackedText,
+    text: Ragged,
     num_virtual: int,
     window: int | None,
     readout: bool,
@@ -277,7 +277,7 @@ def _count(virtual: Tensor | None) -> int:
     return 0 if virtual is None else virtual.size(1)
 
 
-def _rotation(text: PackedText, num_virtual: int, theta: float, dim: int) -> tuple[Tensor, Tensor]:
+def _rotation(text: Ragged, num_virtual: int, theta: float, dim: int) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every key row's angles, each [S, 1, Dh/2]; made once per batch."""
 
     def make() -> tuple[Tensor, Tensor]:
@@ -285,7 +285,7 @@ def _rotation(text: PackedText, num_virtual: int, theta: float, dim: int) -> tup
         angles = text.layout(num_virtual).positions[:, None, None] * theta**-steps
         return angles.cos(), angles.sin()
 
-    return text.once(("rotation", num_virtual, theta, dim), make)
+    return text.cached(("rotation", num_virtual, theta, dim), make)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -70,19 +70,19 @@ class BagOfWords(nn.Module):
     def width(self) -> int:
         return self.config.width
 
-    def read(self, text: PackedText) -> Tensor:
+    def encode(self, text: PackedText) -> Tensor:
         """T tokens -> [texts, D]."""
-        columns, weights = self.weighed(text)
+        columns, weights = self.tfidf_weights(text)
         rows = F.embedding_bag(
             columns.clamp(min=0),
             self.table,
-            text.first.long(),
+            text.starts.long(),
             mode="sum",
             per_sample_weights=weights,
         )
         return rows + self.bias
 
-    def weighed(self, text: PackedText) -> tuple[Tensor, Tensor]:
+    def tfidf_weights(self, text: PackedText) -> tuple[Tensor, Tensor]:
         """The column of each token [T], -1 outside the bag, and what it adds to that entry [T].
 
         That is the idf over the length of the text's tf-idf vector; 0 for tokens not in the bag.

@@ -137,11 +137,11 @@ class TextEncoder(nn.Module):
     def width(self) -> int:
         return self.config.width
 
-    def read(self, text: PackedText) -> Tensor:
+    def encode(self, text: PackedText) -> Tensor:
         """The [CLS] row of every text: T tokens -> [texts, D]; the last layer computes no other."""
         hidden = self.embed(text)
         for index, layer in enumerate(self.layers):
-            readout = hidden[text.first] if index == len(self.layers) - 1 else None
+            readout = hidden[text.starts] if index == len(self.layers) - 1 else None
             hidden = layer(hidden, text, readout=readout)
         return cast(Tensor, self.final_norm(hidden))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from edgeformers.errors import ConfigError, suggest
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fast.fused_ops import add_norm, feed_forward_norm
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -95,7 +95,7 @@ class PostNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,
@@ -113,7 +113,7 @@ class PostNormLayer(TransformerLayer):
     def attention_map(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,
@@ -132,7 +132,7 @@ class PreNormLayer(TransformerLayer):
     def forward(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,
@@ -146,7 +146,7 @@ class PreNormLayer(TransformerLayer):
     def attention_map(
         self,
         hidden: Tensor,
-        text: PackedText,
+        text: Ragged,
         virtual: Tensor | None = None,
         *,
         readout: Tensor | None = None,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers.nn.attention import attend, attend_within
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 from edgeformers.nn.segments import reduce_rows, softmax_rows
 
 Pooling = Literal["attention", "mean", "max"]
@@ -24,7 +24,7 @@ class LocalAttention(nn.Module):
         self.heads = heads
         self.query_key_value = nn.Linear(width, 3 * width)
 
-    def forward(self, cls_states: Tensor, egos: PackedText) -> Tensor:
+    def forward(self, cls_states: Tensor, egos: Ragged) -> Tensor:
         """[CLS] states of all edges [E, D] -> h-bar [E, D]."""
         parts = self.query_key_value(cls_states).unflatten(-1, (3, self.heads, -1))
         return attend_within(parts, egos).flatten(1)  # [E, 3, H, D/H] -> [E, D]
@@ -40,9 +40,9 @@ class BilinearPooling(nn.Module):
         super().__init__()
         self.score = nn.Linear(node_width, width, bias=False)  # W_s
 
-    def forward(self, edges: Tensor, z_center: Tensor, egos: PackedText) -> Tensor:
+    def forward(self, edges: Tensor, z_center: Tensor, egos: Ragged) -> Tensor:
         """Edge states [E, D] and centers [B, K] -> [B, D]."""
-        ego, count = egos.text_ids, egos.num_texts  # [E]
+        ego, count = egos.group_ids, egos.num_groups  # [E]
         wide = edges.to(torch.promote_types(edges.dtype, torch.float32))
         scores = (self.score(z_center)[ego] * wide).sum(-1, keepdim=True)  # [E, 1]
         return reduce_rows(softmax_rows(scores, ego, count) * wide, ego, count, "sum")
@@ -60,13 +60,13 @@ class HeadPooling(nn.Module):
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
 
-    def forward(self, edges: Tensor, center_token: Tensor, egos: PackedText) -> Tensor:
+    def forward(self, edges: Tensor, center_token: Tensor, egos: Ragged) -> Tensor:
         """Edge states [E, D] and the centers' tokens [B, D] -> [B, D]."""
         q = self.query(center_token).unflatten(-1, (self.heads, -1))  # [B, H, D/H]
         k, v = self.key_value(edges).unflatten(-1, (2, self.heads, -1)).unbind(1)
         return attend(q, k, v, egos, readout=True).flatten(1)
 
 
-def reduce_egos(edges: Tensor, egos: PackedText, how: Literal["mean", "max"]) -> Tensor:
+def reduce_egos(edges: Tensor, egos: Ragged, how: Literal["mean", "max"]) -> Tensor:
     """The mean or maximum of each ego's edges: [E, D] -> [B, D]."""
     return torch.segment_reduce(edges, how, lengths=egos.lengths.long(), unsafe=True)

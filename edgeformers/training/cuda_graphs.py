@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch, tensors_of
 from edgeformers.data.pinned_copy import move
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 from edgeformers.training.padding import Size, as_read, edge_size, ego_size, fill, rest
 
 MOST_SIZES = 32  # recorded at most; batches of further sizes run as they are
@@ -326,5 +326,5 @@ def _with_places(batch: Any) -> tuple[Any, list[int]]:
 def _forget(batch: Any) -> None:
     """Drop what was derived from a batch, so that it is derived anew within the recording."""
     for field in fields(batch):
-        if isinstance(value := getattr(batch, field.name), PackedText):
-            value._memo.clear()
+        if isinstance(value := getattr(batch, field.name), Ragged):
+            value._cache.clear()

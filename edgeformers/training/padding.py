@@ -18,8 +18,10 @@ from edgeformers.data.pinned_copy import move
 from edgeformers.errors import InputError
 from edgeformers.nn.fast.short_attention import block_of
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 Batch = TypeVar("Batch", bound=EdgeBatch | EgoBatch)
+Groups = TypeVar("Groups", bound=Ragged)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def ego_size(batch: EgoBatch, max_positions: int) -> Size:
     spare = len(batch) // 8 + 1
     egos = _up(len(batch) + spare, 8)
     while True:
-        more = egos - batch.egos.num_texts
+        more = egos - batch.egos.num_groups
         texts, tokens = _grow(batch.text, more, longest)
         if texts - batch.text.num_texts <= more * largest:
             return Size(tokens, texts, egos, len(batch) + egos, longest, largest)
@@ -108,36 +110,33 @@ def fill(batch: Batch, size: Size) -> Batch:
 def rest(batch: EdgeBatch | EgoBatch, size: Size) -> list[Tensor]:
     """What is added to each tensor of `as_read`, in the order of `tensors_of`; on the host."""
     edges = size.texts - batch.text.num_texts
-    text = _rest_of_text(batch.text, size.texts, size.tokens)
+    text = _rest_of_groups(batch.text, size.texts, size.tokens)
+    text.append(torch.zeros(len(text[1]), dtype=torch.long))  # token ids
     types = _zeros(batch.edge_type, edges)
     if isinstance(batch, EdgeBatch):
         return [*text, _unknown(edges), _unknown(edges), *types]
-    egos = _rest_of_text(batch.egos, size.egos, size.texts)
-    occupied = torch.arange(len(batch), len(batch) + len(egos[1]))
-    lengths = egos[1].diff(prepend=torch.tensor([batch.text.num_texts], dtype=torch.int32))
+    egos = _rest_of_groups(batch.egos, size.egos, size.texts)
+    occupied = torch.arange(len(batch), len(batch) + len(egos[0]))
+    lengths = egos[0].diff(prepend=torch.tensor([batch.text.num_texts], dtype=torch.int32))
     nodes = [_unknown(size.centers - len(batch)), _unknown(edges)]
     owner = occupied.repeat_interleave(lengths)
     return [*text, *nodes, owner, *egos, occupied, *_zeros(batch.is_out, edges), *types]
 
 
-def _rest_of_text(text: PackedText, texts: int, tokens: int) -> list[Tensor]:
-    """Token ids, offsets and positions of further texts, which share the tokens left over.
+def _rest_of_groups(groups: Ragged, count: int, rows: int) -> list[Tensor]:
+    """Offsets and positions of further groups, which share the rows left over.
 
-    Each has one or more; the offsets go on where those of `text` end.
+    Each has one or more; the offsets go on where those of `groups` end.
     """
-    more, left = texts - text.num_texts, tokens - text.num_tokens
+    more, left = count - groups.num_groups, rows - groups.num_rows
     ends = np.arange(1, more + 1) * left // max(1, more)
     starts = np.concatenate([[0], ends[:-1]])
     positions = np.arange(left) - np.repeat(starts, ends - starts)
-    offsets = (ends + text.num_tokens).astype(np.int32)
-    return [
-        torch.zeros(left, dtype=torch.long),
-        torch.from_numpy(offsets),
-        torch.from_numpy(positions),
-    ]
+    offsets = (ends + groups.num_rows).astype(np.int32)
+    return [torch.from_numpy(offsets), torch.from_numpy(positions)]
 
 
-def _unplaced(text: PackedText, longest: int) -> PackedText:
+def _unplaced(text: Groups, longest: int) -> Groups:
     nowhere = cast(NDArray[np.int64], _Unknown())
     return replace(text, max_length=longest, host_offsets=nowhere)
 

@@ -30,5 +30,5 @@ class Given(nn.Module):
         self.rows = torch.tensor(rows)
         self.width = self.rows.size(1)
 
-    def read(self, text):
+    def encode(self, text):
         return self.rows[: text.num_texts]

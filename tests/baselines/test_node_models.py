@@ -29,7 +29,7 @@ def stars(model):
     for center, count in zip(CENTERS, COUNTS, strict=True):
         mine = [next(edges) for _ in range(count)]
         z = model.nodes.table[[node for node, _ in mine]]
-        texts = [model.encoder.read(PackedText.from_lists([text]))[0] for _, text in mine]
+        texts = [model.encoder.encode(PackedText.from_lists([text]))[0] for _, text in mine]
         h = torch.stack(texts) if texts else z.new_zeros(0, model.width)
         yield model.nodes.table[center], z, h
 
@@ -135,7 +135,7 @@ def test_agrees_with_loops_over_centers(name):
 def test_sage_agrees_with_torch_geometric(name):
     conv = pytest.importorskip("torch_geometric.nn").SAGEConv
     model, batch = make(name), make_batch()
-    z, h = model.nodes(batch.neighbor), model.encoder.read(batch.text)
+    z, h = model.nodes(batch.neighbor), model.encoder.encode(batch.text)
     width, aggregate = model.width, "max" if "max" in name else "mean"
     theirs = conv((width, 6), width, aggr=aggregate, project=True).double()
     theirs.lin = model.message
@@ -157,7 +157,7 @@ def test_gin_agrees_with_torch_geometric(name):
     nodes = [model.project(model.nodes(part)) for part in (batch.neighbor, batch.center)]
     theirs = conv(model.mlp, eps=0.5).double()
     index = torch.stack([torch.arange(6), batch.owner])
-    expected = theirs(tuple(nodes), index, model.encoder.read(batch.text), size=(6, 4))
+    expected = theirs(tuple(nodes), index, model.encoder.encode(batch.text), size=(6, 4))
     torch.testing.assert_close(model(batch), expected, **close)
 
 

@@ -54,7 +54,7 @@ def test_an_edge_batch_holds_the_texts_ends_and_labels_of_its_edges(graph):
 def test_texts_are_cut_to_the_limit(graph):
     packed = pack_texts(graph.tokens, np.arange(5), 6)
     assert packed.max_length == 6
-    assert packed.token_ids[packed.first.long()].unique().numel() == 1  # all begin with [CLS]
+    assert packed.token_ids[packed.starts.long()].unique().numel() == 1  # all begin with [CLS]
 
 
 def test_an_edge_batch_may_be_empty(graph):

@@ -63,7 +63,7 @@ def test_words_and_nodes_are_added_up_and_a_new_node_says_nothing():
     src, dst = torch.tensor([0, -1, 2]), torch.tensor([1, 1, -1])
     unknown = torch.zeros(2)
     of_nodes = torch.stack([source[0] + target[1], unknown + target[1], source[2] + unknown])
-    torch.testing.assert_close(model(text, src, dst), bag.read(text) + of_nodes)
+    torch.testing.assert_close(model(text, src, dst), bag.encode(text) + of_nodes)
     with pytest.raises(InputError, match=r"as source and as target, and words have the same C"):
         LinearEdgeModel(bag, source[:, :1], target[:, :1])
 

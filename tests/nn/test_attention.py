@@ -39,7 +39,7 @@ def padded_reference(layer, hidden, text, virtual):
 def brute_force(q, k, v, text, num_virtual, window):
     """Every query row by itself, key by key."""
     out = torch.zeros_like(q)
-    for index, first in enumerate(text.first.tolist()):
+    for index, first in enumerate(text.starts.tolist()):
         length, start = int(text.lengths[index]), first + index * num_virtual
         for row in range(length):
             near = [p for p in range(length) if window is None or abs(p - row) <= window]
@@ -91,8 +91,8 @@ def test_company_and_order_change_nothing(text, draw, options):
 @pytest.mark.parametrize("options", [{}, {"rotary_theta": 100.0}, {"window": 2}], ids=str)
 def test_a_readout_row_is_that_row_of_the_whole(text, draw, num_virtual, options):
     layer, hidden, virtual = make_layer(**options), draw(T, D), draw(B, num_virtual, D)
-    whole = layer(hidden, text, virtual)[text.first]
-    got = layer(hidden, text, virtual, readout=hidden[text.first])
+    whole = layer(hidden, text, virtual)[text.starts]
+    got = layer(hidden, text, virtual, readout=hidden[text.starts])
     torch.testing.assert_close(got, whole)
 
 
@@ -101,7 +101,7 @@ def test_a_virtual_token_can_be_read_out(layer, text, draw):
     got = layer(hidden, text, virtual, readout=virtual[:, 1])
     symmetric = PackedText.from_lists([[0] * (n + 2) for n in LENGTHS])  # virtual tokens ask too
     rows = layer(join_virtual(hidden, text, virtual), symmetric)
-    torch.testing.assert_close(got, rows[symmetric.first + 1])
+    torch.testing.assert_close(got, rows[symmetric.starts + 1])
 
 
 @pytest.mark.parametrize("options", [{}, {"rotary_theta": 100.0}, {"window": 2}], ids=str)
@@ -121,7 +121,7 @@ def test_attention_maps_sum_to_one_and_give_the_output(text, draw, options, num_
 
 def test_the_attention_map_of_a_readout_has_one_row(layer, text, draw):
     hidden, virtual = draw(T, D), draw(B, 2, D)
-    one = layer.attention_map(hidden, text, virtual, hidden[text.first])
+    one = layer.attention_map(hidden, text, virtual, hidden[text.starts])
     whole = layer.attention_map(hidden, text, virtual)
     for row, full in zip(one, whole, strict=True):
         torch.testing.assert_close(row, full[:, :1])

@@ -34,7 +34,7 @@ def test_a_text_is_read_as_a_linear_map_of_what_scikit_learn_makes_of_it(seen, a
     torch.nn.init.normal_(bag.bias)
     bag.idf[:] = torch.from_numpy(reference.idf_)  # ours are made in single precision
     expected = vectors @ bag.table + bag.bias
-    torch.testing.assert_close(bag.read(PackedText.from_lists(asked)), expected)
+    torch.testing.assert_close(bag.encode(PackedText.from_lists(asked)), expected)
 
 
 @given(texts_of_tokens)
@@ -56,24 +56,24 @@ def test_the_most_frequent_words_are_in_the_bag_the_first_of_equals():
 def test_a_text_of_other_words_is_the_bias_alone_and_no_text_is_nothing():
     bag = make_bag([[1, 2], [2, 3]])
     torch.nn.init.normal_(bag.bias)
-    found = bag.read(PackedText.from_lists([[7, 8, 7], [2]]))
+    found = bag.encode(PackedText.from_lists([[7, 8, 7], [2]]))
     assert torch.equal(found[0], bag.bias)
     torch.testing.assert_close(found[1], bag.table[bag.column[2]] + bag.bias)
-    nothing = bag.read(PackedText.from_lists([]))
+    nothing = bag.encode(PackedText.from_lists([]))
     assert nothing.shape == (0, 5)
     nothing.sum().backward()
 
 
 def test_only_the_words_of_a_text_learn_from_it():
     bag = make_bag([[1, 2, 3], [4, 5]])
-    bag.read(PackedText.from_lists([[2, 4, 2, 9]])).sum().backward()
+    bag.encode(PackedText.from_lists([[2, 4, 2, 9]])).sum().backward()
     learned = bag.table.grad.any(1).nonzero().flatten()
     assert sorted(learned.tolist()) == sorted(bag.column[[2, 4]].tolist())
 
 
 def test_a_bag_without_any_word_can_be_made_and_one_without_width_not():
     bag = BagOfWords.from_counts(np.zeros(4, int), 3, width=2)
-    assert torch.equal(bag.read(PackedText.from_lists([[1, 2]])), bag.bias[None])
+    assert torch.equal(bag.encode(PackedText.from_lists([[1, 2]])), bag.bias[None])
     with pytest.raises(ConfigError, match=r"a bag's width must be at least 1 \(got 0\)"):
         BagOfWords.from_counts([1, 2], 3, width=0)
     with pytest.raises(ConfigError, match=r"a bag's words must be at least 1 \(got 0\)"):

@@ -50,8 +50,8 @@ def test_pre_norm_reads_normed_text_and_virtual_tokens_as_given(text, draw):
 @pytest.mark.parametrize("num_virtual", [0, 2, 3])
 def test_a_readout_row_is_that_row_of_the_whole(text, draw, kind, num_virtual):
     layer, hidden, virtual = make_layer(kind), draw(T, D), draw(B, num_virtual, D)
-    whole = layer(hidden, text, virtual)[text.first]
-    got = layer(hidden, text, virtual, readout=hidden[text.first])
+    whole = layer(hidden, text, virtual)[text.starts]
+    got = layer(hidden, text, virtual, readout=hidden[text.starts])
     torch.testing.assert_close(got, whole)
 
 
@@ -62,7 +62,7 @@ def test_attention_maps_are_those_of_the_forward_pass(text, draw, kind):
     expected = layer.attention.attention_map(read, text, virtual)
     for ours, theirs in zip(layer.attention_map(hidden, text, virtual), expected, strict=True):
         assert torch.equal(ours, theirs)
-    rows = layer.attention_map(hidden, text, virtual, readout=hidden[text.first])
+    rows = layer.attention_map(hidden, text, virtual, readout=hidden[text.starts])
     for row, whole in zip(rows, expected, strict=True):
         torch.testing.assert_close(row, whole[:, :1])
 

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 import torch
 
-from edgeformers.nn.packed import PackedText
 from edgeformers.nn.pooling import BilinearPooling, HeadPooling, LocalAttention, reduce_egos
+from edgeformers.nn.ragged import Ragged
 
 D, K, HEADS, SIZES = 8, 3, 2, (3, 1, 12)
 close = {"atol": 1e-5, "rtol": 1e-5}
@@ -10,8 +11,7 @@ close = {"atol": 1e-5, "rtol": 1e-5}
 
 @pytest.fixture
 def egos():
-    edges = torch.arange(sum(SIZES))
-    return PackedText.from_offsets(edges, torch.tensor([0, *SIZES]).cumsum(0))
+    return Ragged.from_offsets(np.cumsum([0, *SIZES]))
 
 
 @pytest.fixture

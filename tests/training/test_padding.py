@@ -31,14 +31,14 @@ def test_every_text_that_is_added_has_a_token_and_every_ego_an_edge(counts, seed
     size = ego_size(batch, 12)
     filled = fill(batch, size)
     assert (filled.text.num_tokens, filled.text.num_texts) == (size.tokens, size.texts)
-    assert (len(filled), filled.egos.num_texts) == (size.centers, size.egos)
+    assert (len(filled), filled.egos.num_groups) == (size.centers, size.egos)
     for texts, most in ((filled.text, size.longest), (filled.egos, size.largest)):
         assert int(texts.lengths.min()) >= 1
         assert int(texts.lengths.max()) <= most == texts.max_length
-        assert texts.offsets.tolist()[-1] == texts.num_tokens
+        assert texts.offsets.tolist()[-1] == texts.num_rows
         expected = [n for length in texts.lengths.tolist() for n in range(length)]
         assert texts.positions.tolist() == expected
-    assert filled.owner.tolist() == filled.occupied[filled.egos.text_ids].tolist()
+    assert filled.owner.tolist() == filled.occupied[filled.egos.group_ids].tolist()
     assert len(set(filled.occupied.tolist())) == size.egos
     assert int(filled.occupied.max()) < size.centers
 
@@ -66,7 +66,7 @@ def test_batches_of_one_number_of_pairs_are_filled_up_to_few_sizes_with_little_a
     for _ in range(300):
         counts = rng.integers(4, 6, 50)
         offsets = np.cumsum([0, *rng.integers(12, 49, counts.sum())])
-        text = PackedText.from_offsets(torch.zeros(offsets[-1]).long(), torch.from_numpy(offsets))
+        text = PackedText.from_tokens(torch.zeros(offsets[-1]).long(), torch.from_numpy(offsets))
         batch = EgoBatch.from_counts(
             text, torch.zeros(50).long(), torch.from_numpy(counts), torch.zeros(counts.sum()).long()
         )

@@ -33,7 +33,7 @@ class EgoModel(nn.Module, ABC):
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
         center, neighbor = self.nodes(batch.center), self.nodes(batch.neighbor)
-        return self.aggregate(center, neighbor, self.encoder.read(batch.text), batch)
+        return self.aggregate(center, neighbor, self.encoder.encode(batch.text), batch)
 
     @abstractmethod
     def aggregate(self, center: Tensor, neighbor: Tensor, edge: Tensor, batch: EgoBatch) -> Tensor:

@@ -60,7 +60,7 @@ class EHGNN(nn.Module):
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
-        edges = self.encoder.read(batch.texts)  # [E, D]
+        edges = self.encoder.encode(batch.texts)  # [E, D]
         around = (batch.source.neighbor, batch.target.neighbor)
         z = self.nodes(torch.cat([batch.edge.src, batch.edge.dst, *around]))  # [N, K]
         ends = edge_ends(batch)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from edgeformers.data.batch import EdgeContextBatch
 from edgeformers.models.base import ModelConfig, make_lookup
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.packed import PackedText
 from edgeformers.nn.pooling import LocalAttention
+from edgeformers.nn.ragged import Ragged
 
 
 class GraphFormersEdges(nn.Module):
@@ -41,26 +41,26 @@ class GraphFormersEdges(nn.Module):
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
         text, own = batch.texts, batch.edge.text
-        order, groups = own.once("groups", lambda: group_edges(batch))
+        order, groups = own.cached("groups", lambda: group_edges(batch))
         hidden = self.encoder.embed(text)  # [T, D]
         *layers, last = self.encoder.layers
         virtual = None
         for index, layer in enumerate(layers):
             hidden = layer(hidden, text, virtual)
-            heard = self.exchange[index](hidden[text.first][order], groups)
+            heard = self.exchange[index](hidden[text.starts][order], groups)
             virtual = torch.empty_like(heard).index_copy(0, order, heard)[:, None].to(hidden.dtype)
         # Nothing but the [CLS] of the B edges is read of the last layer; their texts come first.
         hidden = hidden[: own.num_tokens]
         virtual = None if virtual is None else virtual[: len(batch)]
-        hidden = last(hidden, own, virtual, readout=hidden[own.first])
+        hidden = last(hidden, own, virtual, readout=hidden[own.starts])
         return cast(Tensor, self.encoder.final_norm(hidden))  # [B, D]
 
 
-def group_edges(batch: EdgeContextBatch) -> tuple[Tensor, PackedText]:
+def group_edges(batch: EdgeContextBatch) -> tuple[Tensor, Ragged]:
     """The order [E] that lays each edge beside those around it, and these groups."""
     own = torch.arange(len(batch), device=batch.edge.src.device)
     owner = torch.cat([own, batch.source.owner, batch.target.owner])  # [E]
     sizes = torch.bincount(owner, minlength=len(batch)).cpu()
     offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    groups = PackedText.from_offsets(torch.arange(len(owner)), offsets)
+    groups = Ragged.from_offsets(offsets.numpy())
     return owner.argsort(stable=True), groups.to(owner.device)

@@ -14,6 +14,7 @@ from edgeformers.models.base import ModelConfig, make_lookup
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.pooling import LocalAttention
+from edgeformers.nn.ragged import Ragged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +62,22 @@ class GraphFormersN(nn.Module):
         own = join_texts(batch.text, batch.egos, limit)  # B' texts
         text = PackedText.cat([own, batch.text])  # B' + E texts
         ensemble = batch.egos.layout(1)  # each joined text before those it is made of
-        groups = batch.egos.once("groups", lambda: _with_center(batch.egos))
+        groups = batch.egos.cached("groups", lambda: _with_center(batch.egos))
         hidden, virtual = self.encoder.embed(text), None  # [T, D]
         *layers, last = self.encoder.layers
         for layer, exchange in zip(layers, self.exchange, strict=True):
             hidden = layer(hidden, text, virtual)
-            heard = exchange(hidden[text.first][ensemble.order], groups)[ensemble.inverse]
+            heard = exchange(hidden[text.starts][ensemble.order], groups)[ensemble.inverse]
             virtual = heard[:, None].to(hidden.dtype)  # [B' + E, 1, D]
         # Nothing but the [CLS] of joined texts is read of the last layer.
         hidden = hidden[: own.num_tokens]
         virtual = None if virtual is None else virtual[: own.num_texts]
-        found: Tensor = last(hidden, own, virtual, readout=hidden[own.first])  # [B', D]
+        found: Tensor = last(hidden, own, virtual, readout=hidden[own.starts])  # [B', D]
         found = self.encoder.final_norm(found)
         return found.new_zeros(len(batch), self.width).index_copy(0, batch.occupied, found)
 
 
-def join_texts(text: PackedText, egos: PackedText, limit: int) -> PackedText:
+def join_texts(text: PackedText, egos: Ragged, limit: int) -> PackedText:
     """Of every ego its texts as one, after one [CLS] and cut to `limit` tokens.
 
     They are joined in the order of their token ids, as words in a dictionary: it is the same text
@@ -87,7 +88,7 @@ def join_texts(text: PackedText, egos: PackedText, limit: int) -> PackedText:
     joined = [_join(texts[start:end])[:limit] for start, end in pairwise(egos.host_offsets)]
     tokens = torch.from_numpy(np.concatenate([ids[:0], *joined]))
     offsets = torch.from_numpy(np.cumsum([0, *map(len, joined)]))
-    return PackedText.from_offsets(tokens, offsets).to(text.device)
+    return PackedText.from_tokens(tokens, offsets).to(text.device)
 
 
 def _join(texts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -95,8 +96,6 @@ def _join(texts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([ordered[0][:1], *(one[1:] for one in ordered)])
 
 
-def _with_center(egos: PackedText) -> PackedText:
+def _with_center(egos: Ragged) -> Ragged:
     """Each ego with one row before its own, as `egos.layout(1)` lays them."""
-    offsets = torch.from_numpy(egos.host_offsets + np.arange(egos.num_texts + 1))
-    rows = torch.arange(egos.num_tokens + egos.num_texts)
-    return PackedText.from_offsets(rows, offsets).to(egos.device)
+    return Ragged.from_offsets(egos.host_offsets + np.arange(egos.num_groups + 1)).to(egos.device)

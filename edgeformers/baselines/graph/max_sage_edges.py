@@ -39,7 +39,7 @@ class MaxSAGEEdges(nn.Module):
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
-        texts = self.encoder.read(batch.texts)  # [E, D]
+        texts = self.encoder.encode(batch.texts)  # [E, D]
         sizes = [len(batch), len(batch.source.neighbor), len(batch.target.neighbor)]
         own, around_source, around_target = texts.split(sizes)
         source = self._end(batch.edge.src, batch.source.neighbor, around_source, batch.source.owner)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from edgeformers.baselines.graph.ego import EgoModel
 from edgeformers.data.batch import EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 from edgeformers.nn.segments import reduce_rows, softmax_rows
 
 
@@ -39,7 +39,7 @@ class NENN(EgoModel):
         every = torch.arange(owner.size(0), device=owner.device)  # each edge, and its other end
         ends = torch.cat([every, every])  # an edge, and a neighbor, hears v and u: [2E]
         star = torch.cat([torch.arange(len(batch), device=owner.device), owner])  # v hears v and u
-        asking, heard = batch.egos.once("siblings", lambda: _siblings(batch.egos))  # [P]
+        asking, heard = batch.egos.cached("siblings", lambda: _siblings(batch.egos))  # [P]
 
         v, u, e = self.first.project(center, neighbor, edge)
         around = torch.cat([v[owner], u])
@@ -97,11 +97,11 @@ class AdditiveAttention(nn.Module):
         return reduce_rows(weights * rows, group, asking.size(0), "sum")
 
 
-def _siblings(egos: PackedText) -> tuple[Tensor, Tensor]:
+def _siblings(egos: Ragged) -> tuple[Tensor, Tensor]:
     """Each edge with every edge of its center, itself among them: who hears [P], and whom [P]."""
     num_pairs = int((np.diff(egos.host_offsets) ** 2).sum())
-    size = egos.lengths.long()[egos.text_ids]  # edges of its center, [E]
+    size = egos.lengths.long()[egos.group_ids]  # edges of its center, [E]
     asking = torch.repeat_interleave(size, output_size=num_pairs)
     before = size.cumsum(0) - size  # pairs of the edges before
     place = torch.arange(num_pairs, device=size.device) - before[asking]
-    return asking, egos.first.long()[egos.text_ids][asking] + place
+    return asking, egos.starts.long()[egos.group_ids][asking] + place

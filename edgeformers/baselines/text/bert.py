@@ -27,4 +27,4 @@ class Bert(nn.Module):
 
     def forward(self, batch: EdgeBatch) -> Tensor:
         """B edges -> edge_repr [B, D]."""
-        return self.encoder.read(batch.text)
+        return self.encoder.encode(batch.text)

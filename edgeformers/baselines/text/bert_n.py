@@ -28,4 +28,4 @@ class BertN(nn.Module):
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
-        return reduce_rows(self.encoder.read(batch.text), batch.owner, len(batch), "mean")
+        return reduce_rows(self.encoder.encode(batch.text), batch.owner, len(batch), "mean")

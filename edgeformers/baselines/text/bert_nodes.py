@@ -10,7 +10,7 @@ from edgeformers.data.batch import EdgeBatch
 from edgeformers.models.base import ModelConfig, make_lookup
 from edgeformers.nn.attention import join_virtual
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 ENDS = 2
 
@@ -44,21 +44,19 @@ class BertNodes(nn.Module):
         text = batch.text
         hidden = self.encoder.embed(text)  # [T, D]
         hidden = join_virtual(hidden, text, tokens.to(hidden.dtype))  # [S, D]
-        rows = text.once("with ends", lambda: with_ends(text))
+        rows = text.cached("with ends", lambda: with_ends(text))
         for index, layer in enumerate(self.encoder.layers):
             last = index == len(self.encoder.layers) - 1
-            hidden = layer(hidden, rows, readout=hidden[rows.first + ENDS] if last else None)
+            hidden = layer(hidden, rows, readout=hidden[rows.starts + ENDS] if last else None)
         return cast(Tensor, self.encoder.final_norm(hidden))  # [B, D]
 
 
-def with_ends(text: PackedText) -> PackedText:
+def with_ends(text: Ragged) -> Ragged:
     """The texts, each two tokens longer at its beginning; what these two are is not looked up."""
     layout = text.layout(ENDS)
-    ends = text.token_ids.new_zeros(text.num_texts * ENDS)
-    return PackedText(
-        token_ids=torch.cat([ends, text.token_ids])[layout.order],
+    return Ragged(
         offsets=layout.offsets,
         positions=layout.positions,
         max_length=layout.max_length,
-        host_offsets=text.host_offsets + np.arange(text.num_texts + 1) * ENDS,
+        host_offsets=text.host_offsets + np.arange(text.num_groups + 1) * ENDS,
     )

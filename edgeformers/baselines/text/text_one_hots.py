@@ -35,4 +35,4 @@ class TextOneHots(nn.Module):
     def forward(self, batch: EdgeBatch) -> Tensor:
         """B edges -> edge_repr [B, D]."""
         ends = self.source(self.nodes(batch.src)) + self.target(self.nodes(batch.dst))
-        return cast(Tensor, self.encoder.read(batch.text) + ends)
+        return cast(Tensor, self.encoder.encode(batch.text) + ends)

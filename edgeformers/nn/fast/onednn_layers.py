@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgeformers.nn.layer import PostNormLayer
-from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 
 SHORT = 48  # tokens up to which plain products are quicker than torch's fused attention
 
@@ -76,7 +76,7 @@ class QuickLayer:
         self.up, self.down = PackedLinear(layer.ffn.up), PackedLinear(layer.ffn.down)
 
     def __call__(
-        self, hidden: Tensor, text: PackedText, virtual: Tensor | None, readout: Tensor | None
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
         """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
         if readout is None:
@@ -88,7 +88,7 @@ class QuickLayer:
         inner = self.up(rows, "gelu") if activate is F.gelu else activate(self.up(rows))
         return cast(Tensor, self.layer.ffn_norm(self.down.add(inner, rows)))
 
-    def attend_text(self, hidden: Tensor, text: PackedText, virtual: Tensor | None) -> Tensor:
+    def attend_text(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> Tensor:
         """Every token asks virtual tokens and its text: -> [T, D]."""
         runs = find_runs(text)
         rows = _sorted(self.query_key_value(hidden), runs.rows)  # [T, 3D]
@@ -106,7 +106,7 @@ class QuickLayer:
         return _sorted(mixed, runs.rows_back)
 
     def attend_rows(
-        self, readout: Tensor, hidden: Tensor, text: PackedText, virtual: Tensor | None
+        self, readout: Tensor, hidden: Tensor, text: Ragged, virtual: Tensor | None
     ) -> Tensor:
         """One row per text asks virtual tokens and its text: -> [B, D]."""
         runs, maps = find_runs(text), self.attention.key_value
@@ -159,9 +159,9 @@ class Runs:
     texts_back: Tensor | None = None
 
 
-def find_runs(text: PackedText) -> Runs:
+def find_runs(text: Ragged) -> Runs:
     """The texts by length; found once per batch."""
-    return text.once("runs", lambda: _plan_runs(text.host_offsets))
+    return text.cached("runs", lambda: _plan_runs(text.host_offsets))
 
 
 def _plan_runs(offsets: NDArray[np.int64]) -> Runs:
@@ -201,7 +201,7 @@ def _forward(
     plain: Callable[..., Tensor],
     quick: QuickLayer,
     hidden: Tensor,
-    text: PackedText,
+    text: Ragged,
     virtual: Tensor | None = None,
     *,
     readout: Tensor | None = None,
@@ -209,7 +209,7 @@ def _forward(
     window = layer.attention.window
     sees_all = window is None or window >= text.max_length - 1
     reads_only = not (layer.training or torch.is_grad_enabled())
-    if sees_all and reads_only and text.num_texts and not torch.is_autocast_enabled("cpu"):
+    if sees_all and reads_only and text.num_groups and not torch.is_autocast_enabled("cpu"):
         return quick(hidden, text, virtual, readout)
     return plain(hidden, text, virtual, readout=readout)
 

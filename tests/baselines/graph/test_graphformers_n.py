@@ -7,6 +7,7 @@ from torch import nn
 from edgeformers.baselines.graph.graphformers_n import GraphFormersNConfig, join_texts
 from edgeformers.errors import ConfigError
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import Ragged
 from edgeformers.registry import make_tiny
 from tests.baselines.stars import COUNTS, NEIGHBORS, TEXTS, make_batch
 
@@ -76,7 +77,7 @@ def test_joined_texts_keep_the_limit_and_do_not_depend_on_order(egos, limit, ran
     def join(egos):
         texts = [text for ego in egos for text in ego]
         offsets = torch.tensor([0, *map(len, egos)]).cumsum(0)
-        groups = PackedText.from_offsets(torch.arange(len(texts)), offsets)
+        groups = Ragged.from_offsets(offsets.numpy())
         return as_lists(join_texts(PackedText.from_lists(texts), groups, limit))
 
     joined = join(egos)

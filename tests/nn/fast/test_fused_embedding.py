@@ -236,7 +236,7 @@ def test_an_encoder_reads_and_learns_the_same_from_such_rows(kernels, monkeypatc
     def learn():
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            out = encoder.read(text).float()
+            out = encoder.encode(text).float()
         out.cos().sum().backward()
         return [out, *(one.grad for one in encoder.parameters() if one.grad is not None)]
 

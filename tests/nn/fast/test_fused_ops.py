@@ -126,7 +126,7 @@ def _read(encoder, text):
     encoder.zero_grad()
     torch.manual_seed(3)
     with torch.autocast("cuda", torch.bfloat16):
-        out = encoder.read(text).float()
+        out = encoder.encode(text).float()
     (out.square() * torch.arange(out.size(1), device="cuda")).sum().backward()
     return [out, *(one.grad for one in encoder.parameters() if one.grad is not None)]
 

@@ -77,7 +77,7 @@ def test_layers_give_the_same_whatever_the_order_of_the_texts(lengths, num_virtu
     given_ones = virtual if num_virtual else None
     layer = encoder.layers[0]
     with torch.inference_mode():
-        for readout in (None, hidden[text.first], torch.randn(len(lengths), 16)):
+        for readout in (None, hidden[text.starts], torch.randn(len(lengths), 16)):
             expected = layer(hidden, text, given_ones, readout=readout)
             with quick_layers(encoder.layers):
                 found = layer(hidden, text, given_ones, readout=readout)
@@ -99,9 +99,9 @@ def test_layers_give_the_same_whatever_the_order_of_the_texts(lengths, num_virtu
 def test_encoders_of_all_kinds_read_the_same(settings):
     encoder, text = make_encoder(**settings), texts(5, 12, 1, 5, 7)
     with torch.inference_mode():
-        expected = encoder.read(text)
+        expected = encoder.encode(text)
         with quick_layers(encoder.layers):
-            torch.testing.assert_close(encoder.read(text), expected, **close)
+            torch.testing.assert_close(encoder.encode(text), expected, **close)
 
 
 def test_texts_of_more_tokens_than_plain_products_like_are_read_the_same():

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.nn.fast.length_buckets import plan_buckets
+from edgeformers.nn.buckets import plan_buckets
 from edgeformers.nn.packed import PackedText
 
 texts_of_ids = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=40), max_size=30)
