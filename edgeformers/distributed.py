@@ -23,7 +23,7 @@ Item = TypeVar("Item", bound=Sequence[Any] | NDArray[Any])
 _NO_GRAD, _DENSE, _SPARSE = 0, 1, 2
 
 
-def start() -> None:
+def initialize() -> None:
     """Join the processes that `torchrun` started; alone where there are none."""
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if launched and not dist.is_initialized():
@@ -65,7 +65,7 @@ def main_first() -> Iterator[None]:
             barrier()
 
 
-def only_main(action: Callable[[], Any]) -> None:
+def run_on_main(action: Callable[[], Any]) -> None:
     """What the main process does while the others wait for it to be done."""
     if is_main():
         action()
@@ -82,7 +82,7 @@ def step_seed(seed: int, step: int) -> int:
     return int(hash_keys(seed, 0x57E9, step, rank())) >> 1
 
 
-def total(value: float) -> float:
+def all_sum(value: float) -> float:
     """The sum of all processes' values, in every process."""
     if world_size() == 1:
         return value
@@ -91,9 +91,9 @@ def total(value: float) -> float:
     return float(box)
 
 
-def mean(value: float) -> float:
+def all_mean(value: float) -> float:
     """The mean of all processes' values, in every process."""
-    return total(value) / world_size()
+    return all_sum(value) / world_size()
 
 
 def average_gradients(modules: nn.Module) -> None:
@@ -126,7 +126,7 @@ def gather_rows(rows: Tensor) -> list[Tensor]:
     return [rows] if world_size() == 1 else list(_GatherRows.apply(rows))
 
 
-def gather_sharded(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[NDArray[Any]]:
+def gather_shards(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[NDArray[Any]]:
     """What every process made of each item of its `shard`, as it would be of the whole list.
 
     All are arrays of rows like those of `empty`, which stands for a process without any item.
@@ -146,7 +146,7 @@ def gather_sharded(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[
     return [parts[i % len(parts)][i // len(parts)] for i in range(count)]
 
 
-def from_main(value: Any) -> Any:
+def broadcast(value: Any) -> Any:
     """The main process's value, of what JSON can hold, in every process."""
     if world_size() == 1:
         return value

@@ -38,7 +38,7 @@ def train_run(
     graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
     folder = Path(run).expanduser()
     made = _begin(folder, graph, config, device, show)
-    if distributed.from_main((folder / RESULTS).is_file()):
+    if distributed.broadcast((folder / RESULTS).is_file()):
         return read_results(folder)
     made = _finish(made, folder, graph, device)
     if len(made.objective.parts["test"]):
@@ -131,7 +131,7 @@ def _begin(
 def _finish(
     made: EdgeClassifier | LinkPredictor, folder: Path, graph: EdgeTextGraph, device: str | None
 ) -> EdgeClassifier | LinkPredictor:
-    if distributed.from_main((folder / MODEL).is_dir()):
+    if distributed.broadcast((folder / MODEL).is_dir()):
         return open_run(folder, graph, device=device, show=made.show)
     return made.fit(graph, run=folder)
 

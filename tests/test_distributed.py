@@ -145,7 +145,7 @@ def test_alone_everything_is_what_it_is():
     rows = torch.ones(2, 2)
     assert distributed.gather_rows(rows)[0] is rows
     assert (distributed.rank(), distributed.world_size(), distributed.is_main()) == (0, 1, True)
-    assert (distributed.total(2.5), distributed.mean(2.5), distributed.from_main([1])) == (
+    assert (distributed.all_sum(2.5), distributed.all_mean(2.5), distributed.broadcast([1])) == (
         2.5,
         2.5,
         [1],
@@ -153,5 +153,5 @@ def test_alone_everything_is_what_it_is():
     done = []
     with distributed.main_first():
         done.append(1)
-    distributed.only_main(lambda: done.append(2))
+    distributed.run_on_main(lambda: done.append(2))
     assert done == [1, 2]

@@ -83,7 +83,7 @@ class Estimator(ABC):
         else:
             self.config = config.with_settings(changes)
         self.entry: ModelEntry = find_model(self.config)
-        distributed.start()
+        distributed.initialize()
         self.device = choose_device(device)
         self.show = show and distributed.is_main()
         self.progress: Progress | None = None
@@ -142,7 +142,7 @@ class Estimator(ABC):
     def write_results(self, run: str | PathLike[str]) -> None:
         """RUN/results.json with what `evaluate` found."""
         folder = Path(run).expanduser()
-        distributed.only_main(lambda: write_results(folder, self.results))
+        distributed.run_on_main(lambda: write_results(folder, self.results))
 
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write the model as one folder that `edgeformers.load` reads.
@@ -273,7 +273,7 @@ class Estimator(ABC):
         }
         if self._carries_network:
             card["notes"] = "The folder `network` holds the edges it was trained on, with texts."
-        distributed.only_main(
+        distributed.run_on_main(
             lambda: save_model(
                 self.model,
                 folder,

@@ -24,7 +24,7 @@ from edgeformers.training.initialization import (
     backbone_tokens,
     checkpoint_layers,
     factorize,
-    make_bag,
+    make_bag_of_words,
     node_text_features,
     open_backbone,
 )
@@ -94,7 +94,7 @@ def _open_bag(
         )
     with distributed.main_first():
         tokens = backbone_tokens(settings.backbone, graph, show=show)
-    bag = make_bag(
+    bag = make_bag_of_words(
         tokens,
         np.flatnonzero(graph.split(split) == TRAIN),
         config.data.max_tokens,

@@ -32,7 +32,7 @@ from edgeformers.models.edge_head import (
     balanced_weights,
 )
 from edgeformers.models.linear_edge_model import LinearEdgeModel
-from edgeformers.progress import tell
+from edgeformers.progress import print_message
 from edgeformers.training.edge_objective import EdgeObjective
 
 Average = Literal["macro", "micro"]
@@ -156,7 +156,7 @@ class EdgeClassifier(Estimator):
         vectors = torch.from_numpy(objective.encode(objective.parts["val"])).to(self.device)
         ensemble = fit_ensemble(objective, vectors) if settings.ensemble else None
         if ensemble is not None and ensemble.share > 0.5:
-            tell(
+            print_message(
                 "the trained model adds little here to what words and nodes say one by one: by "
                 "validation, a linear model of these makes up "
                 f"{ensemble.share:.0%} of each decision",

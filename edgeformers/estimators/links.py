@@ -33,7 +33,7 @@ from edgeformers.inference.encode import encode_nodes
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.saved_model import SavedModel
 from edgeformers.models.link_head import LinkHead
-from edgeformers.progress import tell
+from edgeformers.progress import print_message
 from edgeformers.training.link_objective import LinkObjective
 
 NewEdges = Sequence[tuple[str, str]]  # (the node at the other end, the text)
@@ -243,7 +243,7 @@ class LinkPredictor(Estimator):
         if silent := [name for name, weight in own if not weight]:
             some = f" for sources with {' or '.join(silent)}"
             who = some if len(silent) < len(GROUP_NAMES) else ""
-            tell(
+            print_message(
                 f"the texts add nothing to who is linked to whom here{who}: by validation, models "
                 "of the links alone rank better, so they alone rank from now on",
                 show=self.show,
@@ -345,7 +345,7 @@ class LinkPredictor(Estimator):
         if text.any():
             return text, True
         own = self.embed_nodes([node]) if node is not None else self.embed_new_nodes([edges or []])
-        tell(
+        print_message(
             "the texts named do not count in this ranking: by validation, models of the links "
             "alone rank better for a source with so many edges",
             show=self.show,

@@ -25,7 +25,7 @@ from edgeformers.files import atomic_file, write_atomic
 from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.saved_model import model_fingerprint
 from edgeformers.nn.fast.int8 import in_int8
-from edgeformers.progress import tell
+from edgeformers.progress import print_message
 from edgeformers.runs import network_fingerprint, open_run
 
 What = Literal["nodes", "edges"]
@@ -85,12 +85,12 @@ def embed(
     estimator = _open(model, network, what, show)
     job = _Job(estimator, what, shard, batch or estimator.config.train.eval_batch_size, chunk, int8)
     path = shard_path(Path(out).expanduser(), shard)
-    if distributed.from_main(_is_finished(path, job.facts, overwrite)):
+    if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
         return path
     parts = path.with_name(f".{path.name}.parts")
     if int8 and job.num_chunks:
-        tell(job.measure_int8(), show=show)
-    for number in distributed.from_main(_missing(parts, job)):
+        print_message(job.measure_int8(), show=show)
+    for number in distributed.broadcast(_missing(parts, job)):
         table = job.rows(number, show=show and distributed.is_main())
         if distributed.is_main():
             _write_whole(parts / f"{number:08d}.parquet", iter([table]), job.schema)

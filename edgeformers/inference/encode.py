@@ -146,7 +146,7 @@ def _encode(
             bar.update(len(vectors) * distributed.world_size())
     model.train(was_training)
     out = np.empty((len(ids), int(getattr(model, "width", 0))), np.float32)
-    for chunk, vectors in zip(chunks, distributed.gather_sharded(parts, out), strict=True):
+    for chunk, vectors in zip(chunks, distributed.gather_shards(parts, out), strict=True):
         out[chunk] = vectors
     return out
 

@@ -60,7 +60,7 @@ class EdgeObjective:
         """Gradients of the mean loss over all edges of all batches, however they are cut."""
         pieces = [piece for batch in batches for piece in batch]
         weights = [self._weight(piece) for piece in pieces]
-        everyone = max(distributed.total(sum(weights)), 1e-12)
+        everyone = max(distributed.all_sum(sum(weights)), 1e-12)
         whole = torch.zeros((), device=self.device)
         for piece, weight in zip(pieces, weights, strict=True):
             batch = piece.to(self.device)

@@ -56,7 +56,7 @@ def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -
     return add_tokens(graph, folder, progress=show)
 
 
-def make_bag(
+def make_bag_of_words(
     tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, words: int, width: int, seed: int = 0
 ) -> BagOfWords:
     """The bag of the words most frequent in the texts of chosen edges, to be learned."""

@@ -107,7 +107,7 @@ class LinkObjective:
     def backward(self, batches: list[list[LinkBatch]]) -> Tensor:
         """Gradients of the mean loss over all links, each among the keys of its own batch."""
         counts = [sum(piece.num_pairs for piece in pieces) for pieces in batches]
-        everyone = distributed.total(sum(counts))
+        everyone = distributed.all_sum(sum(counts))
         whole = torch.zeros((), device=self.device)
         for pieces, count in zip(batches, counts, strict=True):
             share = count * distributed.world_size() / everyone

@@ -18,7 +18,7 @@ from edgeformers.data.loader import Prefetch
 from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
-from edgeformers.progress import progress, tell
+from edgeformers.progress import print_message, progress_bar
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.deferred_losses import LATE, LateLosses, Update
 from edgeformers.training.ema import WeightAverage
@@ -142,7 +142,7 @@ class Trainer:
 
     def _bar(self) -> Any:
         total = self.per_epoch * self.settings.epochs
-        return progress(total, self.progress.step, show=self.show, desc="training")
+        return progress_bar(total, self.progress.step, show=self.show, desc="training")
 
     def _train_epoch(self, log: RunLog, factor: Callable[[int], float], bar: Any) -> None:
         at = self.progress
@@ -217,7 +217,7 @@ class Trainer:
             loss = self.objective.backward(batches)
             if distributed.world_size() == 1:
                 return loss
-            return torch.tensor(distributed.mean(float(loss)))
+            return torch.tensor(distributed.all_mean(float(loss)))
         except torch.OutOfMemoryError as error:
             if distributed.world_size() > 1:  # the others wait for this one in the midst of it
                 raise TrainingError(
@@ -238,7 +238,7 @@ class Trainer:
         torch.cuda.empty_cache()
         step = self.progress.step + 1
         log.write("memory", step, micro_batch=self.progress.micro)
-        tell(
+        print_message(
             f"out of memory with {examples} examples at once at step {step}; going on with half. "
             f"To begin so: train.micro_batch_size={self.progress.micro}",
             show=self.show,
@@ -270,7 +270,7 @@ class Trainer:
 
     def _validate(self, log: RunLog) -> None:
         at = self.progress
-        metrics = distributed.from_main(self.objective.evaluate("val"))
+        metrics = distributed.broadcast(self.objective.evaluate("val"))
         if self.objective.select not in metrics:
             raise TrainingError(
                 f"there is no validation metric '{self.objective.select}' to select by; "
@@ -297,7 +297,7 @@ class Trainer:
     def _is_late(self) -> bool:
         """Whether the last checkpoint is old, by the clock of the first process."""
         age = time.perf_counter() - self._saved_at
-        return bool(distributed.from_main(age >= CHECKPOINT_SECONDS))
+        return bool(distributed.broadcast(age >= CHECKPOINT_SECONDS))
 
     def _save(self, log: RunLog) -> None:
         log.flush()  # what is before the checkpoint will not come again
@@ -313,7 +313,7 @@ class Trainer:
             "average": {} if self.average is None else self.average.state_dict(),
         }
         step = self.progress.step
-        distributed.only_main(lambda: save_checkpoint(folder, step, state, keep=keep))
+        distributed.run_on_main(lambda: save_checkpoint(folder, step, state, keep=keep))
 
     def _resume(self) -> None:
         path = None if self.folder is None else latest_checkpoint(self.folder / "checkpoints")

@@ -95,19 +95,19 @@ def exchange() -> dict[str, object]:
         "table": module.table.grad.to_dense().tolist(),
         "rows": [part.tolist() for part in gathered],
         "row_grads": rows.grad.tolist(),
-        "sharded": [p.tolist() for p in distributed.gather_sharded(parts, parts[0][:0])],
-        "nothing": distributed.gather_sharded([], np.empty((0, 2), np.float32)),
+        "sharded": [p.tolist() for p in distributed.gather_shards(parts, parts[0][:0])],
+        "nothing": distributed.gather_shards([], np.empty((0, 2), np.float32)),
         "ids": distributed.shard(np.arange(7)).tolist(),
         "seed": distributed.step_seed(3, 5),
-        "total": distributed.total(rank + 1.5),
-        "mean": distributed.mean(rank + 1.5),
-        "from_main": distributed.from_main({"rank": rank, "nan": float("nan")})["rank"],
+        "total": distributed.all_sum(rank + 1.5),
+        "mean": distributed.all_mean(rank + 1.5),
+        "from_main": distributed.broadcast({"rank": rank, "nan": float("nan")})["rank"],
     }
 
 
 def main(network: str, out: Path) -> None:
     torch.set_num_threads(1)
-    distributed.start()
+    distributed.initialize()
     found = {"exchange": exchange(), **train(network, out)}
     (out / f"found-{distributed.rank()}.json").write_text(json.dumps(found))
     distributed.barrier()

@@ -7,7 +7,12 @@ import torch
 from edgeformers.data.document_counts import count_documents
 from edgeformers.errors import ConfigError
 from edgeformers.inference.encode import OutOfMemoryError, encode_edges, encode_nodes, make_autocast
-from edgeformers.training.initialization import backbone_tokens, factorize, make_bag, open_backbone
+from edgeformers.training.initialization import (
+    backbone_tokens,
+    factorize,
+    make_bag_of_words,
+    open_backbone,
+)
 
 CPU = torch.device("cpu")
 
@@ -124,7 +129,7 @@ def test_a_bag_is_drawn_from_its_seed_and_needs_no_backbone(simulated):
     tokens, edges = backbone_tokens("scratch:2x32", simulated, show=False), np.arange(300)
     state = torch.get_rng_state()
     one, same, other = (
-        make_bag(tokens, edges, 32, words=50, width=8, seed=seed) for seed in (1, 1, 2)
+        make_bag_of_words(tokens, edges, 32, words=50, width=8, seed=seed) for seed in (1, 1, 2)
     )
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(one.table, same.table)

@@ -3,7 +3,7 @@
 import pytest
 
 from edgeformers.errors import FormatError
-from edgeformers.progress import tell
+from edgeformers.progress import print_message
 from edgeformers.training import runlog
 from edgeformers.training.runlog import RunLog, read_log
 
@@ -92,6 +92,6 @@ def test_tensorboard_gets_the_numbers_where_it_is_installed(tmp_path, monkeypatc
 
 
 def test_a_sentence_goes_to_stderr_when_shown(capsys):
-    tell("hear", show=True)
-    tell("not", show=False)
+    print_message("hear", show=True)
+    print_message("not", show=False)
     assert capsys.readouterr() == ("", "hear\n")
