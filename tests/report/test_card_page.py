@@ -111,7 +111,7 @@ def test_a_card_with_almost_nothing_is_still_a_page():
     )
     card = describe(nothing)
     outline(card_html(card))
-    assert "The network has no edge." in card_text(card)
+    assert "The network has no edge" in card_text(card)
 
 
 def test_a_single_moment_has_no_plot():

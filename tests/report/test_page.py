@@ -1,7 +1,6 @@
 import pytest
 
-from edgeformers.data.card.card import NamedCount
-from edgeformers.data.card.phrasing import finding
+from edgeformers.data.card.card import Finding, NamedCount
 from edgeformers.report import page
 from tests.report.films import outline
 
@@ -16,7 +15,7 @@ def everything(text):
         [
             page.header(text, text, text, text, [(text, text)]),
             page.section(text, page.paragraph(text), page.paragraph(text, soft=True)),
-            page.section(text, page.findings([finding("note", text, text, text, [text])])),
+            page.section(text, page.findings([Finding("note", text, text, text, {}, [text])])),
             page.section(text, page.block(text, page.table(rows)), page.bullets([text])),
             page.section(text, page.bar_table([NamedCount(text, 1)], 2, text)),
             page.side_by_side([page.figure(text, "<svg></svg>", text)]),

@@ -1,4 +1,4 @@
-"""Looking at every edge of a network once: the numbers of its data card."""
+"""Computes the data card of a network from all of its edges."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,18 +17,23 @@ from edgeformers.data.card.card import (
     WeightSummary,
 )
 from edgeformers.data.card.distributions import (
+    CHARACTER_WIDTHS,
+    TOKEN_WIDTHS,
     count_distinct,
     count_times,
     degree_borders,
     distribution,
-    doubling_widths,
     largest,
     length_distribution,
-    round_widths,
 )
-from edgeformers.data.card.findings import find
+from edgeformers.data.card.findings import card_findings
 from edgeformers.data.card.phrasing import shorten
-from edgeformers.data.card.split_summary import count_codes, describe_split, labels_of, named_counts
+from edgeformers.data.card.split_summary import (
+    code_counts,
+    summarize_labels,
+    summarize_split,
+    touched_nodes,
+)
 from edgeformers.data.random import splitmix64
 
 if TYPE_CHECKING:
@@ -36,11 +41,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-LISTED = 10  # hubs and repeated texts that are named
+LISTED = 10  # hubs and repeated texts that are listed by name
 
 
 def describe(graph: "EdgeTextGraph") -> DataCard:
-    """Look at every edge of a prepared network once and say what is there."""
+    """Compute the data card of a prepared network: statistics, splits and findings."""
     pairs = _pair_keys(graph)
     texts = np.asarray(graph.text_hashes, dtype=np.uint64)
     keys = {"text": texts, "pair": pairs, "edge": splitmix64(pairs) + texts}
@@ -52,18 +57,18 @@ def describe(graph: "EdgeTextGraph") -> DataCard:
         counts=_counts(graph, keys),
         sides=_sides(graph),
         texts=_texts(graph),
-        labels=labels_of(graph, np.ones(graph.num_edges, dtype=bool)),
+        labels=summarize_labels(graph, np.ones(graph.num_edges, dtype=bool)),
         node_labels=_node_labels(graph),
         times=count_times(graph.times),
         weights=_weights(graph.weights),
         edge_types=_edge_types(graph),
-        splits=[describe_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
+        splits=[summarize_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
         notes=list(graph.notes),
         skipped=graph.skipped.get("count", 0),
         skipped_examples=list(graph.skipped.get("examples", [])),
         findings=[],
     )
-    return replace(card, findings=find(card))
+    return replace(card, findings=card_findings(card))
 
 
 def _pair_keys(graph: "EdgeTextGraph") -> Array:
@@ -76,40 +81,35 @@ def _pair_keys(graph: "EdgeTextGraph") -> Array:
 
 
 def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
-    per_pair = count_distinct(keys["pair"])[1]
-    touched = np.zeros(graph.num_nodes, dtype=bool)
-    touched[graph.src] = True
-    touched[graph.dst] = True
+    edges_per_pair = count_distinct(keys["pair"])[1]
     return Counts(
         nodes=graph.num_nodes,
         sources=graph.num_sources,
         targets=graph.num_targets,
         edges=graph.num_edges,
-        pairs=len(per_pair),
-        repeated_pairs=int(np.count_nonzero(per_pair > 1)),
-        repeating_edges=graph.num_edges - len(per_pair),
+        pairs=len(edges_per_pair),
+        repeated_pairs=int(np.count_nonzero(edges_per_pair > 1)),
+        repeating_edges=graph.num_edges - len(edges_per_pair),
         identical_edges=graph.num_edges - len(count_distinct(keys["edge"])[0]),
         self_loops=int(np.count_nonzero(graph.src == graph.dst)),
-        isolated=graph.num_nodes - int(np.count_nonzero(touched)),
+        isolated=graph.num_nodes - int(np.count_nonzero(touched_nodes(graph, slice(None)))),
         shared_names=graph.node_index.count_shared_ids(),
     )
 
 
 def _sides(graph: "EdgeTextGraph") -> list[SideSummary]:
-    """Sources and targets; in a directed network of one kind of node, edges out and edges in."""
+    """Sources and targets; outgoing and incoming edges in a directed network of one node type."""
     out, into = (np.bincount(ends, minlength=graph.num_nodes) for ends in (graph.src, graph.dst))
-    first_target = graph.num_sources
+    border = graph.num_sources
     if graph.is_bipartite:
-        degrees = {
-            "sources": (out[:first_target], 0),
-            "targets": (into[first_target:], first_target),
-        }
-    elif graph.is_directed:
-        degrees = {"outgoing": (out, 0), "incoming": (into, 0)}
-    else:
-        loops = np.bincount(graph.src[graph.src == graph.dst], minlength=graph.num_nodes)
-        degrees = {"nodes": (out + into - loops, 0)}
-    return [_side(graph, name, degree, first) for name, (degree, first) in degrees.items()]
+        return [
+            _side(graph, "sources", out[:border], 0),
+            _side(graph, "targets", into[border:], border),
+        ]
+    if graph.is_directed:
+        return [_side(graph, "outgoing", out, 0), _side(graph, "incoming", into, 0)]
+    loops = np.bincount(graph.src[graph.src == graph.dst], minlength=graph.num_nodes)
+    return [_side(graph, "nodes", out + into - loops, 0)]
 
 
 def _side(graph: "EdgeTextGraph", name: str, degree: Array, first: int) -> SideSummary:
@@ -129,25 +129,23 @@ def _texts(graph: "EdgeTextGraph") -> TextSummary:
     lengths = np.asarray(graph.text_lengths)
     tokens = graph.tokens
     token_lengths = np.zeros(0, dtype=np.int32) if tokens is None else np.asarray(tokens.lengths)
-    values, counts = count_distinct(np.asarray(graph.text_hashes)[lengths > 0])
+    total = len(token_lengths)
+    hashes, counts = count_distinct(np.asarray(graph.text_hashes)[lengths > 0])
     top = largest(counts, LISTED, at_least=2)
-    edge_ids = [int(np.argmax(graph.text_hashes == values[i])) for i in top]
-    examples = graph.texts(np.array(edge_ids, dtype=np.int64)) if edge_ids else []
-    total = max(len(token_lengths), 1)
+    edge_ids = [int(np.argmax(graph.text_hashes == hashes[i])) for i in top]
+    texts = graph.texts(np.array(edge_ids, dtype=np.int64)) if edge_ids else []
     return TextSummary(
         empty=int(np.count_nonzero(lengths == 0)),
-        distinct=len(values),
+        distinct=len(hashes),
         shared=int(counts[counts > 1].sum()),
         most_repeated=[
-            NamedCount(shorten(t), int(counts[i])) for t, i in zip(examples, top, strict=True)
+            NamedCount(shorten(text), int(counts[i])) for text, i in zip(texts, top, strict=True)
         ],
-        characters=length_distribution(lengths, round_widths(), at_least=1),
-        tokens=length_distribution(token_lengths, doubling_widths(), at_least=CUTS[0]),
+        characters=length_distribution(lengths, CHARACTER_WIDTHS, reach=1),
+        tokens=length_distribution(token_lengths, TOKEN_WIDTHS, reach=CUTS[0]),
         tokenizer=None if tokens is None else tokens.name,
         vocab_size=None if tokens is None else tokens.vocab_size,
-        cut={str(cut): int(np.count_nonzero(token_lengths > cut)) / total for cut in CUTS}
-        if len(token_lengths)
-        else {},
+        cut={str(n): int(np.count_nonzero(token_lengths > n)) / total for n in CUTS if total},
     )
 
 
@@ -155,9 +153,8 @@ def _node_labels(graph: "EdgeTextGraph") -> NodeLabelSummary | None:
     if graph.node_labels is None:
         return None
     offsets, codes = graph.node_labels
-    counts = count_codes(codes, len(graph.node_label_names))
     labeled = int(np.count_nonzero(np.diff(offsets)))
-    return NodeLabelSummary(labeled, named_counts(graph.node_label_names, counts))
+    return NodeLabelSummary(labeled, code_counts(codes, graph.node_label_names))
 
 
 def _weights(weights: Array | None) -> WeightSummary | None:
@@ -171,6 +168,5 @@ def _weights(weights: Array | None) -> WeightSummary | None:
 def _edge_types(graph: "EdgeTextGraph") -> list[NamedCount]:
     if graph.edge_types is None:
         return []
-    types_ = np.asarray(graph.edge_types)
-    names = graph.edge_type_names
-    return named_counts(names, count_codes(types_[types_ >= 0], len(names)))
+    types = np.asarray(graph.edge_types)
+    return code_counts(types[types >= 0], graph.edge_type_names)
