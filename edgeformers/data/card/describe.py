@@ -1,10 +1,9 @@
 """Computes the data card of a network from all of its edges."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeformers.data.card.card import (
     CUTS,
@@ -19,6 +18,7 @@ from edgeformers.data.card.card import (
 from edgeformers.data.card.distributions import (
     CHARACTER_WIDTHS,
     TOKEN_WIDTHS,
+    Array,
     count_distinct,
     count_times,
     degree_borders,
@@ -38,8 +38,6 @@ from edgeformers.data.random import splitmix64
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
-
-Array = NDArray[Any]
 
 LISTED = 10  # hubs and repeated texts that are listed by name
 

@@ -1,20 +1,17 @@
 """Statistics of a split: the size of its parts, cold nodes, labels and overlap with training."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeformers.data.card.card import LabelSummary, NamedCount, Overlap, PartSummary, SplitSummary
-from edgeformers.data.card.distributions import CHUNK, distribution
+from edgeformers.data.card.distributions import CHUNK, Array, distribution
 from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.splits import PARTS
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
-
-Array = NDArray[Any]
 
 
 def summarize_split(
