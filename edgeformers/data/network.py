@@ -20,19 +20,20 @@ from edgeformers.data.arrays import open_array, save_array
 from edgeformers.data.checksums import fingerprint_folder
 from edgeformers.data.columns import ColumnArrays, NodeLabels, write_classes, write_label_sets
 from edgeformers.data.filtering import thin
-from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
     NONE,
-    PART_NAMES,
-    EdgeArrays,
+    PART_ALIASES,
+    EdgeList,
     SplitConfig,
     cold_edges,
     count_parts,
     make_split,
 )
+from edgeformers.data.storage import TEXT_ROWS
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import IntArray, Side
@@ -136,7 +137,7 @@ def _checked_splits(table: EdgeTable, config: PrepareConfig) -> Sequence[SplitCo
 
 
 class _Writer:
-    """The steps of writing, each leaving its files in the folder and its facts in `meta`."""
+    """The steps of writing, each leaving its files in the folder and its edges in `meta`."""
 
     src: IntArray
     dst: IntArray
@@ -260,7 +261,7 @@ class _Writer:
         """Every split asked for, with its counts and how many of its edges touch a cold node."""
         times = self.folder / "times.npy"
         wanted = {config.column for config in configs if config.how == "column"}
-        facts = EdgeArrays(
+        edges = EdgeList(
             src=self.src,
             dst=self.dst,
             num_nodes=self.meta.num_nodes,
@@ -271,9 +272,9 @@ class _Writer:
         (self.folder / "splits").mkdir()
         described: dict[str, dict[str, Any]] = {}
         for config in configs:
-            parts = make_split(config, facts)
+            parts = make_split(config, edges)
             save_array(self.folder / f"splits/{config.name}.npy", parts)
-            described[config.name] = _describe_split(config, parts, facts)
+            described[config.name] = _describe_split(config, parts, edges)
         self.meta = replace(self.meta, splits=described)
 
     def write_metadata(self) -> None:
@@ -325,7 +326,7 @@ class _Writer:
         return codes
 
     def _part_codes(self, name: str, words: pa.DictionaryArray, start: int) -> NDArray[np.uint8]:
-        parts = {**PART_NAMES, "": NONE, "none": NONE}
+        parts = {**PART_ALIASES, "": NONE, "none": NONE}
         known = words.dictionary.to_pylist()
         if unknown := [word for word in known if word not in parts]:
             row = start + pc.index(words.cast(pa.string()), unknown[0]).as_py() + 1
@@ -339,15 +340,15 @@ class _Writer:
 
 
 def _describe_split(
-    config: SplitConfig, parts: NDArray[np.uint8], facts: EdgeArrays
+    config: SplitConfig, parts: NDArray[np.uint8], edges: EdgeList
 ) -> dict[str, Any]:
     """A split for the metadata: how it was made, its sizes, and how much of it is cold."""
     undropped = parts
     if config.unseen != "keep" or config.new_pairs:
-        undropped = make_split(replace(config, unseen="keep", new_pairs=False), facts)
+        undropped = make_split(replace(config, unseen="keep", new_pairs=False), edges)
     return {
         "config": config.to_dict(),
         "counts": count_parts(parts),
         "counts_before_drop": count_parts(undropped),
-        "cold": {side: int(cold_edges(parts, facts, side).sum()) for side in get_args(Side)},
+        "cold": {side: int(cold_edges(parts, edges, side).sum()) for side in get_args(Side)},
     }

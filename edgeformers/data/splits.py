@@ -1,4 +1,4 @@
-"""Cutting edges into train, validation and test: at random, per node, by time, with cold nodes."""
+"""Train/validation/test splits of edges: random, per node, chronological, or with cold nodes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from edgeformers.data.adjacency import group_rows
 from edgeformers.data.numba_kernels import cut_groups
 from edgeformers.data.random import hash_keys
-from edgeformers.data.types import IntArray, Side
+from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, InputError, suggest
 
 TRAIN, VAL, TEST, PROFILE, NONE = 0, 1, 2, 3, 255
-#: `profile` is what is known of a node that training has not met: read, but never learned from.
+#: The parts of a split and their codes. `profile` edges are the context of a node without
+#: training edges: they are sampled around that node, but never trained on.
 PARTS: Mapping[str, int] = {
     "train": TRAIN,
     "val": VAL,
@@ -22,15 +23,15 @@ PARTS: Mapping[str, int] = {
     "profile": PROFILE,
     "none": NONE,
 }
-#: Words people use for the parts in a split column.
-PART_NAMES = {
+#: Names of the parts that are recognized in a split column.
+PART_ALIASES = {
     **dict.fromkeys(("train", "training"), TRAIN),
     **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
     **dict.fromkeys(("test", "testing"), TEST),
     "profile": PROFILE,
 }
 
-How = Literal[
+SplitMethod = Literal[
     "random",
     "per_source",
     "per_target",
@@ -42,100 +43,97 @@ How = Literal[
     "column",
 ]
 Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
-Codes = NDArray[np.uint8]
 
 NO_TIME = np.iinfo(np.int64).min
+MAX_PROFILE = 8  # profile edges per held-out node
 
-MOST_PROFILE = 8  # edges of a held-out node that are its profile, at most
-
-_SHARES = (0.7, 0.1, 0.2)  # the paper's
-_COLD_STREAM = 0xC01D  # names the draws of held-out nodes among all that use a seed
+_FRACTIONS = (0.7, 0.1, 0.2)  # the paper's
+_COLD_STREAM = 0xC01D  # random stream of the held-out nodes
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
-    """How edges are cut into train, validation and test.
+    """How edges are divided into train, validation and test. The seed determines the split.
 
-    Of n edges (per node: of the node's n edges) the first int(0.7 n) train, those up to
-    int(0.8 n) validate and the rest test, for fractions 0.7 / 0.1 / 0.2. `unseen` says what
-    becomes of validation and test edges whose source or target has no training edge: `drop`
-    them (their code becomes 255), as the paper does on one side, or `keep` them as cold. Seeds
-    reproduce a split exactly.
+    With fractions 0.7 / 0.1 / 0.2, the first int(0.7 n) of n edges (of each node's n edges, for
+    the per-node methods) are training edges, those up to int(0.8 n) validation, the rest test.
 
-    `cold_source` and `cold_target` cut the nodes of one side instead: 0.1 of them validate and
-    0.2 test, and training has none of their edges. Half of such a node's edges (at least one, at
-    most 8) are its profile, read around it but never learned from; the others are asked for.
+    `cold_source` and `cold_target` divide the nodes of one side instead: 0.1 of them are for
+    validation and 0.2 for test, and none of their edges are training edges. Half of such a
+    node's edges (at least 1, at most 8) become its profile; the others are to be predicted.
+
+    `unseen` tells what happens to validation and test edges whose source or target has no
+    training edge: `keep` them, or `drop` them (code 255), as the paper does for one side.
     """
 
     name: str = "edge"
-    how: How = "random"
-    fractions: tuple[float, float, float] = _SHARES
+    how: SplitMethod = "random"
+    fractions: tuple[float, float, float] = _FRACTIONS
     seed: int = 0
     unseen: Unseen = "keep"
-    new_pairs: bool = False  # drop validation and test edges of pairs that training has
-    column: str = "split"  # for how="column": the column whose words name the part
+    new_pairs: bool = False  # drop validation and test edges between pairs linked in training
+    column: str = "split"  # for how="column": the column with the name of each edge's part
 
     def __post_init__(self) -> None:
         if not self.name.replace("-", "_").isidentifier():
             raise ConfigError(
-                f"a split's name is made of letters, digits, - and _ (got '{self.name}')"
+                f"a split name may contain letters, digits, - and _ (got '{self.name}')"
             )
-        for setting, value, kinds in (
-            ("how", self.how, get_args(How)),
+        for setting, value, choices in (
+            ("how", self.how, get_args(SplitMethod)),
             ("unseen", self.unseen, get_args(Unseen)),
         ):
-            if value not in kinds:
-                raise ConfigError(f"split {setting} '{value}' is unknown; {suggest(value, kinds)}")
+            if value not in choices:
+                raise ConfigError(f"unknown split {setting} '{value}'; {suggest(value, choices)}")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6:
             raise ConfigError(
-                f"split fractions must be three shares that add up to 1 (got {self.fractions})"
+                f"split fractions must be three shares that sum to 1 (got {self.fractions})"
             )
         if self.is_cold and self.unseen in ("drop", self.how.replace("cold", "drop")):
             raise ConfigError(
-                f"the split {self.how.replace('_', '-')} is of nodes that training has not seen, "
-                f"which '{self.unseen}' would drop; drop those of the other side, or keep all"
+                f"the split {self.how.replace('_', '-')} tests nodes without training edges, "
+                f"which '{self.unseen}' would drop; use 'keep', or drop those of the other side"
             )
 
     @property
     def needs_times(self) -> bool:
-        """Whether edges are cut in the order of their times."""
+        """Whether edges are ordered by time."""
         return self.how.startswith("chronological")
 
     @property
     def is_cold(self) -> bool:
-        """Whether nodes are held out entirely."""
+        """Whether some nodes have no training edges at all."""
         return self.how in ("cold_source", "cold_target")
 
     @classmethod
     def parse(cls, text: str) -> "SplitConfig":
-        """A split as on the command line: `how`, `name=how`, `name=how:0.8/0.1/0.1`.
+        """A split as written on the command line: `how`, `name=how`, `name=how:0.8/0.1/0.1`.
 
-        A column is named as `name=column:split_edge`. At the end, `+drop`, `+drop-source` or
-        `+drop-target` drops what training has not seen, `+new-pairs` drops pairs that it has,
-        and `+seed-7` sets the seed.
+        For a column: `name=column:split_edge`. Options follow at the end: `+drop`, `+drop-source`
+        or `+drop-target` (see `unseen`), `+new-pairs`, and `+seed-7`.
         """
         name, named, rest = text.partition("=")
-        if not named or ":" in name:  # the sign stands in the name of a column
+        if not named or ":" in name:  # the = belongs to a column name
             name, rest = "", text
         rest, *options = rest.split("+")
         how, _, detail = rest.partition(":")
-        given: dict[str, Any] = {"how": how.replace("-", "_"), "name": name or how}
+        values: dict[str, Any] = {"how": how.replace("-", "_"), "name": name or how}
         if detail and how == "column":
-            given["column"] = detail
+            values["column"] = detail
         elif detail:
-            given["fractions"] = _parse_fractions(text, detail)
+            values["fractions"] = _parse_fractions(text, detail)
         for option in options:
             if option.startswith("seed-") and option[5:].isdigit():
-                given["seed"] = int(option[5:])
+                values["seed"] = int(option[5:])
             elif option == "new-pairs":
-                given["new_pairs"] = True
+                values["new_pairs"] = True
             else:
-                given["unseen"] = option.replace("-", "_")
-        return cls(**given)
+                values["unseen"] = option.replace("-", "_")
+        return cls(**values)
 
     def to_text(self) -> str:
-        """The split as `parse` reads it."""
-        shares = "" if self.fractions == _SHARES else ":" + "/".join(map(str, self.fractions))
+        """The split in the syntax of `parse`."""
+        shares = "" if self.fractions == _FRACTIONS else ":" + "/".join(map(str, self.fractions))
         detail = f":{self.column}" if self.how == "column" else shares
         options = [self.unseen.replace("_", "-")] if self.unseen != "keep" else []
         options += ["new-pairs"] if self.new_pairs else []
@@ -147,11 +145,11 @@ class SplitConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "SplitConfig":
-        """What `to_dict` gave, also after it has been written as JSON."""
+        """The inverse of `to_dict`, also after a round trip through JSON."""
         return cls(**{**values, "fractions": tuple(values["fractions"])})
 
 
-#: What a network gets when no split is asked for: one for classifying edges, one for links.
+#: The splits of a network by default: one for edge classification, one for link prediction.
 DEFAULT_SPLITS = (
     SplitConfig(name="edge", how="random"),
     SplitConfig(name="link", how="per_source"),
@@ -159,51 +157,58 @@ DEFAULT_SPLITS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeArrays:
-    """What a split may look at: the ends of every edge and, where known, time and columns."""
+class EdgeList:
+    """The edges to split: their ends [E] and, if known, times [E] and split columns [E]."""
 
     src: IntArray
     dst: IntArray
     num_nodes: int
-    directed: bool = True  # whether a to b and b to a are two pairs
-    times: NDArray[np.int64] | None = None
-    columns: Mapping[str, Codes] = field(default_factory=dict)  # columns that name the part
+    directed: bool = True  # whether (a, b) and (b, a) are different pairs
+    times: Ids | None = None
+    columns: Mapping[str, SplitCodes] = field(default_factory=dict)  # for how="column"
 
 
-def make_split(config: SplitConfig, edges: EdgeArrays) -> Codes:
-    """The part of every edge as a code (0 train, 1 validation, 2 test, 255 none)."""
+def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
+    """The part of every edge (see `PARTS`)."""
     if config.how == "column":
         if config.column not in edges.columns:
-            raise InputError(
-                f"the split '{config.name}' needs the column '{config.column}', which is not "
-                "there; name the split column with --split-column, or keep it with --keep "
-                f"{config.column}"
-            )
+            raise InputError(missing_column(config))
         codes = edges.columns[config.column].copy()
     elif config.how in ("random", "chronological"):
         codes = _cut(_sort_keys(config, edges), config.fractions)
     elif config.is_cold:
-        codes = _hold_out(config, edges)
+        codes = _hold_out_nodes(config, edges)
     else:
         node = edges.src if config.how.endswith("per_source") else edges.dst
         indptr, rows = group_rows(node, edges.num_nodes)
         codes = np.empty(len(node), np.uint8)
         cut_groups(indptr, rows, _sort_keys(config, edges), *_ends(config.fractions), codes)
     if config.new_pairs or config.is_cold:
-        codes[_known_pairs(codes, edges)] = NONE
-    return _drop_unseen(codes, config.unseen, edges)
+        codes[_has_known_pair(codes, edges)] = NONE
+    for side in get_args(Side):
+        if config.unseen in ("drop", f"drop_{side}"):
+            codes[cold_edges(codes, edges, side)] = NONE
+    return codes
 
 
-def cold_edges(codes: Codes, edges: EdgeArrays, side: Side) -> NDArray[np.bool_]:
-    """Validation and test edges whose end on `side` has no training edge at all."""
+def missing_column(config: SplitConfig) -> str:
+    """The error message if the table lacks the column of a split."""
+    return (
+        f"the split '{config.name}' needs the column '{config.column}', which the table does not "
+        f"have; name the split column with --split-column, or keep it with --keep {config.column}"
+    )
+
+
+def cold_edges(codes: SplitCodes, edges: EdgeList, side: Side) -> Mask:
+    """Whether each edge is a validation or test edge whose `side` has no training edge."""
     seen = seen_in_training(codes, edges)
     end = edges.src if side == "source" else edges.dst
-    cold: NDArray[np.bool_] = ((codes == VAL) | (codes == TEST)) & ~seen[end]
+    cold: Mask = ((codes == VAL) | (codes == TEST)) & ~seen[end]
     return cold
 
 
-def seen_in_training(codes: Codes, edges: EdgeArrays) -> NDArray[np.bool_]:
-    """Whether each node touches a training edge."""
+def seen_in_training(codes: SplitCodes, edges: EdgeList) -> Mask:
+    """Whether each node has a training edge [V]."""
     seen = np.zeros(edges.num_nodes, bool)
     training = codes == TRAIN
     seen[edges.src[training]] = True
@@ -211,11 +216,11 @@ def seen_in_training(codes: Codes, edges: EdgeArrays) -> NDArray[np.bool_]:
     return seen
 
 
-def count_parts(codes: Codes) -> dict[str, int]:
-    """How many edges each part has; most splits have no profiles."""
+def count_parts(codes: SplitCodes) -> dict[str, int]:
+    """The number of edges in each part; `profile` only if it has any."""
     counts = np.bincount(codes, minlength=256)
-    found = {part: int(counts[code]) for part, code in PARTS.items()}
-    return {part: count for part, count in found.items() if count or part != "profile"}
+    by_part = {part: int(counts[code]) for part, code in PARTS.items()}
+    return {part: count for part, count in by_part.items() if count or part != "profile"}
 
 
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
@@ -224,12 +229,12 @@ def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
     except ValueError:
         fractions = ()
     if len(fractions) != 3:
-        raise ConfigError(f"split '{text}': write the shares as 0.7/0.1/0.2 (got '{shares}')")
+        raise ConfigError(f"split '{text}': write the fractions as 0.7/0.1/0.2 (got '{shares}')")
     return fractions
 
 
-def _sort_keys(config: SplitConfig, edges: EdgeArrays) -> NDArray[np.uint64]:
-    """Keys in whose order edges are cut: a hash of the edge number, or its time."""
+def _sort_keys(config: SplitConfig, edges: EdgeList) -> NDArray[np.uint64]:
+    """Keys by which edges are ordered before cutting: a hash of the edge number, or the time."""
     if not config.needs_times:
         return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
     if edges.times is None:
@@ -237,14 +242,14 @@ def _sort_keys(config: SplitConfig, edges: EdgeArrays) -> NDArray[np.uint64]:
     missing = np.flatnonzero(edges.times == NO_TIME)
     if len(missing):
         raise InputError(
-            f"the split '{config.how}' needs a time on every edge; {len(missing):,} have none, "
+            f"the split '{config.how}' needs a time for every edge; {len(missing):,} have none, "
             f"the first is edge {missing[0]:,}"
         )
-    return (edges.times.astype(np.uint64)) ^ np.uint64(1 << 63)  # order of signed times kept
+    return (edges.times.astype(np.uint64)) ^ np.uint64(1 << 63)  # keeps the order of signed times
 
 
-def _cut(keys: NDArray[np.uint64], fractions: tuple[float, float, float]) -> Codes:
-    """Lowest keys train, the next validate, the rest test; equal keys in the order of edges."""
+def _cut(keys: NDArray[np.uint64], fractions: tuple[float, float, float]) -> SplitCodes:
+    """Train, validation and test in the order of the keys; ties keep the order of edges."""
     n = len(keys)
     ends = [int(share * n) for share in _ends(fractions)]
     codes = np.empty(n, np.uint8)
@@ -255,16 +260,18 @@ def _cut(keys: NDArray[np.uint64], fractions: tuple[float, float, float]) -> Cod
 
 
 def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
-    """Where training and validation end. Products with them are cut in binary, as published
-    splits are: 0.7 * 734,640 makes 514,247 training edges, not 514,248.
+    """Cumulative fractions at the end of training and of validation.
+
+    Products with them are truncated in binary, as in the published splits: 0.7 * 734,640 gives
+    514,247 training edges, not 514,248.
     """
     return fractions[0], round(fractions[0] + fractions[1], 12)
 
 
-def _hold_out(config: SplitConfig, edges: EdgeArrays) -> Codes:
-    """All edges of some nodes out of training, of each node a few as its profile.
+def _hold_out_nodes(config: SplitConfig, edges: EdgeList) -> SplitCodes:
+    """Cold split: hold out all edges of some nodes, and turn a few of each into its profile.
 
-    Where all nodes are of one kind, an edge whose other end is held out too is in no part.
+    With one node type, an edge whose other end is held out too belongs to no part.
     """
     ends = (edges.src, edges.dst)
     node, other = ends if config.how == "cold_source" else ends[::-1]
@@ -273,40 +280,30 @@ def _hold_out(config: SplitConfig, edges: EdgeArrays) -> Codes:
     part[nodes] = _cut(hash_keys(config.seed, _COLD_STREAM, nodes), config.fractions)
     codes = part[node]
     codes[part[other] != TRAIN] = NONE
-    held = np.flatnonzero((codes == VAL) | (codes == TEST))
-    place, count = _places(node[held], hash_keys(config.seed, held))
-    codes[held[place < np.clip(count // 2, 1, MOST_PROFILE)]] = PROFILE
+    held_out = np.flatnonzero((codes == VAL) | (codes == TEST))
+    rank, count = _ranks(node[held_out], hash_keys(config.seed, held_out))
+    codes[held_out[rank < np.clip(count // 2, 1, MAX_PROFILE)]] = PROFILE
     return codes
 
 
-def _places(node: IntArray, keys: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
-    """The place of each edge among those of its node in the order of keys, and how many there are.
-
-    Both are numbers per edge [n].
-    """
+def _ranks(node: IntArray, keys: NDArray[np.uint64]) -> tuple[Ids, Ids]:
+    """For each edge: its rank by key among the edges of its node, and how many these are."""
     order = np.lexsort((keys, node))
-    _, first, which, counts = np.unique(
+    _, first, group, counts = np.unique(
         node[order], return_index=True, return_inverse=True, return_counts=True
     )
-    place, size = np.empty(len(node), np.int64), np.empty(len(node), np.int64)
-    place[order], size[order] = np.arange(len(node)) - first[which], counts[which]
-    return place, size
+    rank, count = np.empty(len(node), np.int64), np.empty(len(node), np.int64)
+    rank[order], count[order] = np.arange(len(node)) - first[group], counts[group]
+    return rank, count
 
 
-def _known_pairs(codes: Codes, edges: EdgeArrays) -> NDArray[np.bool_]:
-    """Validation and test edges of two nodes that an edge of training or a profile joins."""
+def _has_known_pair(codes: SplitCodes, edges: EdgeList) -> Mask:
+    """Validation and test edges whose two nodes also share a training or profile edge."""
     first, second = edges.src, edges.dst
     if not edges.directed:
         first, second = np.minimum(first, second), np.maximum(first, second)
     pairs = first.astype(np.int64) * edges.num_nodes + second
-    later = np.flatnonzero((codes == VAL) | (codes == TEST))
+    held_out = np.flatnonzero((codes == VAL) | (codes == TEST))
     known = np.zeros(len(codes), bool)
-    known[later] = np.isin(pairs[later], pairs[(codes == TRAIN) | (codes == PROFILE)])
+    known[held_out] = np.isin(pairs[held_out], pairs[(codes == TRAIN) | (codes == PROFILE)])
     return known
-
-
-def _drop_unseen(codes: Codes, unseen: Unseen, edges: EdgeArrays) -> Codes:
-    for side in get_args(Side):
-        if unseen in ("drop", f"drop_{side}"):
-            codes[cold_edges(codes, edges, side)] = NONE
-    return codes

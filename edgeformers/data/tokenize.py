@@ -35,7 +35,7 @@ def add_tokens(
     """
     name = fspath(tokenizer)
     made = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
-    folder = graph.token_folder(token_meta(made, name).fingerprint)
+    folder = graph.storage.token_folder(token_meta(made, name).fingerprint)
     enough = False
     with suppress(FormatError):
         enough = folder.exists() and open_tokens(folder).meta.limit >= limit

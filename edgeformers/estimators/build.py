@@ -11,7 +11,7 @@ from edgeformers import distributed
 from edgeformers.config import RECIPES, DataSettings, RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.splits import TRAIN, seen_in_training
+from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.settings import chosen_name, find_model
@@ -173,7 +173,7 @@ def _prepare_nodes(
         nodes.set_table(factorize(graph, split, width, seed=seed))
     if features is not None:
         nodes.set_features(features)
-    nodes.mark_seen(torch.from_numpy(seen_in_training(graph.split(split), graph.facts)))
+    nodes.mark_seen(torch.from_numpy(graph.splits.seen_in_training(split)))
 
 
 def _per_stratum(sizes: list[int], strata: int) -> list[int]:

@@ -15,6 +15,7 @@ from edgeformers.baselines import (
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
+from edgeformers.data.network_splits import NetworkSplits
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
@@ -107,7 +108,8 @@ def without_training(graph, split):
     codes = np.array(graph.split(split))
     touched = (graph.src == source) | (graph.dst == target)
     codes[touched] = TEST
-    return changed(graph, splits={**graph.splits, split: codes}), source, target
+    splits = NetworkSplits({**graph.splits, split: codes}, graph.split_configs, graph.edge_list)
+    return changed(graph, splits=splits), source, target
 
 
 @EVERY_EDGE

@@ -58,3 +58,11 @@ def test_rows_of_a_group_keep_their_order():
 def test_numbers_are_small_until_they_no_longer_fit():
     assert small_int(2**31 - 1) is np.int32
     assert small_int(2**31) is np.int64
+
+
+def test_an_edge_can_be_kept_at_one_end_only():
+    src, dst = np.array([0, 0, 1]), np.array([2, 3, 2])
+    keep = np.array([True, True, False]), np.array([True, False, True])
+    adjacency = build_adjacency(src, dst, 4, keep=keep)
+    assert [adjacency.edges_of(node).tolist() for node in range(4)] == [[0, 1], [], [0, 2], []]
+    assert adjacency.neighbors_of(2).tolist() == [0, 1]

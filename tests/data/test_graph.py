@@ -1,4 +1,4 @@
-"""Opening a network: at once, touching nothing, and naming what is damaged."""
+"""Opening a network reads only its metadata, and damage is detected."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def files(folder):
 
 @pytest.fixture
 def full(make_network, make_nodes, tokenizer_folder):
-    """A network with everything a network can have."""
+    """A network with every optional array and column."""
     rows = [
         {
             "source": f"u{i % 3}",
@@ -53,33 +53,33 @@ def test_opening_reads_no_data(full):
         if path.suffix in (".npy", ".parquet"):
             size = path.stat().st_size
             path.write_bytes(b"")
-            os.truncate(path, size)  # nothing but zeros of the same length
+            os.truncate(path, size)  # zeros of the same length
     graph = EdgeTextGraph.open(full.path)
     assert repr(graph) == "EdgeTextGraph(network: 7 nodes, 8 edges, bipartite)"
 
 
-def test_arrays_are_mapped_and_opened_when_touched(full):
+def test_arrays_are_mapped_when_first_used(full):
     graph = EdgeTextGraph.open(full.path)
     opened = set(vars(graph))
     arrays = [graph.src, graph.dst, graph.labels, graph.times, graph.weights, graph.edge_types]
     arrays += [graph.text_hashes, graph.text_lengths, *graph.splits.values(), *graph.node_labels]
     arrays += [graph.adjacency.indptr, graph.adjacency.links]
     arrays += [graph.tokens.ids, graph.tokens.offsets]
-    assert opened == {"path", "meta"}
+    assert opened == {"path", "meta", "storage"}
     assert all(isinstance(array, np.memmap) for array in arrays)
     assert not any(array.flags.writeable for array in arrays)
 
 
-def test_a_network_is_mapped_anew_in_another_process(full):
+def test_a_pickled_network_maps_its_arrays_again(full):
     full.texts([0])
     assert len(full.src) + len(full.labels) + len(full.adjacency.edge_ids) == 32
     sent = pickle.dumps(full)
     copy = pickle.loads(sent)
-    assert set(vars(copy)) == {"path", "meta"}
+    assert set(vars(copy)) == {"path", "meta", "storage"}
     assert copy.texts([3]) == full.texts([3])
 
 
-def test_every_flipped_byte_is_found(full):
+def test_every_flipped_byte_is_detected(full):
     rng = np.random.default_rng(0)
     EdgeTextGraph.open(full.path, verify=True)
     for path in files(full.path):
@@ -105,17 +105,17 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(change, full):
         else:
             path.write_bytes(content[:-3] if change == "cut" else content + b"\0")
         words = "is missing" if change == "delete" else "is damaged"
-        with pytest.raises(FormatError, match=rf"{path.name} {words}.*; prepare the network again"):
+        with pytest.raises(FormatError, match=rf"{path.name} {words}"):
             EdgeTextGraph.open(full.path)
         path.write_bytes(content)
 
 
-def test_swapped_files_are_found(full):
+def test_swapped_files_are_detected(full):
     src, dst = full.path / "src.npy", full.path / "dst.npy"
     src.rename(full.path / "x")
     dst.rename(src)
     (full.path / "x").rename(dst)
-    with pytest.raises(FormatError, match=r"dst\.npy is damaged: its checksum differs"):
+    with pytest.raises(FormatError, match=r"dst\.npy is damaged"):
         EdgeTextGraph.open(full.path, verify=True)
 
 
@@ -126,18 +126,14 @@ def rewrite(graph, **changes):
 
 def test_another_schema_version_is_named(full):
     rewrite(full, schema_version=99)
-    with pytest.raises(
-        FormatError, match=r"network\.json has schema version 99, this library reads"
-    ):
+    with pytest.raises(FormatError, match="schema version 99"):
         EdgeTextGraph.open(full.path)
 
 
 @pytest.mark.parametrize("content", ['{"name": "my-npm-package"}', '{"format": "other"}', "{}"])
 def test_a_foreign_record_is_named(content, full):
     (full.path / "network.json").write_text(content)
-    with pytest.raises(
-        FormatError, match=r"network\.json does not describe a network of this libr"
-    ):
+    with pytest.raises(FormatError, match=r"network\.json"):
         EdgeTextGraph.open(full.path)
 
 
@@ -148,26 +144,22 @@ def test_a_damaged_record_is_named(content, full):
         EdgeTextGraph.open(full.path)
 
 
-def test_a_record_changed_by_hand_is_noticed(full):
+def test_metadata_edited_by_hand_are_rejected(full):
     path = full.path / "network.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {"num_nodes": 8}, indent=1, ensure_ascii=False) + "\n")
-    with pytest.raises(FormatError, match=r"network\.json is damaged: its checksum differs"):
+    with pytest.raises(FormatError, match=r"network\.json is damaged"):
         EdgeTextGraph.open(full.path)
 
 
-def test_a_folder_that_is_no_network_is_named(tmp_path):
-    with pytest.raises(
-        FormatError,
-        match=r"is not a prepared network: it has no network\.json; make one with: edge",
-    ):
-        EdgeTextGraph.open(tmp_path)
-    with pytest.raises(FormatError, match="is not a prepared network"):
-        EdgeTextGraph.open(tmp_path / "gone")
+def test_another_folder_is_not_a_network(tmp_path):
+    for path in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(FormatError, match=r"network\.json"):
+            EdgeTextGraph.open(path)
 
 
 def zero(path):
-    """The same length, nothing of the contents."""
+    """Overwrite with zeros."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
@@ -185,7 +177,7 @@ def zero(path):
         ("adjacency.links.npy", lambda graph: graph.adjacency),
     ],
 )
-def test_damage_met_while_reading_is_named(name, read, full):
+def test_damage_found_while_reading_is_named(name, read, full):
     zero(full.path / name)
     graph = EdgeTextGraph.open(full.path)
     with pytest.raises(FormatError, match=rf"{name} is damaged"):
@@ -207,53 +199,31 @@ def test_damage_inside_a_group_of_texts_is_named(full):
 def test_an_array_of_another_network_is_named(full, make_network):
     other = make_network(out="other")
     shutil.copy(other.path / "src.npy", full.path / "src.npy")
-    with pytest.raises(FormatError, match=r"src\.npy has 5 rows for 8 edges; prepare the network"):
+    with pytest.raises(FormatError, match=r"src\.npy has 5 rows"):
         _ = EdgeTextGraph(full.path, full.meta).src
 
 
-def test_a_store_half_there_is_named(full):
+def test_an_incomplete_token_store_is_named(full):
     store = full.tokens.folder
     (store / "edges.ids.npy").unlink()
     with pytest.raises(FormatError, match=r"edges\.ids\.npy is missing"):
         _ = full.tokens
     (store / "tokens.json").unlink()
-    with pytest.raises(
-        FormatError, match=r"is not a token store: it has no tokens\.json; remove it"
-    ):
+    with pytest.raises(FormatError, match=r"tokens\.json"):
         EdgeTextGraph.open(full.path, verify=True)
 
 
-def test_texts_come_in_the_order_asked_for(reviews):
+def test_texts_are_returned_in_the_requested_order(reviews):
     assert reviews.texts([4, 0, 4, 2]) == ["badly", "A good film.", "badly", ""]
     assert reviews.texts([]) == []
-    with pytest.raises(InputError, match=r"edges are numbered from 0 to 4 \(got -1 to 5\)"):
+    with pytest.raises(InputError, match="got -1 to 5"):
         reviews.texts([-1, 5])
 
 
-def test_names_on_both_sides_are_counted_where_there_are_two(make_network):
-    rows = [{"source": a, "target": b, "text": "hi"} for a, b in ("ab", "ba", "cd", "ce")]
-    assert make_network(rows).node_index.count_shared_ids() == 2
-    assert make_network(rows, out="one", bipartite=False).node_index.count_shared_ids() == 0
-
-
-def test_nodes_are_known_by_name_and_number(reviews):
-    assert reviews.node_names([3, 0, 5]) == ["alien", "ann", "ann"]
-    assert reviews.node_number("ann") == reviews.node_number("ann", "source") == 0
-    assert reviews.node_number("ann", "target") == 5
-    with pytest.raises(InputError, match=r"has no node 'alein'; did you mean 'alien'\?"):
-        reviews.node_number("alein")
-    with pytest.raises(InputError, match="no source 'brazil'"):
-        reviews.node_number("brazil", "source")
-    with pytest.raises(InputError, match=r"nodes are numbered from 0 to 5 \(got 6 to 6\)"):
-        reviews.node_names([6])
-
-
-def test_a_column_or_split_that_is_not_there_is_answered_with_the_nearest(full):
-    with pytest.raises(
-        InputError, match=r"edges\.parquet has no column 'star'; did you mean 'stars'"
-    ):
+def test_the_closest_column_or_split_is_suggested(full):
+    with pytest.raises(InputError, match=r"edges\.parquet .*'stars'"):
         full.edges(["star"])
-    with pytest.raises(InputError, match="has no split 'edges'; did you mean 'edge'"):
+    with pytest.raises(InputError, match="'edge'"):
         full.split("edges")
 
 
@@ -265,35 +235,14 @@ def test_token_stores_are_found_by_name_and_fingerprint(full, tokenizer_folder):
     assert full.token_store("train:40").folder == trained.folder
     assert full.token_store(trained.meta.fingerprint).folder == trained.folder
     assert full.tokens.name == full.token_stores()[0]
-    with pytest.raises(
-        InputError, match="is not tokenised with 'train:4'; did you mean 'train:40'"
-    ):
+    with pytest.raises(InputError, match="'train:40'"):
         full.token_store("train:4")
 
 
-def test_training_edges_alone_are_sampled_in_their_strata(full):
-    training = np.flatnonzero(full.split("link") == 0)
-    for strata, groups in (
-        ("none", np.zeros(8, int)),
-        ("positive", np.where(full.is_positive, 0, 1)),
-        ("edge_type", full.edge_types),
-    ):
-        adjacency = full.training_adjacency("link", strata=strata)
-        for node in range(full.num_nodes):
-            around = [e for e in training if node in (full.src[e], full.dst[e])]
-            expected = sorted(around, key=lambda e, groups=groups: (groups[e], e))
-            assert adjacency.edges_of(node).tolist() == expected
-    assert full.sampler("link", [2, 2], strata="positive", seed=1) is not None
-    with pytest.raises(
-        InputError, match="strata 'sign' is unknown; available: none, positive, edge"
-    ):
-        full.training_adjacency("link", strata="sign")
-
-
-def test_edge_types_that_are_not_there_are_missed(reviews):
+def test_optional_arrays_may_be_absent(reviews):
     with pytest.raises(InputError, match="has no edge types"):
         reviews.training_adjacency("edge", strata="edge_type")
     assert (reviews.edge_types, reviews.times, reviews.weights) == (None, None, None)
     assert reviews.node_labels is None
-    assert reviews.facts.times is None
+    assert reviews.edge_list.times is None
     assert (reviews.num_sources, reviews.num_targets) == (3, 3)

@@ -135,7 +135,7 @@ def test_the_batches_a_reader_gives_do_not_matter(tmp_path):
 
 FORKING = """
     import os, signal, sys, time
-    from edgeformers.data.arrays import FolderExistsError
+    from edgeformers.files import FolderExistsError
     from edgeformers.data.network import PrepareConfig, write_network
     from edgeformers.data.simulate import simulate
 

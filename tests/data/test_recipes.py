@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeformers.data.recipes import join_texts, load_recipe, recipe_names
-from edgeformers.data.splits import EdgeArrays, count_parts, make_split
+from edgeformers.data.splits import EdgeList, count_parts, make_split
 from edgeformers.data.table import EdgeTable
 from edgeformers.errors import InputError
 
@@ -113,7 +113,7 @@ def test_the_nodes_of_the_paper_are_sources_and_trained_targets():
 def test_the_edge_split_has_the_published_sizes():
     recipe = load_recipe("goodreads-children")
     ends = np.zeros(recipe.counts["edges"], np.int32)
-    codes = make_split(recipe.splits[0], EdgeArrays(src=ends, dst=ends, num_nodes=1))
+    codes = make_split(recipe.splits[0], EdgeList(src=ends, dst=ends, num_nodes=1))
     parts = {f"edge:{part}": count for part, count in count_parts(codes).items()}
     assert recipe.check({"edges": len(ends), **parts}) == []
 

@@ -17,7 +17,7 @@ from torch import nn
 from edgeformers.data.batch import edge_batch
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.simulate import SimulationConfig, simulate
-from edgeformers.data.splits import TEST, TRAIN, seen_in_training
+from edgeformers.data.splits import TEST, TRAIN
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.nn.packed import PackedText
@@ -67,7 +67,7 @@ class Classifier(nn.Module):
         self.encoder = make_model(
             "edgeformer-e", values, random_backbone(shape, seed=seed), seed=seed
         )
-        seen = seen_in_training(graph.split("edge"), graph.facts)
+        seen = graph.splits.seen_in_training("edge")
         self.encoder.nodes.mark_seen(torch.from_numpy(seen))
         self.head = nn.Linear(WIDTH, len(graph.label_names))
         nn.init.zeros_(self.head.weight)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.baselines.base import Trial, best_setting, choose
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import TRAIN, VAL, seen_in_training
+from edgeformers.data.splits import TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, require
 
@@ -79,7 +79,7 @@ class NodeColumns:
     """
 
     def __init__(self, graph: EdgeTextGraph, split: str) -> None:
-        seen = np.flatnonzero(seen_in_training(graph.split(split), graph.facts))
+        seen = np.flatnonzero(graph.splits.seen_in_training(split))
         self.source = np.full(graph.num_nodes, -1)
         self.source[seen] = np.arange(len(seen))
         both = graph.is_directed and not graph.is_bipartite

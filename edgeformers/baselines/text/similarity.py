@@ -17,7 +17,7 @@ from edgeformers.baselines.base import (
 )
 from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import PROFILE, TRAIN, seen_in_training
+from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.errors import require
 
 
@@ -79,7 +79,7 @@ def node_profiles(graph: EdgeTextGraph, split: str, vectors: Vectors, centered: 
     if centered:
         texts -= texts[trained].mean(axis=0)
     sparse = require("scipy.sparse", "baselines")
-    unseen = ~seen_in_training(codes, graph.facts)
+    unseen = ~graph.splits.seen_in_training(split)
     ends = np.stack([graph.src[chosen], graph.dst[chosen]])  # [2, texts]
     side, text = np.nonzero(trained | unseen[ends])  # a profile is read around who was held out
     cells = (np.ones(len(text), np.float32), (ends[side, text], text))

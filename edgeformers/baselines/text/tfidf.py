@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
-from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.storage import TEXT_ROWS
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, require
 

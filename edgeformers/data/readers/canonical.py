@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.readers.sources import is_list, is_readable, is_text
-from edgeformers.data.splits import PART_NAMES
+from edgeformers.data.splits import PART_ALIASES
 from edgeformers.data.table import EDGE_FIELDS, LabelKind, split_labels
 from edgeformers.errors import InputError, require, suggest
 
@@ -138,7 +138,7 @@ def canonical_batch(
                 _check_labels(problems, column, name, columns)
         elif out.name == "split":
             column = pc.utf8_lower(_blank_to_null(column))
-            _check_words(problems, column, name, list(PART_NAMES), "a split")
+            _check_words(problems, column, name, list(PART_ALIASES), "a split")
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from edgeformers.data.card.describe import describe
-from edgeformers.data.splits import EdgeArrays, SplitConfig, make_split
+from edgeformers.data.splits import EdgeList, SplitConfig, make_split
 from tests.data.fake_graph import FakeGraph, found, six_edges
 
 UNSEEN, SINGLE = "unseen labels", "single edges in test"
@@ -103,7 +103,7 @@ def test_splits_without_a_part_are_named_together(graph):
 def with_split_options(graph, *texts):
     """The graph with the splits that `prepare` makes from these options."""
     configs = {config.name: config for config in map(SplitConfig.parse, texts)}
-    arrays = EdgeArrays(
+    arrays = EdgeList(
         src=graph.src,
         dst=graph.dst,
         num_nodes=graph.num_nodes,
