@@ -5,6 +5,7 @@ from the training part of a split and choose their settings from a small grid on
 part, so that a model is compared with each of them at its best.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
@@ -32,11 +34,11 @@ Fitted = TypeVar("Fitted")
 
 @runtime_checkable
 class EdgeBaseline(Protocol):
-    """Tells the class of an edge; classes are numbered as in `graph.label_names`."""
+    """Predicts the class of edges; classes are numbered as in `graph.label_names`."""
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What was chosen on validation; nothing before `fit`."""
+        """What was chosen on validation; empty before `fit`."""
         ...
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
@@ -46,7 +48,7 @@ class EdgeBaseline(Protocol):
         ...
 
     def predict(self, edge_ids: ArrayLike) -> Ids:
-        """The likeliest class of each edge [n]."""
+        """The most probable class of each edge [n]."""
         ...
 
 
@@ -56,45 +58,55 @@ class LinkBaseline(Protocol):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What was chosen on validation; nothing before `fit`."""
+        """What was chosen on validation; empty before `fit`."""
         ...
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self: ...
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        """Node numbers [q] and [c] -> scores [q, c]; higher is likelier."""
+        """Query nodes [q] and candidate nodes [c] -> scores [q, c]; higher is more likely."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Generic[Setting]):
-    """A setting of the grid and what it reached on validation (nan: there is nothing to try on)."""
+class GridTrial(Generic[Setting]):
+    """A setting of the grid and its validation score; NaN if there are no validation examples."""
 
     setting: Setting
     score: float
 
 
-def choose(
+def grid_search(
     grid: Sequence[Setting], fit: Callable[[Setting], Fitted], score: Callable[[Fitted], float]
-) -> tuple[Fitted, list[Trial[Setting]]]:
-    """The fit that scores best, and all trials; with nothing to score, the first of the grid."""
+) -> tuple[Fitted, list[GridTrial[Setting]]]:
+    """Fit every setting; return the best model and all trials.
+
+    Without validation examples only the first setting is fitted.
+    """
     if not grid:
-        raise InputError("the grid of settings is empty; name at least one")
-    best = fit(grid[0])
-    trials = [Trial(setting=grid[0], score=score(best))]
-    if np.isnan(trials[0].score):
-        return best, trials
-    for setting in grid[1:]:
+        raise InputError("the grid of settings is empty; give at least one setting")
+    best: tuple[Fitted, float] | None = None
+    trials = []
+    for setting in grid:
         fitted = fit(setting)
-        trials.append(Trial(setting=setting, score=score(fitted)))
-        if trials[-1].score > max(trial.score for trial in trials[:-1]):
-            best = fitted
-    return best, trials
+        value = score(fitted)
+        trials.append(GridTrial(setting=setting, score=value))
+        if best is None or value > best[1]:
+            best = fitted, value
+        if np.isnan(value):
+            break
+    assert best is not None
+    return best[0], trials
 
 
-def best_setting(trials: Sequence[Trial[Setting]]) -> Setting:
-    """The setting that `choose` kept."""
+def best_setting(trials: Sequence[GridTrial[Setting]]) -> Setting:
+    """The setting of the model that `grid_search` returned."""
     return max(trials, key=lambda trial: trial.score).setting
+
+
+def default_device() -> torch.device:
+    """The GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +217,58 @@ class ValidationRanking:
         scorer = FunctionScorer(lambda rows: score(rows, self.candidates), len(self.candidates))
         ranks = rank_full(scorer, self.positives, queries=self.queries, known=self.known)
         return metrics.reciprocal_ranks(ranks)
+
+
+class GridLinkBaseline(ABC, Generic[Setting, Fitted]):
+    """A link baseline whose setting is chosen from a grid by full-ranking MRR on validation.
+
+    A query without any link gets the candidates in order of popularity.
+    """
+
+    links: TrainingLinks
+    ranking: ValidationRanking
+    fitted: Fitted
+
+    def __init__(self, grid: Sequence[Setting]) -> None:
+        self.grid = grid
+        self.trials: list[GridTrial[Setting]] = []
+        self.setting: dict[str, Any] = {}
+
+    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
+        """Fit every setting of the grid and keep the best on validation."""
+        self.links = training_links(graph, split)
+        self.ranking = ValidationRanking(graph, split)
+        self._prepare(graph, split)
+        self.fitted, self.trials = grid_search(self.grid, self._fit, self._validation_mrr)
+        self.setting = self._describe(best_setting(self.trials), self.fitted)
+        return self
+
+    def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
+        """Query nodes [q] and candidate nodes [c] -> scores [q, c]."""
+        return self._scores(self.fitted, queries, candidates)
+
+    def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
+        """Compute what all settings share."""
+
+    @abstractmethod
+    def _fit(self, setting: Setting) -> Fitted:
+        """Fit one setting."""
+
+    @abstractmethod
+    def _score(self, fitted: Fitted, rows: Ids, columns: Ids) -> Scores:
+        """Scores [q, c] of row and column numbers."""
+
+    @abstractmethod
+    def _describe(self, setting: Setting, fitted: Fitted) -> dict[str, Any]:
+        """The chosen setting by name."""
+
+    def _scores(self, fitted: Fitted, queries: ArrayLike, candidates: ArrayLike) -> Scores:
+        rows, columns = self.links.rows(queries), self.links.columns(candidates)
+        scores = self._score(fitted, rows, columns)
+        return self.links.fill_with_popularity(scores, rows, columns)
+
+    def _validation_mrr(self, fitted: Fitted) -> float:
+        return self.ranking.mrr(lambda queries, c: self._scores(fitted, queries, c))
 
 
 def _in_range(nodes: ArrayLike, first: int, count: int, what: str) -> Ids:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from edgeformers.baselines import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
-from edgeformers.baselines.collaborative.reciprocity import has_returns
+from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.config import flatten
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
 from edgeformers.data.graph import EdgeTextGraph
@@ -153,7 +153,7 @@ def _fitting(
 ) -> Iterator[str]:
     """Models of links that take no longer than minutes here; an untrained backbone says nothing."""
     yield "popularity"
-    yield from ["reciprocity"] * has_returns(graph)
+    yield from ["reciprocity"] * can_reciprocate(graph)
     yield from ["text-similarity"] * (not is_scratch(made.config.model.backbone))
     yield from ["ease"] * fits_ease(graph)
     yield from ["als"] * fits_als(graph)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edgeformers.baselines.collaborative.reciprocity import has_returns
+from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, suggest
@@ -121,7 +121,7 @@ def reproduce(
     show: bool = True,
 ) -> Reproduced:
     """Make a table or a figure of the paper on a network; run again, it goes on."""
-    rows = experiment_rows(experiment, options, returns=has_returns(graph))
+    rows = experiment_rows(experiment, options, returns=can_reciprocate(graph))
     if experiment in ONE_SEED:
         options = replace(options, seeds=1)
     if experiment in NEED_MODELS:

@@ -14,7 +14,7 @@ from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
-from edgeformers.baselines.collaborative.reciprocity import has_returns
+from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_times
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.evaluation import LinkTable, is_significant
@@ -118,7 +118,7 @@ def fit_ensemble(
     too, and where edges have times and that helps, who is active at the same times. None where
     the trained score is best alone, or the network is too large for any of them.
     """
-    can_return = has_returns(graph)
+    can_return = can_reciprocate(graph)
     if not (fits_ease(graph) or fits_als(graph) or can_return or has_times(graph, split)):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
@@ -301,7 +301,7 @@ def _ease_part(links: TrainingLinks, weights: Floats, num_nodes: int, seed: int)
 
 def _als_part(als: ALS, num_nodes: int) -> Part:
     rows, columns = als.factors()
-    key, ridge = _placed(columns, als.links.first_candidate, num_nodes), als.ridge()
+    key, ridge = _placed(columns, als.links.first_candidate, num_nodes), als.fitted
     new = partial(Solved, torch.from_numpy(key), torch.from_numpy(ridge.gram), ridge.alpha)
     return Part(_placed(rows, 0, num_nodes), key, new)
 

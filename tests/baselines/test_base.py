@@ -7,7 +7,7 @@ from edgeformers.baselines.base import (
     LinkBaseline,
     ValidationRanking,
     best_setting,
-    choose,
+    grid_search,
     training_links,
 )
 from edgeformers.data.splits import TRAIN, VAL
@@ -82,7 +82,7 @@ def test_validation_is_ranked_as_evaluation_does(make_parts, bipartite):
 
 
 def test_the_best_of_the_grid_is_kept_and_every_trial_told():
-    best, trials = choose([3, 1, 2], lambda x: -x, lambda fitted: -abs(fitted + 1))
+    best, trials = grid_search([3, 1, 2], lambda x: -x, lambda fitted: -abs(fitted + 1))
     assert best == -1
     assert [(t.setting, t.score) for t in trials] == [(3, -2), (1, 0), (2, -1)]
     assert best_setting(trials) == 1
@@ -90,13 +90,13 @@ def test_the_best_of_the_grid_is_kept_and_every_trial_told():
 
 def test_with_nothing_to_try_on_the_first_of_the_grid_is_taken_and_no_other_fitted():
     fitted = []
-    best, trials = choose([3, 1], lambda x: fitted.append(x) or x, lambda _: float("nan"))
+    best, trials = grid_search([3, 1], lambda x: fitted.append(x) or x, lambda _: float("nan"))
     assert (best, fitted, best_setting(trials)) == (3, [3], 3)
 
 
 def test_an_empty_grid_is_refused():
-    with pytest.raises(InputError, match="the grid of settings is empty"):
-        choose([], lambda x: x, lambda _: 0.0)
+    with pytest.raises(InputError, match="empty"):
+        grid_search([], lambda x: x, lambda _: 0.0)
 
 
 def test_a_split_without_positive_training_edges_is_refused(make_parts):

@@ -6,7 +6,7 @@ import pytest
 
 from edgeformers.baselines import Popularity, Reciprocity
 from edgeformers.baselines.base import training_links
-from edgeformers.baselines.collaborative.reciprocity import has_returns
+from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
@@ -166,7 +166,7 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
     kind, simulated, tmp_path
 ):
     graph = simulated if kind == "simulated" else write(tmp_path / "network", directed=False)
-    assert not has_returns(graph)
+    assert not can_reciprocate(graph)
     made = make(**{"train.epochs": 1}).fit(graph)
     assert made.head.ensemble is None or made.head.ensemble.returned is None
     nodes = np.arange(5)

@@ -1,50 +1,40 @@
-"""What BPR and LightGCN share: links against non-links, their loss, and when to stop."""
+"""Training with the pairwise ranking loss of BPR, which BPR and LightGCN share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from edgeformers.baselines.base import (
-    Scores,
-    TrainingLinks,
-    Trial,
-    ValidationRanking,
-    best_setting,
-    choose,
-    fold_in_means,
-    training_links,
-)
-from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.baselines.base import default_device, fold_in_means
+from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
 from edgeformers.evaluation.links import LinkTable
 
-ATTEMPTS = 20  # draws of a non-link; a row that is linked to nearly all columns may have none
-EVERY = 5  # epochs between two looks at validation
-PATIENCE = 10  # looks without gain after which training stops
-SPREAD = 0.1  # deviation of the first vectors
+ATTEMPTS = 20  # to draw a negative; a query linked to nearly all candidates may have none
+EVALUATE_EVERY = 5  # epochs
+PATIENCE = 10  # evaluations without improvement before training stops
+INITIAL_STD = 0.1
 
-#: Vectors of rows [R, K] and columns [C, K] -> those that are compared, of the same shapes.
-Represent = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+#: Tables of queries [Q, K] and candidates [C, K] -> the vectors that are compared.
+Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseConfig:
-    """Settings of one training."""
+    """Settings of one training run."""
 
     width: int = 64
     lr: float = 1e-2
-    l2: float = 1e-2  # on the vectors of a triple before they are propagated
+    l2: float = 1e-2  # on the learned vectors of each triple, before any transformation
     batch: int = 2048
-    epochs: int = 400  # at most; validation stops it earlier
+    epochs: int = 400  # at most; training stops early on validation
 
     def __post_init__(self) -> None:
         for name in ("width", "lr", "batch", "epochs"):
@@ -55,143 +45,114 @@ class PairwiseConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairFactors:
-    """What was learned: the score of a pair is the product of its two vectors."""
+class TrainedFactors(NodeFactors):
+    """Factors, and the epoch after which they were best."""
 
-    rows: Scores  # [R, K]
-    columns: Scores  # [C, K]
     epoch: int
 
-    def scores(self, links: TrainingLinks, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        """Node numbers [q] and [c] -> [q, c]; who has no link gets what is popular."""
-        rows, columns = links.rows(queries), links.columns(candidates)
-        return links.fill_with_popularity(self.rows[rows] @ self.columns[columns].T, rows, columns)
 
+class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
+    """Vectors trained with Adam so that links score above non-links.
 
-class PairwiseLinks(ABC):
-    """Vectors of rows and columns, learned so that links score above what is not linked.
-
-    A node that is held out is the mean of the vectors of what its profile links it to.
-
-    Mini-batches with Adam, on the GPU where there is one, stopped by full-ranking MRR on
-    validation; without validation links, all epochs of the first setting.
+    Training stops early by full-ranking MRR on validation; without validation links it runs for
+    all epochs. A cold node is the mean of the vectors that its profile links to. Runs on the GPU
+    if there is one, unless `device` is given.
     """
 
-    links: TrainingLinks
+    default_grid: ClassVar[Sequence[PairwiseConfig]]
 
-    def __init__(self, grid: Sequence[PairwiseConfig], *, seed: int, show: bool) -> None:
-        self.grid = grid
-        self.seed = seed
-        self.show = show
-        self.trials: list[Trial[PairwiseConfig]] = []
-        self.setting: dict[str, Any] = {}
+    def __init__(
+        self,
+        grid: Sequence[PairwiseConfig] | None = None,
+        *,
+        seed: int = 0,
+        show: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(self.default_grid if grid is None else grid)
+        self.seed, self.show = seed, show
+        self.device = torch.device(device) if device else default_device()
 
     @abstractmethod
-    def _representation(self, device: torch.device) -> Represent:
-        """What is made of the vectors before they are compared."""
+    def _transform(self) -> Transform:
+        """How learned vectors become the vectors that are compared."""
 
-    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
-        """Learn with every setting; keep the best by full-ranking MRR on validation."""
-        self.links = training_links(graph, split)
-        ranking = ValidationRanking(graph, split)
-
-        def score(factors: PairFactors) -> float:
-            return ranking.mrr(lambda q, c: factors.scores(self.links, q, c))
-
-        self._factors, self.trials = choose(
-            self.grid, lambda config: self._learn(config, score), score
-        )
-        self.setting = asdict(best_setting(self.trials)) | {"epochs": self._factors.epoch}
-        return self
-
-    def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        """Node numbers [q] and [c] -> [q, c]."""
-        return self._factors.scores(self.links, queries, candidates)
-
-    def node_vectors(self, nodes: ArrayLike) -> Scores:
-        """Node numbers [n] -> [n, K]; where all nodes are of one kind, those of a query."""
-        table: Scores = np.vstack([self._factors.rows, self._factors.columns])
-        return np.take(table, np.asarray(nodes), axis=0)
-
-    def factors(self) -> tuple[Scores, Scores]:
-        """Vectors [rows, K] and [columns, K] whose products are the scores."""
-        return self._factors.rows, self._factors.columns
-
-    def _learn(self, config: PairwiseConfig, score: Callable[[PairFactors], float]) -> PairFactors:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    def _fit(self, setting: PairwiseConfig) -> TrainedFactors:
+        train = self.links.train
         generator = torch.Generator().manual_seed(self.seed)
-        sizes = self.links.train.num_queries, self.links.train.num_candidates
-        drawn = (torch.randn(size, config.width, generator=generator) for size in sizes)
-        rows, columns = ((SPREAD * one).to(device).requires_grad_() for one in drawn)
-        represent = self._representation(device)
-        best, reached, idle = _factors(represent, rows, columns, 0), float("-inf"), 0
-        best = fold_in(self.links, best)
-        with tqdm(total=config.epochs, desc=type(self).__name__, disable=not self.show) as bar:
-            for epoch in _train(self.links.train, rows, columns, represent, config, self.seed):
+        queries, candidates = (
+            (INITIAL_STD * torch.randn(size, setting.width, generator=generator))
+            .to(self.device)
+            .requires_grad_()
+            for size in (train.num_queries, train.num_candidates)
+        )
+        transform = self._transform()
+        best, best_mrr, stale = self._factors(transform, queries, candidates, 0), -np.inf, 0
+        with tqdm(total=setting.epochs, desc=type(self).__name__, disable=not self.show) as bar:
+            for epoch in _epochs(train, queries, candidates, transform, setting, self.seed):
                 bar.update()
-                if epoch % EVERY and epoch < config.epochs:
+                if epoch % EVALUATE_EVERY and epoch < setting.epochs:
                     continue
-                factors = fold_in(self.links, _factors(represent, rows, columns, epoch))
-                value = score(factors)
-                idle = 0 if np.isnan(value) or value > reached else idle + 1
-                best, reached = (factors, value) if idle == 0 else (best, reached)
-                if idle == PATIENCE:
+                factors = self._factors(transform, queries, candidates, epoch)
+                mrr = self._validation_mrr(factors)
+                if np.isnan(mrr) or mrr > best_mrr:
+                    best, best_mrr, stale = factors, mrr, 0
+                elif (stale := stale + 1) == PATIENCE:
                     break
         return best
 
+    @torch.no_grad()
+    def _factors(
+        self, transform: Transform, queries: Tensor, candidates: Tensor, epoch: int
+    ) -> TrainedFactors:
+        learned = (table.cpu().numpy() for table in transform(queries, candidates))
+        query_vectors, candidate_vectors = fold_in_means(self.links, *learned)
+        return TrainedFactors(queries=query_vectors, candidates=candidate_vectors, epoch=epoch)
 
-def _train(
+    def _describe(self, setting: PairwiseConfig, fitted: TrainedFactors) -> dict[str, Any]:
+        return {**asdict(setting), "epochs": fitted.epoch}
+
+
+def _epochs(
     links: LinkTable,
-    rows: Tensor,
-    columns: Tensor,
-    represent: Represent,
+    queries: Tensor,
+    candidates: Tensor,
+    transform: Transform,
     config: PairwiseConfig,
     seed: int,
 ) -> Iterator[int]:
-    """Change the two tables epoch after epoch; gives the number of each when it is done."""
-    optimizer = torch.optim.Adam([rows, columns], lr=config.lr)
+    """Train both tables in place; yields the number of each finished epoch."""
+    optimizer = torch.optim.Adam([queries, candidates], lr=config.lr)
     random = np.random.default_rng(seed)
     for epoch in range(1, config.epochs + 1):
-        triples = torch.from_numpy(np.stack(draw_triples(links, random))).to(rows.device)
-        for row, linked, other in triples.split(config.batch, dim=1):
-            x, y = represent(rows, columns)
-            loss = pairwise_loss(x[row], y[linked], y[other])
-            penalty = sum(
-                part.square().sum() for part in (rows[row], columns[linked], columns[other])
-            )
+        triples = torch.from_numpy(np.stack(draw_triples(links, random))).to(queries.device)
+        for query, positive, negative in triples.split(config.batch, dim=1):
+            x, y = transform(queries, candidates)
+            loss = bpr_loss(x[query], y[positive], y[negative])
+            used = queries[query], candidates[positive], candidates[negative]
+            penalty = sum(vectors.square().sum() for vectors in used) / 2 / len(query)
             optimizer.zero_grad()
-            (loss + config.l2 * penalty / 2 / len(row)).backward()
+            (loss + config.l2 * penalty).backward()
             optimizer.step()
         yield epoch
 
 
-def fold_in(links: TrainingLinks, factors: PairFactors) -> PairFactors:
-    """Vectors of nodes that were held out, the other side as it was learned."""
-    rows, columns = fold_in_means(links, factors.rows, factors.columns)
-    return replace(factors, rows=rows, columns=columns)
-
-
-def pairwise_loss(own: Tensor, linked: Tensor, other: Tensor) -> Tensor:
-    """-ln sigma(x_u . y_i - x_u . y_j) (Rendle et al., 2009): three times [b, K] -> their mean."""
-    return -F.logsigmoid((own * (linked - other)).sum(1)).mean()
+def bpr_loss(query: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """Mean of -ln sigma(x_u . y_i - x_u . y_j) (Rendle et al., 2009); arguments [b, K]."""
+    return -F.logsigmoid((query * (positive - negative)).sum(1)).mean()
 
 
 def draw_triples(links: LinkTable, random: np.random.Generator) -> tuple[Ids, Ids, Ids]:
-    """Every link once, in random order, beside a column drawn evenly from those not linked.
+    """Queries, positives and negatives: every link once, shuffled, with a uniform non-link.
 
-    Gives rows, linked columns, other columns. A link is left out where no other was found.
+    A link is left out if no negative was found for its query.
     """
     order = random.permutation(links.num_links)
-    rows, linked = links.queries[order], links.candidates[order]
-    other = random.integers(links.num_candidates, size=len(rows))
+    queries, positives = links.queries[order], links.candidates[order]
+    negatives = random.integers(links.num_candidates, size=len(order))
+    wrong = np.flatnonzero(links.contains(queries, negatives))
     for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(links.contains(rows, other))
-        other[wrong] = random.integers(links.num_candidates, size=len(wrong))
-    kept = ~links.contains(rows, other)
-    return rows[kept], linked[kept], other[kept]
-
-
-@torch.no_grad()
-def _factors(represent: Represent, rows: Tensor, columns: Tensor, epoch: int) -> PairFactors:
-    x, y = (table.cpu().numpy().copy() for table in represent(rows, columns))
-    return PairFactors(rows=x, columns=y, epoch=epoch)
+        negatives[wrong] = random.integers(links.num_candidates, size=len(wrong))
+        wrong = wrong[links.contains(queries[wrong], negatives[wrong])]
+    kept = np.delete(np.arange(len(order)), wrong)
+    return queries[kept], positives[kept], negatives[kept]

@@ -1,4 +1,4 @@
-"""Popularity: what most training links lead to is recommended to everyone."""
+"""Popularity: recommend the candidates with the most training edges to everyone."""
 
 from typing import Any, Self
 
@@ -10,19 +10,18 @@ from edgeformers.data.graph import EdgeTextGraph
 
 
 class Popularity:
-    """Scores a candidate by its positive training edges, whoever asks."""
+    """Scores a candidate by its number of positive training edges, whatever the query."""
 
     links: TrainingLinks
 
     def __init__(self) -> None:
-        self.setting: dict[str, Any] = {}  # nothing is chosen
+        self.setting: dict[str, Any] = {}  # nothing to choose
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         self.links = training_links(graph, split)
         return self
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        """Node numbers [q] and [c] -> [q, c]."""
-        rows = self.links.rows(queries)
-        counts = self.links.popularity[self.links.columns(candidates)]
-        return np.broadcast_to(counts.astype(np.float32), (len(rows), len(counts))).copy()
+        """Query nodes [q] and candidate nodes [c] -> scores [q, c]."""
+        counts = self.links.popularity[self.links.columns(candidates)].astype(np.float32)
+        return np.tile(counts, (len(self.links.rows(queries)), 1))

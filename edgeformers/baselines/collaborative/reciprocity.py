@@ -1,4 +1,4 @@
-"""Reciprocity: who has written to you is whom you will write to."""
+"""Reciprocity: recommend the nodes that have linked to the query."""
 
 from typing import Any, Self
 
@@ -10,32 +10,32 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.evaluation import LinkTable
 
 
-def has_returns(graph: EdgeTextGraph) -> bool:
-    """Whether a node can be linked back by one it is linked to."""
+def can_reciprocate(graph: EdgeTextGraph) -> bool:
+    """Whether a link can be returned: one node type and directed edges."""
     return not graph.is_bipartite and graph.is_directed
 
 
 class Reciprocity:
-    """Ranks those first that have a training link to the query, and all else by popularity.
+    """Ranks nodes with a training link to the query first, and the others by popularity.
 
-    Where nothing can be linked back, popularity is all there is.
+    In a network where no link can be returned, it ranks by popularity alone.
     """
 
     links: TrainingLinks
-    back: LinkTable | None
+    incoming: LinkTable | None
 
     def __init__(self) -> None:
-        self.setting: dict[str, Any] = {}  # nothing is chosen
+        self.setting: dict[str, Any] = {}  # nothing to choose
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         self.links = training_links(graph, split)
-        self.back = self.links.train.transpose() if has_returns(graph) else None
+        self.incoming = self.links.train.transpose() if can_reciprocate(graph) else None
         return self
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
-        """Node numbers [q] and [c] -> [q, c]."""
+        """Query nodes [q] and candidate nodes [c] -> scores [q, c]."""
         rows, columns = self.links.rows(queries), self.links.columns(candidates)
-        table = np.tile(self.links.popularity.astype(np.float32), (len(rows), 1))
-        if self.back is not None:
-            table[self.back.of(rows)] += 1 + table.max(initial=0)
-        return table[:, columns]
+        scores = np.tile(self.links.popularity.astype(np.float32), (len(rows), 1))
+        if self.incoming is not None:
+            scores[self.incoming.of(rows)] += 1 + scores.max(initial=0)
+        return scores[:, columns]

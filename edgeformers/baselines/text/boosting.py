@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.baselines.base import Trial, best_setting, choose
+from edgeformers.baselines.base import GridTrial, best_setting, grid_search
 from edgeformers.baselines.text.classes import (
     ClassifiedEdges,
     LabeledParts,
@@ -71,7 +71,7 @@ class FrozenBoosting(ClassifiedEdges):
         self.grid = grid
         self.seed = seed
         self.show = show
-        self.trials: list[Trial[BoostingConfig]] = []
+        self.trials: list[GridTrial[BoostingConfig]] = []
         self.setting: dict[str, Any] = {}
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
@@ -83,7 +83,7 @@ class FrozenBoosting(ClassifiedEdges):
         self._statistics = NodeStatistics(graph, split, parts, self._components, seed=self.seed)
         features = self._features(parts.train)
         held = self._features(parts.val)
-        self._model, self.trials = choose(
+        self._model, self.trials = grid_search(
             self.grid,
             lambda config: self._boost(features, parts.train_labels, config),
             lambda model: validation_f1(model, held, parts.val_labels),

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.baselines.base import Trial, best_setting, choose
+from edgeformers.baselines.base import GridTrial, best_setting, grid_search
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN, VAL
 from edgeformers.data.types import Ids
@@ -136,7 +136,7 @@ class LogisticEdges(ClassifiedEdges):
         self.inverse_penalties = inverse_penalties
         self.many_edges = many_edges
         self.seed = seed
-        self.trials: list[Trial[float]] = []
+        self.trials: list[GridTrial[float]] = []
         self.setting: dict[str, Any] = {}
 
     @abstractmethod
@@ -150,7 +150,7 @@ class LogisticEdges(ClassifiedEdges):
         features = self._learn(split, parts.train)
         held = self._features(parts.val) if len(parts.val) else None
         solver = "lbfgs" if len(parts.train) <= self.many_edges else "sgd"
-        self._model, self.trials = choose(
+        self._model, self.trials = grid_search(
             self.inverse_penalties,
             lambda inverse: self._regress(solver, features, parts.train_labels, inverse),
             lambda model: validation_f1(model, held, parts.val_labels),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines import EASE, Blend, Popularity, TextSimilarity
-from edgeformers.baselines.text.similarity import node_profiles
+from edgeformers.baselines.text.similarity import mean_text_vectors
 from edgeformers.baselines.text.vectors import text_vectors
 from tests.baselines.tiny import write_backbone
 
@@ -40,7 +40,7 @@ def test_a_profile_is_the_mean_of_the_positive_training_texts(places, backbone, 
     chosen = np.flatnonzero((places.split("given") == 0) & places.is_positive)
     texts = {edge: vectors[edge].astype(np.float64) for edge in chosen.tolist()}
     middle = np.mean(list(texts.values()), axis=0) if centered else 0.0
-    profiles = node_profiles(places, "given", vectors, centered)
+    profiles = mean_text_vectors(places, "given", vectors, centered=centered)
     for node in (0, 3, 12):
         own = [text for e, text in texts.items() if node in (places.src[e], places.dst[e])]
         mean = np.mean(own, axis=0) - middle
