@@ -71,7 +71,7 @@ CHAPTERS = (
         [
             "edgeformers.data.network:PrepareConfig",
             "edgeformers.data.splits:SplitConfig",
-            "edgeformers.data.prepare:NodeSource",
+            "edgeformers.data.prepare:PrepareOptions",
             "edgeformers.data.table:EdgeTable",
             "edgeformers.data.readers.amazon:read_amazon_reviews",
             "edgeformers.data.readers.amazon:read_amazon_metadata",

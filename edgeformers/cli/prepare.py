@@ -7,8 +7,9 @@ import typer
 
 from edgeformers.cli.describe import show_card
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.prepare import SIMULATED, NodeSource, prepare
+from edgeformers.data.prepare import SIMULATED, open_nodes, prepare
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.table import OnError
 from edgeformers.errors import InputError
 
 EXAMPLES = """\b
@@ -129,6 +130,7 @@ def prepare_command(
         "label_separator": label_separator,
         "classes": classes.split(",") if classes else None,
         "delimiter": "\t" if delimiter == "\\t" else delimiter,
+        "format": format,
     }
     columns = {name: value for name, value in columns.items() if value is not None}
     columns |= {"bipartite": False} if one_node_type else {}
@@ -146,11 +148,11 @@ def prepare_command(
         "side": node_side,
     }
     about = {name: value for name, value in named.items() if value is not None}
+    errors: OnError = "skip" if on_error == "skip" else "stop"
     graph = prepare(
         data,
         out,
-        format=format,
-        nodes=[NodeSource(path=nodes, columns=about)] if nodes else [],
+        nodes=[open_nodes(nodes, on_error=errors, **about)] if nodes else [],
         config=PrepareConfig(
             splits=[SplitConfig.parse(one) for one in split] if split else None,
             tokenizer=None if tokenizer == "none" else tokenizer,
@@ -160,7 +162,7 @@ def prepare_command(
             drop_repeats=drop_repeats,
             progress=not quiet,
         ),
-        on_error="skip" if on_error == "skip" else "stop",
+        on_error=errors,
         overwrite=overwrite,
         **columns,
     )

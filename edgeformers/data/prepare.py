@@ -1,13 +1,14 @@
-"""From whatever the user has to a network on disk: recognise it, read it, write it, check it."""
+"""`prepare`: from files, data frames, raw public dumps or named datasets to a network on disk."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-import numpy as np
+import pyarrow as pa
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
@@ -17,14 +18,20 @@ from edgeformers.data.readers.files import PathOrGlob, expand_paths
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.stackexchange import read_stackexchange_questions
 from edgeformers.data.readers.tables import TABLE_FORMATS, read_edges, read_nodes
-from edgeformers.data.recipes import Recipe, load_recipe, recipe_names
+from edgeformers.data.recipes import load_recipe, prepare_recipe, recipe_names
 from edgeformers.data.simulate import simulate
-from edgeformers.data.splits import TRAIN
-from edgeformers.data.table import EdgeTable, NodeTable, OnError
+from edgeformers.data.splits import SplitConfig
+from edgeformers.data.table import EdgeTable, LabelKind, NodeTable, OnError
 from edgeformers.data.tokenize import checked_tokenizer
-from edgeformers.errors import InputError, suggest
+from edgeformers.errors import ConfigError, InputError, suggest
 
-SIMULATED = "simulated"  # the built-in network, by the name a dataset would have
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    Frame: TypeAlias = pd.DataFrame | pl.DataFrame | pl.LazyFrame | pa.Table
+
+SIMULATED = "simulated"  # the name of the built-in network
 
 NODE_READERS: Mapping[str, Callable[..., NodeTable]] = {
     "amazon-metadata": read_amazon_metadata,
@@ -32,46 +39,95 @@ NODE_READERS: Mapping[str, Callable[..., NodeTable]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSource:
-    """A table that tells more of nodes: a raw public format, or columns named here."""
+class PrepareOptions(TypedDict, total=False):
+    """Less common keyword arguments of `prepare`."""
 
-    path: str
-    columns: Mapping[str, Any]  # arguments of read_nodes
+    split: str  # column with train, val or test; other splits: `splits`
+    edge_type: str  # column
+    weight: str  # column
+    keep: Sequence[str]  # further columns to keep
+    classes: Sequence[str]  # the labels that are allowed
+    label_kind: LabelKind  # "class", "multi" or "number"
+    label_separator: str  # between several labels of an edge
+    format: str  # csv, tsv, jsonl, parquet or a raw format, if it is not recognized
+    delimiter: str
+    quote: str
+    keep_isolated: bool  # keep nodes of `nodes` that have no edge
+    progress: bool  # show progress bars
+    num_edges: int  # of "simulated"
+    seed: int  # of "simulated"
 
 
 def prepare(
-    data: Any,
+    data: "PathOrGlob | Sequence[PathOrGlob] | Frame | EdgeTable",
     out: str | PathLike[str],
     *,
-    format: str | None = None,
-    nodes: Sequence[NodeSource] = (),
+    source: str | None = None,
+    target: str | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    time: str | None = None,
+    bipartite: bool = True,
+    directed: bool = True,
+    nodes: "PathOrGlob | Frame | NodeTable | Sequence[PathOrGlob | Frame | NodeTable]" = (),
+    splits: Sequence[SplitConfig | str] | None = None,
+    tokenizer: str | None = "auto",
+    positive_labels: Sequence[str] = (),
+    min_degree: int = 1,
+    drop_repeats: bool = False,
     config: PrepareConfig | None = None,
     on_error: OnError = "stop",
     overwrite: bool = False,
-    **columns: Any,
+    **options: Unpack[PrepareOptions],
 ) -> EdgeTextGraph:
-    """Prepare a network from files, a frame, a raw public dump or a dataset of the paper.
+    """Prepare a network from a table of edges, a raw public dump or a dataset of the paper.
 
-    `data` is a path, a glob, several, or a data frame; or ["amazon-apps", "RAW.json.gz"] for a
-    recipe of the paper; or "simulated" for the built-in network. `columns` are the arguments of
-    `read_edges`; without any, a raw public format is recognised by its contents.
+    `data` is a path, a glob, several of these, a pandas, polars or pyarrow frame, or an
+    `EdgeTable`; or ["amazon-apps", "RAW.json.gz"] for a dataset of the paper; or "simulated" for
+    the built-in network (with `num_edges` and `seed`).
+
+    `source`, `target`, `text`, `label` and `time` name columns (the first three default to their
+    own names). A raw public format, whose columns are known, is recognized by its contents. With
+    `bipartite=False` sources and targets are nodes of one type. `nodes` are tables with labels
+    and texts of nodes; use `read_nodes` to name their columns.
+
+    `splits` are `SplitConfig`s or descriptions such as "link=per-source+new-pairs". `tokenizer`
+    is "minilm", a folder, a name on the Hugging Face hub, "train:8000", or None to tokenize
+    later. `positive_labels` are the labels of edges that count as links (default: all edges).
+    `min_degree` keeps the k-core; `drop_repeats` keeps the first of identical edges. A `config`
+    is an alternative to these; arguments that differ from their defaults override it.
+
+    `on_error="skip"` skips and counts unusable rows. See `PrepareOptions` for more arguments.
     """
-    config = config or PrepareConfig()
+    check_options(options)
+    config = _override(
+        config or PrepareConfig(),
+        splits=_parse_splits(splits),
+        tokenizer=tokenizer,
+        positive_labels=[positive_labels] if isinstance(positive_labels, str) else positive_labels,
+        min_degree=min_degree,
+        drop_repeats=drop_repeats,
+        keep_isolated=options.pop("keep_isolated", False),
+        progress=options.pop("progress", True),
+    )
     checked_tokenizer(config.tokenizer)
-    name = _dataset_name(data)
-    if name is not None:
-        own = {"num_edges", "seed"} if name == SIMULATED else set()
-        others = {key: value for key, value in columns.items() if key not in own}
-        _refuse(f"the dataset {name}", nodes=nodes, format=format, **others)
-    if name == SIMULATED:
-        return prepare_simulated(out, config=config, overwrite=overwrite, **columns)
-    if name is not None:
-        raw = [] if isinstance(data, str) else list(data)[1:]
-        return _prepare_recipe(load_recipe(name), raw, out, config, on_error, overwrite)
-    table = open_edges(data, format=format, on_error=on_error, **columns)
-    tables = [open_nodes(one, on_error=on_error) for one in nodes]
-    return write_network(table, out, nodes=tables, config=config, overwrite=overwrite)
+    named = {"source": source, "target": target, "text": text, "label": label, "time": time}
+    columns: dict[str, Any] = {name: column for name, column in named.items() if column is not None}
+    columns |= {} if bipartite else {"bipartite": False}
+    columns |= {} if directed else {"directed": False}
+    columns |= options
+    dataset, *raw_files = _dataset(data)
+    if dataset is None:
+        table = open_edges(data, on_error=on_error, **columns)
+        tables = [open_nodes(one, on_error=on_error) for one in _as_list(nodes)]
+        return write_network(table, out, nodes=tables, config=config, overwrite=overwrite)
+    if dataset == SIMULATED:
+        simulation = {name: columns.pop(name) for name in ("num_edges", "seed") if name in columns}
+        _refuse_columns("the dataset simulated", **columns, nodes=_as_list(nodes))
+        return prepare_simulated(out, config=config, overwrite=overwrite, **simulation)
+    _refuse_columns(f"the dataset {dataset}", **columns, nodes=_as_list(nodes))
+    recipe = load_recipe(dataset)
+    return prepare_recipe(recipe, raw_files, out, config, on_error=on_error, overwrite=overwrite)
 
 
 def prepare_simulated(
@@ -82,7 +138,7 @@ def prepare_simulated(
     config: PrepareConfig | None = None,
     overwrite: bool = False,
 ) -> EdgeTextGraph:
-    """Prepare the built-in network, whose best achievable scores are known and noted."""
+    """Prepare the built-in network; its notes contain the best achievable scores."""
     simulation = simulate(num_edges=num_edges, seed=seed)
     config = config or PrepareConfig()
     config = replace(config, notes=[*config.notes, *str(simulation.best_scores()).splitlines()])
@@ -90,120 +146,99 @@ def prepare_simulated(
     return write_network(simulation.table, out, nodes=nodes, config=config, overwrite=overwrite)
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise a ConfigError that suggests the closest match if an argument is unknown."""
+    known = PrepareOptions.__annotations__
+    for name in options.keys() - known.keys():
+        explicit = [p for p in inspect.signature(prepare).parameters if p != "options"]
+        raise ConfigError(f"prepare has no argument '{name}'; {suggest(name, [*explicit, *known])}")
+
+
 def open_edges(
     data: Any, *, format: str | None = None, on_error: OnError = "stop", **columns: Any
 ) -> EdgeTable:
     """Edges from a table whose columns are named, or from a raw public format."""
+    if isinstance(data, EdgeTable):
+        _refuse_columns("an EdgeTable", format=format, **columns)
+        return data
+    for name in columns.keys() & {"num_edges", "seed"}:
+        raise ConfigError(f"{name} is an argument for '{SIMULATED}' only")
     if format is not None and format in RAW_READERS:
-        _refuse(f"the format {format}", **columns)
+        _refuse_columns(f"the format {format}", **columns)
         return RAW_READERS[format](data, on_error=on_error)
     if format is not None and format not in TABLE_FORMATS:
-        known = [*TABLE_FORMATS, *RAW_READERS]
-        raise InputError(f"there is no format '{format}'; {suggest(format, known)}")
-    named = columns.keys() & {"source", "target", "text"}
-    if format is None and not named and not is_frame(data):
+        formats = [*TABLE_FORMATS, *RAW_READERS]
+        raise InputError(f"unknown format '{format}'; {suggest(format, formats)}")
+    is_named = bool(columns.keys() & {"source", "target", "text"})
+    if format is None and not is_named and not is_frame(data):
         paths = expand_paths(data)
         raw = detect_raw_format(paths[0])
         if raw is not None and raw in RAW_READERS:
-            _refuse(f"{paths[0]}, recognised as {raw},", **columns)
+            _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
             return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
         if raw is not None:
-            raise InputError(f"{paths[0]} is {raw}, which tells of nodes; give it with --nodes")
+            raise InputError(f"{paths[0]} is {raw}, which describes nodes; pass it as --nodes")
     return read_edges(data, format=format, on_error=on_error, **columns)
 
 
-def open_nodes(source: NodeSource, *, on_error: OnError = "stop") -> NodeTable:
-    """What is known of nodes, from a table whose columns are named or a raw public format."""
-    named = {name: value for name, value in source.columns.items() if name != "side"}
-    raw = None if named else detect_raw_format(expand_paths(source.path)[0])
-    if raw is not None and raw in NODE_READERS:
-        return NODE_READERS[raw](source.path, on_error=on_error)
-    return read_nodes(source.path, on_error=on_error, **source.columns)
+def open_nodes(data: Any, *, on_error: OnError = "stop", **columns: Any) -> NodeTable:
+    """A node table from a file or frame whose columns are named, or from a raw public format."""
+    if isinstance(data, NodeTable):
+        return data
+    if columns.keys() <= {"side"} and not is_frame(data):
+        raw = detect_raw_format(expand_paths(data)[0])
+        if raw is not None and raw in NODE_READERS:
+            return NODE_READERS[raw](data, on_error=on_error)
+    return read_nodes(data, on_error=on_error, **columns)
 
 
-def _dataset_name(data: Any) -> str | None:
-    """The dataset that `data` begins with, if it is one; a misspelt one is named."""
-    if is_frame(data):
+def _override(config: PrepareConfig, **settings: Any) -> PrepareConfig:
+    """The config with those settings that differ from their defaults."""
+    defaults = PrepareConfig()
+    changed = {name: v for name, v in settings.items() if v != getattr(defaults, name)}
+    return replace(config, **changed)
+
+
+def _parse_splits(splits: Sequence[SplitConfig | str] | None) -> list[SplitConfig] | None:
+    if splits is None:
         return None
-    first = data if isinstance(data, str | PathLike) else next(iter(data), None)
-    known = [SIMULATED, *recipe_names()]
+    several = [splits] if isinstance(splits, str | SplitConfig) else splits
+    return [SplitConfig.parse(split) if isinstance(split, str) else split for split in several]
+
+
+def _as_list(nodes: Any) -> list[Any]:
+    return list(nodes) if isinstance(nodes, list | tuple) else [nodes]
+
+
+def _dataset(data: Any) -> tuple[str | None, *tuple[PathOrGlob, ...]]:
+    """The name of a dataset and its raw files, or (None,) for files and tables of the user."""
+    if isinstance(data, EdgeTable) or is_frame(data):
+        return (None,)
+    paths = [data] if isinstance(data, str | PathLike) else data
+    if not isinstance(paths, list | tuple) or not all(isinstance(p, str | PathLike) for p in paths):
+        raise InputError(
+            "prepare reads files, pandas, polars and pyarrow frames, and EdgeTables "
+            f"(got {type(data).__name__})"
+        )
+    datasets = [SIMULATED, *recipe_names()]
+    first = paths[0] if paths else None
     if not isinstance(first, str):
-        return None
-    if first in known:
-        return first
-    close = get_close_matches(first, known, n=1)
-    if close and not Path(first).exists():
+        return (None,)
+    if first in datasets:
+        return first, *paths[1:]
+    matches = get_close_matches(first, datasets, n=1)
+    if matches and not Path(first).exists():
         raise InputError(
-            f"{first}: there is no such dataset or file; did you mean '{close[0]}'? "
-            f"The datasets are {', '.join(known)}"
+            f"{first}: no such file or dataset; did you mean '{matches[0]}'? "
+            f"The datasets are {', '.join(datasets)}"
         )
-    return None
+    return (None,)
 
 
-def _refuse(what: str, **given: Any) -> None:
-    """What names its own columns takes no others: say so instead of passing over them."""
-    if named := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]:
+def _refuse_columns(what: str, **arguments: Any) -> None:
+    """Raise an error if arguments are given that would have no effect."""
+    if unused := [name for name, value in arguments.items() if value not in (None, [])]:
         raise InputError(
-            f"{what} has columns of its own; leave out {', '.join(named)}, "
-            "or name --source, --target and --text of a table too"
+            f"{what} has its own columns; leave out {', '.join(unused)} "
+            "(for a table, also name its source, target and text columns)"
         )
-
-
-def published_counts(graph: EdgeTextGraph, *, splits: bool = True) -> dict[str, int]:
-    """Counts of a network, and of its splits, under the names that a recipe has for them."""
-    counts = {
-        "edges": graph.num_edges,
-        "sources": graph.num_sources,
-        "targets": graph.num_targets,
-    }
-    if graph.label_kind == "class" and graph.labels is not None:
-        per_class = np.bincount(graph.labels[graph.labels >= 0], minlength=len(graph.label_names))
-        pairs = zip(graph.label_names, per_class, strict=True)
-        counts |= {f"label:{name}": int(count) for name, count in pairs}
-    for name, described in graph.meta.splits.items() if splits else ():
-        kept = {part: described["counts"][part] for part in ("train", "val", "test")}
-        counts |= {f"{name}:{part}": described["counts_before_drop"][part] for part in kept}
-        counts |= {f"{name}:{part}:kept": count for part, count in kept.items()}
-        counts[f"{name}:kept"] = sum(kept.values())
-        training = graph.split(name) == TRAIN
-        for side, ends in (("sources", graph.src), ("targets", graph.dst)):
-            counts[f"{name}:train:{side}"] = len(np.unique(ends[training]))
-    if splits and "link" in graph.meta.splits:
-        counts["nodes"] = _paper_nodes(graph, counts)
-    return counts
-
-
-def _paper_nodes(graph: EdgeTextGraph, counts: Mapping[str, int]) -> int:
-    """Nodes as the paper counts them: one side whole, of the other those seen in training."""
-    if graph.meta.splits["link"]["config"]["unseen"] == "drop_source":
-        return counts["targets"] + counts["link:train:sources"]
-    return counts["sources"] + counts["link:train:targets"]
-
-
-def _prepare_recipe(
-    recipe: Recipe,
-    paths: Sequence[PathOrGlob],
-    out: str | PathLike[str],
-    config: PrepareConfig,
-    on_error: OnError,
-    overwrite: bool,
-) -> EdgeTextGraph:
-    if not paths:
-        raise InputError(
-            f"the recipe {recipe.name} needs its raw file {recipe.file} ({recipe.about}); "
-            f"name it: edgeformers prepare {recipe.name} RAW -o {out}"
-        )
-    own_splits = config.splits is not None  # nothing was published for these
-
-    def check(graph: EdgeTextGraph) -> list[str]:
-        return recipe.check(published_counts(graph, splits=not own_splits))
-
-    config = replace(
-        config,
-        splits=config.splits if own_splits else recipe.splits,
-        positive_labels=recipe.positive_labels,
-        neighbors={side: list(sizes) for side, sizes in recipe.neighbors.items()},
-        notes=[*config.notes, f"the paper's dataset {recipe.title}: {recipe.about}"],
-        check=check,
-    )
-    return write_network(recipe.read(paths, on_error), out, config=config, overwrite=overwrite)

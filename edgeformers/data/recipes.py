@@ -1,25 +1,27 @@
-"""The paper's five datasets as named recipes: from the published raw files to edges and splits."""
+"""The paper's five datasets as named recipes: from published raw files to networks."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.detect import RAW_READERS
 from edgeformers.data.readers.files import PathOrGlob
-from edgeformers.data.splits import SplitConfig
+from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, OnError, edge_schema
+from edgeformers.data.types import Side
 from edgeformers.errors import InputError, require, suggest
-
-Side = Literal["source", "target"]
 
 _JOIN_SQL = """
 SELECT source, target, string_agg(text, ' ' ORDER BY time, row) AS text, min(time) AS time
@@ -33,10 +35,10 @@ ORDER BY min(row)
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one dataset of the paper is made, and the counts published for it.
+    """How a dataset of the paper is made, and the counts published for it.
 
-    `counts` follow from the raw file and the rules; those in `near` were published for one draw
-    of the splits, and another comes near them without being equal.
+    The raw file and the rules determine `counts`. Those in `near` were published for one random
+    draw of the splits; another draw gives similar numbers.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Recipe:
     about: str
     reader: str
     labels: tuple[str, ...]  # classes of edge classification, in order
-    positive_labels: tuple[str, ...]  # edges that are positive links; empty: every edge is
+    positive_labels: tuple[str, ...]  # labels of positive links; empty: all edges
     neighbors: Mapping[Side, tuple[int, ...]]  # sampled per side: positive, then negative edges
     splits: tuple[SplitConfig, ...]
     counts: Mapping[str, int]
@@ -56,25 +58,25 @@ class Recipe:
     def read(
         self, paths: PathOrGlob | Iterable[PathOrGlob], on_error: OnError = "stop"
     ) -> EdgeTable:
-        """The dataset's edges from its raw file, in the order of the file."""
+        """The edges of the dataset from its raw file, in the order of the file."""
         table = RAW_READERS[self.reader](paths, on_error=on_error)
         if self.join_texts:
             table = join_texts(table, self.min_sources_per_target)
         return replace(table, open=lambda: map(_one_line_texts, table.open()))
 
     def check(self, counts: Mapping[str, int]) -> list[str]:
-        """Compare counts of what was read with the published ones; what is worth saying of it.
+        """Compare counts with the published ones; returns notes on differences.
 
-        A count that the raw file settles and that differs is an InputError. Where the raw file
-        has another size than the published one, nothing is compared.
+        Nothing is compared if the number of edges differs, as for another raw file. Otherwise a
+        difference in `counts` is an InputError.
         """
         expected = self.counts["edges"]
-        got = counts.get("edges")
-        if got != expected:
-            met = "of unknown size" if got is None else f"of {got:,} edges"
+        num_edges = counts.get("edges")
+        if num_edges != expected:
+            size = "of unknown size" if num_edges is None else f"of {num_edges:,} edges"
             return [
-                f"{self.name}: the published counts were not checked: they belong to {expected:,} "
-                f"edges made from {self.file}, and this is a network {met}"
+                f"{self.name}: the published counts were not checked: they are for {expected:,} "
+                f"edges from {self.file}, and this is a network {size}"
             ]
         wrong = [
             f"{key} should be {self.counts[key]:,} and is {count:,}"
@@ -83,8 +85,8 @@ class Recipe:
         ]
         if wrong:
             raise InputError(
-                f"{self.name}: {'; '.join(wrong)}. The number of edges is the published one, so "
-                f"the raw file was changed or read by other rules; fetch {self.file} again"
+                f"{self.name}: {'; '.join(wrong)}. The number of edges is as published, so the "
+                f"raw file was changed or read by other rules; download {self.file} again"
             )
         return [
             f"{self.name}: {key} is {counts[key]:,}; published for another draw of the "
@@ -94,39 +96,96 @@ class Recipe:
         ]
 
 
+def prepare_recipe(
+    recipe: Recipe,
+    paths: Sequence[PathOrGlob],
+    out: str | PathLike[str],
+    config: PrepareConfig,
+    *,
+    on_error: OnError = "stop",
+    overwrite: bool = False,
+) -> EdgeTextGraph:
+    """Prepare a dataset of the paper from its raw file and check the published counts."""
+    if not paths:
+        raise InputError(
+            f"the recipe {recipe.name} needs its raw file {recipe.file} ({recipe.about}): "
+            f"edgeformers prepare {recipe.name} RAW -o {out}"
+        )
+    own_splits = config.splits is not None  # nothing was published for these
+
+    def check(graph: EdgeTextGraph) -> list[str]:
+        return recipe.check(published_counts(graph, splits=not own_splits))
+
+    config = replace(
+        config,
+        splits=config.splits if own_splits else recipe.splits,
+        positive_labels=recipe.positive_labels,
+        neighbors={side: list(sizes) for side, sizes in recipe.neighbors.items()},
+        notes=[*config.notes, f"the paper's dataset {recipe.title}: {recipe.about}"],
+        check=check,
+    )
+    return write_network(recipe.read(paths, on_error), out, config=config, overwrite=overwrite)
+
+
+def published_counts(graph: EdgeTextGraph, *, splits: bool = True) -> dict[str, int]:
+    """Counts of a network and its splits, under the names used in recipes."""
+    counts = {
+        "edges": graph.num_edges,
+        "sources": graph.num_sources,
+        "targets": graph.num_targets,
+    }
+    if graph.label_kind == "class" and graph.labels is not None:
+        per_class = np.bincount(graph.labels[graph.labels >= 0], minlength=len(graph.label_names))
+        pairs = zip(graph.label_names, per_class, strict=True)
+        counts |= {f"label:{name}": int(count) for name, count in pairs}
+    for name, split in graph.meta.splits.items() if splits else ():
+        kept = {part: split["counts"][part] for part in ("train", "val", "test")}
+        counts |= {f"{name}:{part}": split["counts_before_drop"][part] for part in kept}
+        counts |= {f"{name}:{part}:kept": count for part, count in kept.items()}
+        counts[f"{name}:kept"] = sum(kept.values())
+        training = graph.split(name) == TRAIN
+        for side, ends in (("sources", graph.src), ("targets", graph.dst)):
+            counts[f"{name}:train:{side}"] = len(np.unique(ends[training]))
+    if splits and "link" in graph.meta.splits:
+        drops_sources = graph.meta.splits["link"]["config"]["unseen"] == "drop_source"
+        # The paper counts all nodes of one side, and those with a training edge of the other.
+        kept_side, cut_side = ("targets", "sources") if drops_sources else ("sources", "targets")
+        counts["nodes"] = counts[kept_side] + counts[f"link:train:{cut_side}"]
+    return counts
+
+
 def recipe_names() -> list[str]:
-    """The names `load_recipe` knows, in the order of the paper."""
+    """The names of all recipes, in the order of the paper."""
     return list(_recipes())
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of one of the paper's datasets."""
+    """The recipe of a dataset of the paper."""
     recipes = _recipes()
     if name not in recipes:
-        raise InputError(f"there is no recipe '{name}'; {suggest(name, recipes)}")
+        raise InputError(f"unknown recipe '{name}'; {suggest(name, recipes)}")
     return recipes[name]
 
 
 def join_texts(table: EdgeTable, min_sources: int = 1) -> EdgeTable:
-    """One edge per source and target: its texts joined in time order, at the first one's time.
+    """One edge per source and target, with its texts joined in time order and the first time.
 
-    Only targets with at least `min_sources` distinct sources are kept. An edge stands where the
-    first of its rows stood. The rows are laid down on disk, so they need not fit in memory.
+    Targets with fewer than `min_sources` distinct sources are dropped. Edges are in the order of
+    their first rows. Rows are stored in a temporary file, so they need not fit in memory.
     """
     schema = edge_schema(("time",))
 
     def batches() -> Iterator[pa.RecordBatch]:
         with TemporaryDirectory(prefix="edgeformers-") as folder:
-            yield from _joined(table, min_sources, schema, Path(folder))
+            yield from _joined_batches(table, min_sources, schema, Path(folder))
 
     return replace(table, schema=schema, open=batches)
 
 
-def _joined(
+def _joined_batches(
     table: EdgeTable, min_sources: int, schema: pa.Schema, folder: Path
 ) -> Iterator[pa.RecordBatch]:
-    connection = require("duckdb", "data").connect(str(folder / "comments.duckdb"))
-    with connection:
+    with require("duckdb", "data").connect(str(folder / "comments.duckdb")) as connection:
         connection.execute(
             "CREATE TABLE comments "
             "(row BIGINT, source VARCHAR, target VARCHAR, text VARCHAR, time TIMESTAMP)"
@@ -136,8 +195,8 @@ def _joined(
             numbers = pa.array(np.arange(rows, rows + batch.num_rows))
             columns = [batch.column(name) for name in schema.names]
             arrow = pa.table([numbers, *columns], names=["row", *schema.names])
-            connection.register("arriving", arrow)
-            connection.execute("INSERT INTO comments SELECT * FROM arriving")
+            connection.register("batch", arrow)
+            connection.execute("INSERT INTO comments SELECT * FROM batch")
             rows += batch.num_rows
         joined = connection.sql(_JOIN_SQL, params=[min_sources]).to_arrow_reader(BATCH_ROWS)
         for batch in joined:
@@ -145,30 +204,29 @@ def _joined(
 
 
 def _one_line_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Line breaks and tabs become blanks."""
-    at = batch.schema.get_field_index("text")
-    texts = pc.replace_substring_regex(batch.column(at), r"[\r\n\t]", " ")
-    return batch.set_column(at, batch.schema.field(at), texts)
+    """Replace line breaks and tabs by spaces."""
+    column = batch.schema.get_field_index("text")
+    texts = pc.replace_substring_regex(batch.column(column), r"[\r\n\t]", " ")
+    return batch.set_column(column, batch.schema.field(column), texts)
 
 
 @cache
 def _recipes() -> dict[str, Recipe]:
     text = files("edgeformers.data").joinpath("paper_datasets.toml").read_text("utf-8")
-    return {name: _recipe(name, given) for name, given in tomllib.loads(text).items()}
+    return {name: _parse_recipe(name, values) for name, values in tomllib.loads(text).items()}
 
 
-def _recipe(name: str, given: dict[str, Any]) -> Recipe:
+def _parse_recipe(name: str, values: dict[str, Any]) -> Recipe:
     splits = (
         SplitConfig(name=split, **rule | {"fractions": tuple(rule["fractions"])})
-        for split, rule in given.pop("splits").items()
+        for split, rule in values.pop("splits").items()
     )
-    neighbors = {side: tuple(numbers) for side, numbers in given.pop("neighbors").items()}
-    labels, positive = tuple(given.pop("labels")), tuple(given.pop("positive"))
+    neighbors = {side: tuple(numbers) for side, numbers in values.pop("neighbors").items()}
     return Recipe(
         name=name,
-        labels=labels,
-        positive_labels=positive,
+        labels=tuple(values.pop("labels")),
+        positive_labels=tuple(values.pop("positive")),
         neighbors=neighbors,
         splits=tuple(splits),
-        **given,
+        **values,
     )

@@ -1,16 +1,21 @@
-import gzip
-import json
-from dataclasses import replace
+"""`prepare` accepts tables, raw dumps and datasets, and rejects what it cannot use."""
 
+import gzip
+import inspect
+import json
+from dataclasses import fields, replace
+
+import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
+import polars as pl
 import pytest
 
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.prepare import NodeSource, open_edges, prepare
+from edgeformers.data.prepare import PrepareOptions, open_edges, prepare
+from edgeformers.data.readers.tables import read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe
 from edgeformers.data.splits import SplitConfig
-from edgeformers.errors import InputError
+from edgeformers.errors import ConfigError, InputError
 
 PLAIN = PrepareConfig(tokenizer=None, progress=False)
 
@@ -49,43 +54,147 @@ def test_a_frame_becomes_a_network(tmp_path):
     graph = prepare(frame, tmp_path / "net", config=PLAIN, source="who", target="what")
     assert (graph.num_edges, graph.num_sources, graph.num_targets) == (3, 2, 2)
     assert graph.src.tolist() == [0, 1, 0]
-    nodes = pq.read_table(tmp_path / "net" / "nodes.parquet")
-    assert nodes.column(0).to_pylist() == ["007", "nan", "x", " y"]
+    assert graph.node_names(range(4)) == ["007", "nan", "x", " y"]
 
 
-def test_raw_reviews_are_recognised_without_naming_columns(amazon, metadata, tmp_path):
-    nodes = [NodeSource(path=str(metadata), columns={})]
-    graph = prepare(str(amazon), tmp_path / "net", nodes=nodes, config=PLAIN)
+FRAME = pd.DataFrame({
+    "user": ["a", "b", "a", "b"],
+    "item": ["x", "x", "y", "y"],
+    "review": ["1", "2", "3", "2"],
+    "stars": [5, 4, 5, 1],
+    "fold": ["train", "train", "val", "test"],
+})  # fmt: skip
+COLUMNS = {"source": "user", "target": "item", "text": "review", "label": "stars"}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Makes the same edges in every form that `read_edges` accepts, and two others."""
+    FRAME.iloc[:2].to_csv(tmp_path / "part-1.csv", index=False)
+    FRAME.iloc[2:].to_csv(tmp_path / "part-2.csv", index=False)
+    paths = [tmp_path / "part-1.csv", str(tmp_path / "part-2.csv")]
+    return {
+        "paths": paths,
+        "glob": str(tmp_path / "part-*.csv"),
+        "pandas": FRAME,
+        "polars": pl.from_pandas(FRAME),
+        "polars-lazy": pl.from_pandas(FRAME).lazy(),
+        "pyarrow": pl.from_pandas(FRAME).to_arrow(),
+        "EdgeTable": read_edges(FRAME, **COLUMNS),
+    }
+
+
+@pytest.mark.parametrize(
+    "form", ["paths", "glob", "pandas", "polars", "polars-lazy", "pyarrow", "EdgeTable"]
+)
+def test_every_form_of_a_table_is_accepted(form, table, tmp_path):
+    columns = {} if form == "EdgeTable" else COLUMNS
+    graph = prepare(table[form], tmp_path / "net", config=PLAIN, **columns)
+    assert graph.texts(range(4)) == ["1", "2", "3", "2"]
+    assert graph.label_names == ["1", "4", "5"]
+
+
+def test_settings_are_keyword_arguments_that_override_the_config(tmp_path):
+    graph = prepare(
+        FRAME,
+        tmp_path / "net",
+        **COLUMNS,
+        config=PrepareConfig(tokenizer="nope", progress=False, min_degree=3, notes=["a note"]),
+        splits=["mine=column:fold", SplitConfig(name="cold", how="cold_source")],
+        tokenizer=None,
+        positive_labels=["5"],
+        min_degree=2,
+        bipartite=False,
+        directed=False,
+        keep=["fold"],
+    )
+    assert set(graph.splits) == {"mine", "cold"}
+    assert graph.meta.positive_labels == ["5"]
+    assert (graph.is_bipartite, graph.is_directed, graph.token_stores()) == (False, False, [])
+    assert graph.adjacency.degrees().min() == 2
+    assert graph.notes[0] == "a note"
+
+
+def test_one_split_or_label_needs_no_list(tmp_path):
+    options = {"splits": "random+seed-1", "positive_labels": "5", "tokenizer": None}
+    graph = prepare(FRAME, tmp_path / "net", **COLUMNS, **options, progress=False)
+    assert (list(graph.splits), graph.meta.positive_labels) == (["random"], ["5"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "match"),
+    [("lable", "'label'"), ("tokeniser", "'tokenizer'"), ("xyzzy", "min_degree")],
+)
+def test_an_unknown_argument_is_answered_with_the_closest_match(argument, match, tmp_path):
+    with pytest.raises(ConfigError, match=match):
+        prepare(FRAME, tmp_path / "net", **{argument: "x"})
+
+
+def test_every_argument_of_read_edges_is_accepted():
+    known = PrepareOptions.__annotations__.keys() | inspect.signature(prepare).parameters.keys()
+    assert inspect.signature(read_edges).parameters.keys() <= known
+    settings = {field.name for field in fields(PrepareConfig)}
+    assert settings - known == {"neighbors", "notes", "check"}
+
+
+@pytest.mark.parametrize(
+    "data", [None, 7, np.zeros((2, 3)), [1, 2], [FRAME], {"source": []}, iter(["a.csv"])]
+)
+def test_other_types_are_rejected(data, tmp_path):
+    with pytest.raises(InputError, match="frames"):
+        prepare(data, tmp_path / "net")
+
+
+def test_arguments_without_effect_are_rejected(tmp_path):
+    with pytest.raises(InputError, match="label"):
+        prepare(read_edges(FRAME, **COLUMNS), tmp_path / "net", label="stars", tokenizer=None)
+    with pytest.raises(InputError, match="bipartite"):
+        prepare("simulated", tmp_path / "net", bipartite=False, tokenizer=None)
+    with pytest.raises(InputError, match="num_edges"):
+        prepare(FRAME, tmp_path / "net", **COLUMNS, num_edges=3, tokenizer=None)
+
+
+def test_node_tables_may_be_frames_or_read_before(tmp_path):
+    frame = pd.DataFrame({"id": ["x", "y"], "text": ["tent", "lamp"], "kind": ["a|b", "a"]})
+    named = read_nodes(frame, labels="kind", label_separator="|")
+    for nodes, labels in ((named, ["a", "b"]), ([frame], [])):
+        graph = prepare(
+            FRAME, tmp_path / "net", **COLUMNS, nodes=nodes, config=PLAIN, overwrite=True
+        )
+        assert graph.node_label_names == labels
+
+
+def test_raw_reviews_are_recognized_without_naming_columns(amazon, metadata, tmp_path):
+    graph = prepare(str(amazon), tmp_path / "net", nodes=metadata, config=PLAIN)
     assert graph.label_names == ["1", "2", "3", "4", "5"]
     assert (graph.num_edges, graph.num_sources, graph.num_targets) == (9, 4, 3)
     assert "kind 1" in graph.meta.node_label_names
 
 
-def test_named_columns_win_over_a_recognised_format(amazon):
+def test_named_columns_override_a_recognized_format(amazon):
     table = open_edges(amazon, source="asin", target="reviewerID", text="reviewText")
     assert table.to_arrow().column("source").to_pylist()[:3] == ["a0", "a1", "a2"]
 
 
-def test_columns_beside_a_recognised_format_are_not_passed_over(amazon):
-    with pytest.raises(InputError, match="recognised as amazon-reviews, has columns of its own"):
+def test_columns_of_a_raw_format_cannot_be_named(amazon):
+    with pytest.raises(InputError, match="label"):
         open_edges(amazon, label="overall")
-    with pytest.raises(InputError, match="the format amazon-reviews has columns of its own"):
+    with pytest.raises(InputError, match="keep"):
         open_edges(amazon, format="amazon-reviews", keep=["verified"])
 
 
-def test_metadata_given_as_edges_is_told_where_it_belongs(metadata):
-    with pytest.raises(InputError, match="amazon-metadata, which tells of nodes; give it with"):
+def test_node_metadata_are_not_edges(metadata):
+    with pytest.raises(InputError, match="--nodes"):
         open_edges(metadata)
 
 
-def test_a_table_of_nodes_may_be_a_glob(amazon, metadata, tmp_path):
-    nodes = [NodeSource(path=str(tmp_path / "met*.json"), columns={})]
-    graph = prepare(str(amazon), tmp_path / "net", nodes=nodes, config=PLAIN)
+def test_a_node_table_may_be_a_glob(amazon, metadata, tmp_path):
+    graph = prepare(str(amazon), tmp_path / "net", nodes=[tmp_path / "met*.json"], config=PLAIN)
     assert "kind 1" in graph.meta.node_label_names
 
 
 @pytest.mark.parametrize("tokenizer", ["minlm", "train:many", "nope"])
-def test_a_tokenizer_is_tried_before_the_edges_are_read(tmp_path, tokenizer, monkeypatch):
+def test_the_tokenizer_is_checked_before_edges_are_read(tmp_path, tokenizer, monkeypatch):
     def fail(name):
         raise InputError(f"no tokenizer '{name}'")
 
@@ -96,8 +205,8 @@ def test_a_tokenizer_is_tried_before_the_edges_are_read(tmp_path, tokenizer, mon
     assert not (tmp_path / "net").exists()
 
 
-def test_a_recipe_takes_no_columns_of_the_user(amazon, tmp_path):
-    with pytest.raises(InputError, match="the dataset amazon-apps has columns of its own; leave"):
+def test_columns_of_a_recipe_cannot_be_named(amazon, tmp_path):
+    with pytest.raises(InputError, match="label"):
         prepare(["amazon-apps", amazon], tmp_path / "net", config=PLAIN, label="overall")
 
 
@@ -108,9 +217,7 @@ def test_a_recipe_of_the_paper_is_prepared_from_its_raw_file(amazon, tmp_path):
     assert any("published counts were not checked" in note for note in graph.notes)
 
 
-def test_published_sizes_of_splits_are_not_asked_of_splits_of_your_own(
-    amazon, tmp_path, monkeypatch
-):
+def test_published_split_sizes_are_not_checked_for_other_splits(amazon, tmp_path, monkeypatch):
     edges = open_edges(amazon).to_arrow().num_rows
     counts = {"edges": edges, "link:train": edges + 1}
     recipe = replace(load_recipe("amazon-apps"), counts=counts, near={})
@@ -122,23 +229,18 @@ def test_published_sizes_of_splits_are_not_asked_of_splits_of_your_own(
     assert prepare(data, tmp_path / "net", config=own).meta.splits.keys() == {"link"}
 
 
-def test_splits_by_kept_columns_are_taken_as_given(tmp_path):
+def test_a_kept_column_can_be_a_split(tmp_path):
     frame = pd.DataFrame(
         {"source": list("abcd"), "target": list("wxyz"), "text": list("1234")}
         | {"mine": ["train", "train", "val", "test"]}
     )
-    config = PrepareConfig(
-        splits=[SplitConfig(name="edge", how="column", column="mine")],
-        tokenizer=None,
-        progress=False,
-    )
-    graph = prepare(frame, tmp_path / "net", config=config, keep=["mine"])
+    graph = prepare(frame, tmp_path / "net", splits="edge=column:mine", config=PLAIN, keep=["mine"])
     assert graph.split("edge").tolist() == [0, 0, 1, 2]
 
 
 def test_a_failed_preparation_leaves_nothing_behind(tmp_path):
     path = tmp_path / "edges.csv"
     path.write_text("source,target,text\n" + "a,b,c\n" * 70_000 + "a,b\n")
-    with pytest.raises(InputError, match="line 70002: 2 fields where the header has 3"):
+    with pytest.raises(InputError, match="line 70002"):
         prepare(path, tmp_path / "deep" / "net", config=PLAIN)
     assert not list(tmp_path.rglob("*net*"))
