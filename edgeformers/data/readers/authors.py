@@ -1,11 +1,11 @@
-r"""The processed folders the paper's authors published: train.tsv, val.tsv and test.tsv.
+r"""The processed folders that the paper's authors published: train.tsv, val.tsv and test.tsv.
 
-Two kinds are read. In the edge-classification folders a line is one edge; in the
-link-prediction folders a line is a pair of nodes, each with the neighbors sampled around it.
-The pickle files beside them are never opened: the .tsv files hold everything.
+There are two kinds: in edge-classification folders a line is an edge; in link-prediction folders
+a line is a pair of nodes, each with sampled neighbors. The pickle files next to them are never
+opened; the .tsv files contain everything.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -15,37 +15,26 @@ from edgeformers.data.readers.files import numbered_lines
 from edgeformers.data.table import EdgeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 
-FIELD = r"\$\$"  # four characters: between the fields of a line
-PART = r"\*\*"  # four characters: between the parts of a node's description
-SPLITS = ("train", "val", "test")
-PADDING = "-1"  # the neighbor that is not there
+FIELD = r"\$\$"  # four characters, between the fields of a line
+PART = r"\*\*"  # four characters, between the parts of a node's description
+PADDING = "-1"  # in place of a missing neighbor
 GROUP_LABELS = ("1", "0")  # the first group of neighbors is positive, the second negative
 
-FolderKind = Literal["edges", "pairs"]
-Rows = Callable[[], Iterable[Mapping[str, Any]]]
+Neighbor = tuple[str, str, str]  # id, text, label
 
 
-class Ego(NamedTuple):
-    """A node as a pair line describes it: its id, and (neighbor, text, label) around it."""
-
-    node: str
-    neighbors: list[tuple[str, str, str]]
-
-
-class Pair(NamedTuple):
+class NodePair(NamedTuple):
     """One line of a link-prediction file."""
 
-    source: Ego
-    target: Ego
+    source: str
+    target: str
     label: str
+    source_neighbors: list[Neighbor]
+    target_neighbors: list[Neighbor]
 
 
-class _BadLine(Exception):
-    """What is wrong with a line; the caller knows the file and the number."""
-
-
-def looks_like_authors_folder(path: str | PathLike[str]) -> FolderKind | None:
-    """Which kind of folder this is, told from the first line of its train.tsv."""
+def looks_like_authors_folder(path: str | PathLike[str]) -> Literal["edges", "pairs"] | None:
+    """The kind of folder, from the first line of its train.tsv."""
     file = Path(path) / "train.tsv"
     if not file.is_file():
         return None
@@ -66,16 +55,15 @@ def read_authors_edges(folder: str | PathLike[str], *, on_error: OnError = "stop
     def rows() -> Iterator[dict[str, Any]]:
         for split, file in files.items():
             for number, line in _lines(file, errors):
-                fields = line.rsplit(FIELD, 3)  # from the right: a text may hold the separator
-                if len(fields) < 4 or not all(part.strip() for part in fields[1:]):
+                fields = [f.strip() for f in line.rsplit(FIELD, 3)]  # a text may contain FIELD
+                if len(fields) < 4 or not all(fields[1:]):
                     errors.report(
                         f"{file}, line {number}: expected text{FIELD}source{FIELD}target{FIELD}"
-                        f"label, got {_short(line)}"
+                        f"label, got {_shorten(line)}"
                     )
-                    continue
-                text, source, target, label = (field.strip() for field in fields)
-                row = {"source": source, "target": target, "text": text, "label": label}
-                yield row | {"split": split}
+                else:
+                    text, source, target, label = fields
+                    yield _row(source, target, text, label, split)
 
     return _table(folder, rows, errors)
 
@@ -83,101 +71,103 @@ def read_authors_edges(folder: str | PathLike[str], *, on_error: OnError = "stop
 def read_authors_pairs(folder: str | PathLike[str], *, on_error: OnError = "stop") -> EdgeTable:
     r"""A link-prediction folder as one network: a line is ``node1\$\$node2\$\$label``.
 
-    Each node is ``id\*\*texts 1\*\*texts 2\*\*neighbors 1\*\*neighbors 2`` (or one group alone).
-    The edges met around the nodes of train.tsv are training edges, labeled "1" in the first
-    group and "0" in the second. The pairs are edges of their own file's split; a pair's text is
-    the one any neighbor list gives for it, or empty. An edge that is a pair of val.tsv or
-    test.tsv is never a training edge, and no (source, target, text) comes twice.
+    Each node is ``id\*\*texts 1\*\*texts 2\*\*neighbors 1\*\*neighbors 2`` (or a single group).
+    Edges to the neighbors in train.tsv are training edges, labeled "1" in the first group and
+    "0" in the second. A pair is an edge in the split of its file; its text is the one that any
+    neighbor list has for it, or empty. An edge that is a pair of val.tsv or test.tsv is never a
+    training edge, and no (source, target, text) occurs twice.
     """
     files, errors = _files(folder), RowErrors(on_error)
 
     def rows() -> Iterator[dict[str, Any]]:
-        pairs = _pair_ends(files)
-        seen, found = set[bytes](), set[tuple[str, str]]()
+        pairs = _label_and_split_of_pairs(files)
+        seen, with_text = set[bytes](), set[tuple[str, str]]()
         for split, file in files.items():
-            for source, target, text, label in _listed_edges(file, errors):
-                given = pairs.get((source, target))
-                if given is not None:
-                    found.add((source, target))
+            for source, target, text, label in _neighbor_edges(file, errors):
+                pair = pairs.get((source, target))
+                if pair is not None:
+                    with_text.add((source, target))
                 elif split != "train":
                     continue
                 key = _digest(source, target, text)
                 if key not in seen:
                     seen.add(key)
-                    yield _row(source, target, text, *(given or (label, "train")))
-        for (source, target), given in pairs.items():
-            if (source, target) not in found:
-                yield _row(source, target, "", *given)
+                    yield _row(source, target, text, *(pair or (label, "train")))
+        for ends, pair in pairs.items():
+            if ends not in with_text:
+                yield _row(*ends, "", *pair)
 
     return _table(folder, rows, errors)
 
 
-def _parse_pair(line: str) -> Pair:
-    """One line of a link-prediction file; `_BadLine` says what is wrong with it."""
+def _parse_pair(line: str) -> NodePair:
+    """One line of a link-prediction file; a ValueError says what is wrong with it."""
     fields = line.split(FIELD)
     if len(fields) != 3 or not fields[2].strip():
-        raise _BadLine(f"expected node1{FIELD}node2{FIELD}label, got {_short(line)}")
-    return Pair(_parse_ego(fields[0], "node1"), _parse_ego(fields[1], "node2"), fields[2].strip())
+        raise ValueError(f"expected node1{FIELD}node2{FIELD}label, got {_shorten(line)}")
+    source, source_neighbors = _parse_node(fields[0], "node1")
+    target, target_neighbors = _parse_node(fields[1], "node2")
+    return NodePair(source, target, fields[2].strip(), source_neighbors, target_neighbors)
 
 
-def _parse_ego(info: str, name: str) -> Ego:
-    node, *parts = info.split(PART)
+def _parse_node(description: str, name: str) -> tuple[str, list[Neighbor]]:
+    node, *parts = description.split(PART)
     if not node.strip() or len(parts) not in (2, 4):
-        raise _BadLine(
+        raise ValueError(
             f"{name} should be id{PART}texts{PART}neighbors, or the same with two groups of each; "
-            f"got {len(parts) + 1} parts: {_short(info)}"
+            f"got {len(parts) + 1} parts: {_shorten(description)}"
         )
-    groups, neighbors = len(parts) // 2, list[tuple[str, str, str]]()
+    groups, neighbors = len(parts) // 2, list[Neighbor]()
     for group, label in zip(range(groups), GROUP_LABELS, strict=False):
         ids, texts = parts[groups + group].split(), parts[group].split("\t")
         if len(texts) == len(ids) + 1 and not texts[-1].strip():
             texts.pop()
         if len(texts) != len(ids):
-            raise _BadLine(
+            raise ValueError(
                 f"group {group + 1} of {name} has {len(texts)} texts for {len(ids)} neighbors"
             )
-        listed = zip(ids, texts, strict=True)
-        neighbors += [(i, text.strip(), label) for i, text in listed if i != PADDING]
-    return Ego(node.strip(), neighbors)
+        pairs = zip(ids, texts, strict=True)
+        neighbors += [(i, text.strip(), label) for i, text in pairs if i != PADDING]
+    return node.strip(), neighbors
 
 
-def _listed_edges(file: Path, errors: RowErrors) -> Iterator[tuple[str, str, str, str]]:
-    """(source, target, text, label) of every neighbor in the file: node1 gives, node2 receives."""
+def _neighbor_edges(file: Path, errors: RowErrors) -> Iterator[tuple[str, str, str, str]]:
+    """(source, target, text, label) of every neighbor: node1 is a source, node2 a target."""
     for number, line in _lines(file, errors):
         try:
             pair = _parse_pair(line)
-        except _BadLine as error:
+        except ValueError as error:
             errors.report(f"{file}, line {number}: {error}")
             continue
-        for neighbor, text, label in pair.source.neighbors:
-            yield pair.source.node, neighbor, text, label
-        for neighbor, text, label in pair.target.neighbors:
-            yield neighbor, pair.target.node, text, label
+        for neighbor, text, label in pair.source_neighbors:
+            yield pair.source, neighbor, text, label
+        for neighbor, text, label in pair.target_neighbors:
+            yield neighbor, pair.target, text, label
 
 
-def _pair_ends(files: dict[str, Path]) -> dict[tuple[str, str], tuple[str, str]]:
-    """(source, target) -> (label, split) of all pairs, those of val.tsv and test.tsv first.
+def _label_and_split_of_pairs(files: dict[str, Path]) -> dict[tuple[str, str], tuple[str, str]]:
+    """(source, target) -> (label, split) of all pairs; val.tsv and test.tsv take precedence.
 
-    Bad lines are passed over here: reading the neighbor lists reports each of them once.
+    Invalid lines are ignored here, since reading the neighbors reports them.
     """
     pairs: dict[tuple[str, str], tuple[str, str]] = {}
     for split in sorted(files, key=lambda name: name == "train"):
         for _, line in _lines(files[split], RowErrors("skip")):
             try:
-                source, target, label = _parse_pair(line)
-            except _BadLine:
+                pair = _parse_pair(line)
+            except ValueError:
                 continue
-            pairs.setdefault((source.node, target.node), (label, split))
+            pairs.setdefault((pair.source, pair.target), (pair.label, split))
     return pairs
 
 
 def _files(folder: str | PathLike[str]) -> dict[str, Path]:
-    found = {name: Path(folder) / f"{name}.tsv" for name in SPLITS}
-    if not found["train"].is_file():
+    files = {name: Path(folder) / f"{name}.tsv" for name in ("train", "val", "test")}
+    if not files["train"].is_file():
         raise InputError(
-            f"{folder}: no train.tsv here; give the folder that holds train.tsv, val.tsv, test.tsv"
+            f"{folder} has no train.tsv; pass the folder with train.tsv, val.tsv and test.tsv"
         )
-    return {name: file for name, file in found.items() if file.is_file()}
+    return {name: file for name, file in files.items() if file.is_file()}
 
 
 def _lines(file: Path, errors: RowErrors) -> Iterator[tuple[int, str]]:
@@ -185,7 +175,7 @@ def _lines(file: Path, errors: RowErrors) -> Iterator[tuple[int, str]]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            errors.report(f"{file}, line {number}: not UTF-8 text ({error.reason})")
+            errors.report(f"{file}, line {number}: not UTF-8 ({error.reason})")
             continue
         if text.strip():
             yield number, text
@@ -195,16 +185,16 @@ def _row(source: str, target: str, text: str, label: str, split: str) -> dict[st
     return {"source": source, "target": target, "text": text, "label": label, "split": split}
 
 
-def _digest(source: str, target: str, text: str) -> bytes:
-    """16 bytes in place of an edge's text: millions of texts need not stay in memory."""
-    return blake2b("\0".join((source, target, text)).encode(), digest_size=16).digest()
+def _digest(*values: str) -> bytes:
+    """16 bytes per edge, so that millions of texts need not stay in memory."""
+    return blake2b("\0".join(values).encode(), digest_size=16).digest()
 
 
-def _short(line: str) -> str:
+def _shorten(line: str) -> str:
     return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
-def _table(folder: str | PathLike[str], rows: Rows, errors: RowErrors) -> EdgeTable:
+def _table(folder: Any, rows: Any, errors: RowErrors) -> EdgeTable:
     return EdgeTable.from_rows(
         rows, fields=("label", "split"), origin=str(folder), bipartite=True, errors=errors
     )

@@ -1,6 +1,6 @@
-"""From columns of strings as written to the canonical columns, naming every row that cannot be."""
+"""Converts columns as written to canonical columns, and finds the rows that are invalid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
@@ -8,18 +8,24 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgeformers.data.readers.sources import is_list, is_readable, is_text
+from edgeformers.data.readers.sources import RowSource
 from edgeformers.data.splits import PART_ALIASES
-from edgeformers.data.table import EDGE_FIELDS, LabelKind, split_labels
+from edgeformers.data.table import NODE_FIELDS, LabelKind, split_labels
 from edgeformers.errors import InputError, require, suggest
 
-#: A number alone in a time column: a year, a date without dashes, or a Unix time whose size tells
-#: seconds, milliseconds or microseconds apart. Everything else is read as an ISO 8601 time in UTC.
-#: Times are those of the years 1 to 9999.
+DELIMITERS = (";", "\t", "|", ",")  # likely ones, if the header has a single column
+LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
+MAX_EXACT_FLOAT = 1 << 53  # integers below are exact as floats
+TIME_EXAMPLES = "2023-05-31T12:00:00, 2023-05-31 or Unix seconds"
+
+#: A bare number is a year, a date without dashes, or a Unix time in seconds, milliseconds or
+#: microseconds, depending on its size. Anything else is ISO 8601, or a date such as
+#: "Fri Jul 05 10:22:02 -0700 2013". Times without a zone are UTC; years are 1 to 9999.
 _TIMES_SQL = r"""
 SELECT CASE WHEN us BETWEEN -62135596800000000 AND 253402300799999999 THEN us END FROM (
 SELECT CASE
-    WHEN NOT regexp_matches(t, '^[-+]?\d') THEN NULL
+    WHEN NOT regexp_matches(t, '^[-+]?\d') THEN CASE WHEN regexp_matches(t, '^\w{3} \w{3} \d')
+        THEN epoch_us(try_strptime(t, '%a %b %d %H:%M:%S %z %Y')) END
     WHEN NOT regexp_full_match(t, '-?\d+(\.\d+)?(e\+\d+)?')
         THEN epoch_us(try_cast(t AS TIMESTAMPTZ))
     WHEN regexp_full_match(t, '(1|2)\d{3}') THEN epoch_us(try_cast(t || '-01-01' AS TIMESTAMPTZ))
@@ -32,122 +38,136 @@ END AS us FROM (SELECT trim(time, E' \t\r\n') AS t FROM times))
 """
 
 
-DELIMITERS = (";", "\t", "|", ",")  # that a header of one column gives away
-EDGE_OPTIONS = {role: f"--{role.replace('_', '-')}" for role in [*EDGE_FIELDS, "keep"]}
-EDGE_OPTIONS |= {"split": "--split-column"}
-NODE_OPTIONS = {"id": "--node-id", "labels": "--node-labels", "text": "--node-text"}
+@dataclass(frozen=True)
+class Columns:
+    """The columns to read: one for each role, and extra ones that are kept unchanged."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class EdgeColumns:
-    """Which column of a file plays which part of an edge; `keep` are carried along as they are."""
-
-    source: str = "source"
-    target: str = "target"
-    text: str = "text"
-    label: str | None = None
-    time: str | None = None
-    split: str | None = None
-    edge_type: str | None = None
-    weight: str | None = None
-    keep: tuple[str, ...] = ()
-    label_kind: LabelKind = "class"
-    label_separator: str | None = None
-    classes: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.label_kind not in get_args(LabelKind):
-            known = suggest(str(self.label_kind), get_args(LabelKind))
-            raise InputError(f"label_kind '{self.label_kind}' is unknown; {known}")
-        if (self.label_kind == "multi") != (self.label_separator is not None):
-            raise InputError(
-                "several labels per edge need both label_kind 'multi' and a label_separator"
-            )
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """Canonical name -> the column's name in the file, for the parts that were named."""
-        named = {role: getattr(self, role) for role in EDGE_FIELDS}
-        return {role: name for role, name in named.items() if name is not None}
+    roles: Mapping[str, str]  # canonical name -> name in the file
+    keep: Sequence[str]
+    reader: str  # read_edges or read_nodes; error messages name its arguments
 
     @property
     def names(self) -> list[str]:
         """All columns to read, each once."""
         return list(dict.fromkeys([*self.roles.values(), *self.keep]))
 
-    def check(self, available: Mapping[str, pa.DataType], where: str) -> None:
-        """Every named column must be there, of a type its part can be; the nearest is named."""
-        named = {**{role: [name] for role, name in self.roles.items()}, "keep": self.keep}
-        check_columns(named, available, where, EDGE_OPTIONS)
-        for role, name in self.roles.items():
-            check_readable(role, name, available[name], where, may_be_list=role == "label")
+    def check(self, sources: Sequence[RowSource]) -> dict[str, pa.DataType]:
+        """The types of the available columns, after checking those that are read in all sources."""
+        first = sources[0].types()
+        for source in sources:
+            types = source.types()
+            for role, name in [*self.roles.items(), *(("keep", name) for name in self.keep)]:
+                if name not in types:
+                    remedy = self._missing_remedy(role, name, list(types))
+                    raise InputError(f"{source.origin}: no column '{name}' ({role}); {remedy}")
+                if role != "keep" and not _is_readable(types[name], role):
+                    raise InputError(
+                        f"{source.origin}: column '{name}' ({role}) holds {types[name]}; use a "
+                        "column of texts or numbers"
+                    )
+                if not _is_compatible(types[name], first[name], role):
+                    raise InputError(
+                        f"{source.origin}: column '{name}' holds {types[name]}, but in "
+                        f"{sources[0].origin} it holds {first[name]}; write both as one type"
+                    )
+        return first
+
+    def extra_types(self, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """The types of the kept columns; every kind of text becomes a plain string."""
+        return {name: _plain_type(types[name]) for name in self.keep}
+
+    def _missing_remedy(self, role: str, name: str, available: list[str]) -> str:
+        if len(available) == 1:
+            delimiter = next((sign for sign in DELIMITERS if sign in available[0]), None)
+            if delimiter:
+                return f"pass `delimiter={delimiter!r}`"
+        of_reader = " of read_nodes" if self.reader == "read_nodes" else ""
+        padded = [column for column in available if column.strip() == name]
+        if padded:
+            return f"{padded[0]!r} has spaces around it; rename it, or set `{role}=`{of_reader}"
+        return f"{suggest(name, map(shorten, available))} (set it with `{role}=`{of_reader})"
 
 
-def check_columns(
-    named: Mapping[str, Sequence[str]],
-    available: Mapping[str, pa.DataType],
-    where: str,
-    options: Mapping[str, str],
-) -> None:
-    """Every named column must be there; the message has the nearest one and the option."""
-    for role, name in ((role, name) for role, names in named.items() for name in names):
-        if name in available:
-            continue
-        only = next(iter(available), "") if len(available) == 1 else ""
-        if sign := next((sign for sign in DELIMITERS if sign in only), None):
-            remedy = f"give --delimiter {sign!r}"
-        else:
-            option = f" (name it with {options[role]})" if role in options else ""
-            remedy = suggest(name, map(shortened, available)) + option
-        raise InputError(f"{where}: there is no column '{name}' ({role}); {remedy}")
+@dataclass(frozen=True)
+class LabelFormat:
+    """How the label column is written."""
+
+    kind: LabelKind = "class"
+    separator: str | None = None  # between the labels of an edge, if kind is "multi"
+    classes: Sequence[str] | None = None  # the allowed labels
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(LabelKind):
+            known = suggest(str(self.kind), get_args(LabelKind))
+            raise InputError(f"unknown label_kind '{self.kind}'; {known}")
+        if (self.kind == "multi") != (self.separator is not None):
+            raise InputError("label_kind 'multi' and label_separator must be set together")
 
 
-def check_readable(
-    role: str, name: str, type_: pa.DataType, where: str, *, may_be_list: bool
-) -> None:
-    """A column that plays a part must hold single values, or lists where several may be."""
-    if not (is_readable(type_) or (may_be_list and is_list(type_) and is_text(type_.value_type))):
-        raise InputError(
-            f"{where}: column '{name}' ({role}) holds {type_}; name a column of texts or numbers"
-        )
+class Problems(dict[int, str]):
+    """What is wrong with rows of a batch: row -> message."""
+
+    def add(self, rows: pa.Array, name: str, what: str, values: pa.Array | None = None) -> None:
+        """Note the rows where the mask `rows` is True, with their values if given."""
+        for row in pc.indices_nonzero(rows).to_pylist():
+            value = "" if values is None else f": '{shorten(values[row].as_py())}'"
+            self.setdefault(row, f"column '{name}'{value} {what}")
 
 
-Problems = dict[int, str]  # row of the batch -> what is wrong with it
-
-
-def canonical_batch(
-    raw: pa.RecordBatch, columns: EdgeColumns, schema: pa.Schema
+def convert_edges(
+    raw: pa.RecordBatch, columns: Columns, labels: LabelFormat, schema: pa.Schema
 ) -> tuple[pa.RecordBatch, Problems]:
-    """The batch in canonical columns, and what is wrong with the rows that cannot be used."""
-    problems: Problems = {}
+    """A batch as written -> canonical columns of edges, and the invalid rows."""
+    raw, problems = _to_text(raw, columns.roles, list_role="label")
     arrays: list[pa.Array] = []
-    for out in schema:
-        name = columns.roles.get(out.name, out.name)
+    for role in schema.names:
+        name = columns.roles.get(role, role)
         column = raw.column(name)
-        if out.name in ("source", "target"):
-            _note(problems, is_blank(column), name, "is empty; every edge needs both ends")
-        elif out.name == "text":
+        if role in ("source", "target"):
+            problems.add(is_blank(column), name, "is empty; every edge needs source and target")
+        elif role == "text":
             column = pc.fill_null(column, "")
-        elif out.name == "time":
-            column = _parse(column, parse_times, problems, name, "a time", _TIME_HINT)
-        elif out.name == "weight":
-            column = _parse(column, parse_numbers, problems, name, "a number", "such as 0.5")
-        elif out.name in ("label", "edge_type"):
-            column = _blank_to_null(column)
-            if out.name == "label":
-                _check_labels(problems, column, name, columns)
-        elif out.name == "split":
-            column = pc.utf8_lower(_blank_to_null(column))
-            _check_words(problems, column, name, list(PART_ALIASES), "a split")
+        elif role == "time":
+            column = _parse(column, parse_times, problems, name, "a time", TIME_EXAMPLES)
+        elif role == "weight":
+            column = _parse(column, parse_numbers, problems, name, "a number", "0.5")
+        elif role in ("label", "edge_type", "split"):
+            column = _strip(column)
+            if role == "label":
+                _check_labels(problems, column, name, labels)
+            elif role == "split":
+                column = pc.utf8_lower(column)
+                _check_allowed(problems, column, name, list(PART_ALIASES))
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 
 
-_TIME_HINT = "as 2023-05-31T12:00:00, 2023-05-31 or Unix seconds"
+def convert_nodes(
+    raw: pa.RecordBatch,
+    columns: Columns,
+    schema: pa.Schema,
+    side: str | None,
+    separator: str | None,
+) -> tuple[pa.RecordBatch, Problems]:
+    """A batch as written -> canonical columns of nodes, and the invalid rows."""
+    raw, problems = _to_text(raw, columns.roles, list_role="labels")
+    roles, rows = columns.roles, raw.num_rows
+    ids = raw.column(roles["id"])
+    problems.add(is_blank(ids), roles["id"], "is empty; every node needs an id")
+    labels, text = pa.nulls(rows, pa.list_(pa.string())), pa.nulls(rows, pa.string())
+    if "labels" in roles:
+        values = raw.column(roles["labels"]).to_pylist()
+        labels = pa.array([split_labels(value, separator) for value in values], labels.type)
+    if "text" in roles:
+        text = raw.column(roles["text"])
+        text = pc.if_else(is_blank(text), None, text)
+    extra = [raw.column(name) for name in schema.names[len(NODE_FIELDS) :]]
+    arrays = [ids, pa.array([side] * rows, pa.string()), labels, text, *extra]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 
 
 def parse_times(column: pa.Array) -> pa.Array:
-    """Times as written -> timestamp[us] in UTC; what cannot be read is null."""
+    """Times as written -> timestamp[us] in UTC, null if unreadable."""
     connection = _time_parser()
     connection.register("times", pa.table({"time": column}))
     parsed = connection.sql(_TIMES_SQL).to_arrow_table().column(0).combine_chunks()
@@ -155,10 +175,122 @@ def parse_times(column: pa.Array) -> pa.Array:
     return parsed.cast(pa.timestamp("us"))
 
 
+def parse_numbers(column: pa.Array) -> pa.Array:
+    """Numbers as written -> float64, null if unreadable or infinite."""
+    stripped = pc.utf8_trim_whitespace(column)
+    numbers = pc.if_else(_is_number(stripped), stripped, None).cast(pa.float64())
+    return pc.if_else(pc.is_finite(numbers), numbers, None)
+
+
 def looks_like_numbers(texts: pa.Array) -> bool:
-    """Whether a text column holds nothing but numbers (ten at least)."""
+    """Whether a text column holds only numbers, at least ten."""
     filled = texts.filter(pc.invert(is_blank(texts)))
     return len(filled) >= 10 and pc.all(_is_number(filled)).as_py() is True
+
+
+def is_blank(column: pa.Array) -> pa.Array:
+    """Where a column is null, empty or only whitespace."""
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether a column of this type is text, in any Arrow layout."""
+    return bool(
+        pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_string_view(type_)
+    )
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a column of this type holds lists, in any Arrow layout."""
+    return bool(
+        pa.types.is_list(type_)
+        or pa.types.is_large_list(type_)
+        or pa.types.is_fixed_size_list(type_)
+    )
+
+
+def shorten(value: str) -> str:
+    """A value on one line of at most 60 characters, for messages."""
+    line = " ".join(value.split())
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def _is_readable(type_: pa.DataType, role: str) -> bool:
+    if role in ("label", "labels") and is_list(type_):
+        return is_text(type_.value_type)
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return not (pa.types.is_nested(type_) or pa.types.is_fixed_size_binary(type_))
+
+
+def _is_compatible(type_: pa.DataType, first: pa.DataType, role: str) -> bool:
+    """Whether two files agree: kept columns in their type, labels in being lists or not."""
+    if role == "keep":
+        return bool(_plain_type(type_) == _plain_type(first))
+    return role not in ("label", "labels") or is_list(type_) == is_list(first)
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    return pa.string() if is_text(type_) else type_
+
+
+def _to_text(
+    batch: pa.RecordBatch, roles: Mapping[str, str], list_role: str
+) -> tuple[pa.RecordBatch, Problems]:
+    """The batch with every column that has a role as strings; lists of labels are joined.
+
+    Other programs write integer ids as floats and missing ones as NaN: integral floats lose
+    their ".0", and NaN becomes null.
+    """
+    arrays: list[pa.Array] = []
+    problems = Problems()
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if is_list(column.type) and name == roles.get(list_role):
+            column = _join_lists(column)
+        elif name in roles.values() or is_text(column.type):
+            try:
+                column = _to_strings(column)
+            except pa.ArrowInvalid:
+                column, invalid = _decode(column)
+                problems.add(invalid, name, "is not UTF-8; convert it to UTF-8")
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), problems
+
+
+def _join_lists(column: pa.Array) -> pa.Array:
+    column = column.cast(pa.list_(pa.string()))
+    if column.flatten().null_count:
+        lists = column.to_pylist()
+        lists = [labels and [label for label in labels if label is not None] for labels in lists]
+        column = pa.array(lists, column.type)
+    return pc.binary_join(column, LIST_SEPARATOR)
+
+
+def _to_strings(column: pa.Array) -> pa.Array:
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+        is_exact = pc.less(pc.abs(column), MAX_EXACT_FLOAT)
+        is_integral = pc.and_(pc.equal(pc.round(column), column), is_exact)
+        digits = pc.if_else(is_integral, column, None).cast(pa.int64()).cast(pa.string())
+        return pc.coalesce(digits, column.cast(pa.string()))
+    texts = column.cast(pa.string())
+    texts.validate(full=True)
+    return texts
+
+
+def _decode(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Bytes as strings, null if they are not UTF-8, and where that is so."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    texts: list[str | None] = []
+    for value in column.cast(pa.large_binary()).to_pylist():
+        try:
+            texts.append(None if value is None else value.decode("utf-8"))
+        except UnicodeDecodeError:
+            texts.append(None)
+    strings = pa.array(texts, pa.string())
+    return strings, pc.and_(pc.is_null(strings), pc.is_valid(column))
 
 
 @cache
@@ -168,74 +300,46 @@ def _time_parser() -> Any:
     return connection
 
 
-def parse_numbers(column: pa.Array) -> pa.Array:
-    """Numbers as written -> float64; what cannot be read is null."""
-    trimmed = pc.utf8_trim_whitespace(column)
-    numbers = pc.if_else(_is_number(trimmed), trimmed, None).cast(pa.float64())
-    return pc.if_else(pc.is_finite(numbers), numbers, None)
-
-
 def _is_number(column: pa.Array) -> pa.Array:
     return pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*$")
 
 
-def is_blank(column: pa.Array) -> pa.Array:
-    """Where a column is null, empty or only blanks."""
-    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
-
-
-def _blank_to_null(column: pa.Array) -> pa.Array:
+def _strip(column: pa.Array) -> pa.Array:
+    """The column without surrounding whitespace; blank values are null."""
     return pc.if_else(is_blank(column), None, pc.utf8_trim_whitespace(column))
 
 
 def _parse(
-    column: pa.Array, parse: Any, problems: Problems, name: str, what: str, hint: str
+    column: pa.Array,
+    parse: Callable[[pa.Array], pa.Array],
+    problems: Problems,
+    name: str,
+    kind: str,
+    examples: str,
 ) -> pa.Array:
     parsed = parse(column)
-    unread = pc.and_(pc.is_null(parsed), pc.invert(is_blank(column)))
-    _note(problems, unread, name, f"is not {what}; write it {hint}", column)
+    is_unread = pc.and_(pc.is_null(parsed), pc.invert(is_blank(column)))
+    problems.add(is_unread, name, f"is not {kind}; write it as {examples}", column)
     return parsed
 
 
-def _check_labels(problems: Problems, column: pa.Array, name: str, columns: EdgeColumns) -> None:
-    if columns.label_kind == "number":
-        _parse(column, parse_numbers, problems, name, "a number", "such as 3.5")
-    elif columns.classes is not None:
-        words = column.unique().to_pylist()  # with several labels, a word is their combination
-        bad = [
-            w
-            for w in words
-            if w and set(split_labels(w, columns.label_separator)) - set(columns.classes)
-        ]
-        unknown = pc.is_in(column, pa.array(bad, pa.string()))
-        known = ", ".join(columns.classes)
-        _note(problems, unknown, name, f"is not a class; available: {known}", column)
+def _check_labels(problems: Problems, column: pa.Array, name: str, labels: LabelFormat) -> None:
+    if labels.kind == "number":
+        _parse(column, parse_numbers, problems, name, "a number", "3.5")
+    elif labels.classes is not None:
+        classes = set(labels.classes)
+        values = filter(None, column.unique().to_pylist())  # combinations, if kind is "multi"
+        valid = [v for v in values if classes.issuperset(split_labels(v, labels.separator))]
+        _check_allowed(problems, column, name, valid, labels.classes)
 
 
-def _check_words(
-    problems: Problems, column: pa.Array, name: str, words: Sequence[str], what: str
+def _check_allowed(
+    problems: Problems,
+    column: pa.Array,
+    name: str,
+    allowed: Iterable[str],
+    shown: Iterable[str] | None = None,
 ) -> None:
-    unknown = pc.and_(
-        pc.is_valid(column), pc.invert(pc.is_in(column, pa.array(words, pa.string())))
-    )
-    known = ", ".join(words)
-    _note(problems, unknown, name, f"is not {what}; available: {known}", column)
-
-
-def _note(
-    problems: Problems, bad: pa.Array, name: str, what: str, values: pa.Array | None = None
-) -> None:
-    for row in pc.indices_nonzero(bad).to_pylist():
-        met = "" if values is None else f": '{shortened(values[row].as_py())}'"
-        problems.setdefault(row, f"column '{name}'{met} {what}")
-
-
-def shortened(value: str) -> str:
-    """A value as a message shows it: on one line, and its beginning only if it is long."""
-    line = " ".join(value.split())
-    return line if len(line) <= 60 else line[:57] + "..."
-
-
-def extra_types(keep: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Extra columns keep their type; views and large strings become plain strings."""
-    return {name: pa.string() if is_text(type_) else type_ for name, type_ in keep.items()}
+    is_allowed = pc.is_in(column, pa.array(allowed, pa.string()))
+    unknown = pc.and_(pc.is_valid(column), pc.invert(is_allowed))
+    problems.add(unknown, name, f"is not one of {', '.join(shown or allowed)}", column)

@@ -1,4 +1,9 @@
-"""CSV and TSV files: by DuckDB at full speed, and line by line where a line must be named."""
+"""CSV and TSV files: read by DuckDB, and line by line where an error must name its line.
+
+The line parser is written by hand: Python's csv module has neither the line where a row begins,
+nor recovery after a malformed row, nor delimiters of several characters, nor DuckDB's treatment
+of spaces around quotes.
+"""
 
 import re
 from collections import deque
@@ -10,193 +15,174 @@ from pathlib import Path
 import pyarrow as pa
 
 from edgeformers.data.readers.files import compression_of, numbered_lines
-from edgeformers.data.readers.sources import (
-    FAST_RECORD,
-    MAX_FIELD,
-    NumberedBatch,
-    duckdb_batches,
-    duckdb_path,
-    literal,
-    locate,
-)
+from edgeformers.data.readers.sources import MAX_DUCKDB_RECORD, TextSource, sql_string
 from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
 
-REREAD_LINES = 1_000_000  # per file: lines read again behind quotes that are never closed
+MAX_FIELD = 1 << 28  # characters; a longer field is taken for an unclosed quote
+MAX_REREAD = 1_000_000  # lines per file that are read again after unclosed quotes
+NOT_UTF8 = "the bytes are not UTF-8; convert the file to UTF-8"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class MalformedError(Exception):
-    """A row that breaks the rules of the format; the message says how."""
+class MalformedRowError(Exception):
+    """A row violates the format; the message says how."""
 
 
 @dataclass(frozen=True)
-class DelimitedSource:
-    """A CSV or TSV file with a header line; every value is text, exactly as written.
+class DelimitedSource(TextSource):
+    """A CSV or TSV file with a header; every value is text, exactly as written.
 
-    A field in quotes may hold delimiters, line breaks and doubled quotes; blanks between a
-    field's quotes and its delimiters are no part of it. Blank lines are passed over.
+    A quoted field may contain delimiters, line breaks and doubled quotes; spaces between its
+    quotes and the delimiters are ignored. Blank lines are skipped.
     """
 
-    path: Path
     delimiter: str = ","
     quote: str = '"'  # empty: quotes are ordinary characters
-    unit: str = "line"
 
     def __post_init__(self) -> None:
-        for name, sign, most in (("delimiter", self.delimiter, 4), ("quote", self.quote, 1)):
-            if len(sign.encode("utf-8", "replace")) > most or {"\n", "\r"} & set(sign):
-                raise InputError(f"{sign!r} cannot be the {name}; give a single character")
+        for name, sign, size in (("delimiter", self.delimiter, 4), ("quote", self.quote, 1)):
+            if len(sign.encode("utf-8", "replace")) > size or {"\n", "\r"} & set(sign):
+                raise InputError(f"{sign!r} cannot be the {name}; pass a single character")
         if not self.delimiter or self.delimiter == self.quote:
-            raise InputError(f"{self.delimiter!r} cannot be the delimiter; give it as , or ; or |")
-
-    @property
-    def origin(self) -> str:
-        return str(self.path)
+            raise InputError(f"{self.delimiter!r} cannot be the delimiter; pass , or ; or |")
 
     def types(self) -> dict[str, pa.DataType]:
         return dict.fromkeys(self._header[1], pa.string())
 
-    def fast(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        path = duckdb_path(self.path)
-        if path is None or len(self.delimiter) > 1 or self.delimiter == " ":
-            return (located.batch for located in self.careful(names, RowErrors()))
+    @cached_property
+    def _header(self) -> tuple[int, list[str]]:
+        """The line of the header and its column names."""
+        header = next(self._parsed_rows(RowErrors()), None)
+        if header is None:
+            raise InputError(f"{self.path} is empty; expected a first line with column names")
+        line, names = header
+        if _is_broken(names):
+            raise InputError(f"{self.path}, line {line}: {NOT_UTF8}")
+        if repeated := [name for name in names if name and names.count(name) > 1]:
+            raise InputError(
+                f"{self.path}, line {line}: column '{repeated[0]}' occurs twice in the header; "
+                "rename one of them"
+            )
+        return header
+
+    def query(self, names: list[str]) -> str | None:
+        if len(self.delimiter) > 1 or self.delimiter == " ":
+            return None
         line, header = self._header
         columns = ", ".join(f"c{i}: 'VARCHAR'" for i in range(len(header)))
-        options = (
-            f"auto_detect=false, header=true, skip={line - 1}, delim={literal(self.delimiter)}, "
-            f"quote={literal(self.quote)}, escape={literal(self.quote)}, strict_mode=true, "
-            f"columns={{{columns}}}, max_line_size={FAST_RECORD}, "
-            f"hive_partitioning=false, compression='{compression_of(self.path)}'"
+        selected = ", ".join(f"coalesce(c{header.index(name)}, '')" for name in names)
+        return (
+            f"SELECT {selected} FROM read_csv({sql_string(str(self.path))}, auto_detect=false, "
+            f"header=true, skip={line - 1}, delim={sql_string(self.delimiter)}, "
+            f"quote={sql_string(self.quote)}, escape={sql_string(self.quote)}, strict_mode=true, "
+            f"columns={{{columns}}}, max_line_size={MAX_DUCKDB_RECORD}, "
+            f"hive_partitioning=false, compression='{compression_of(self.path)}')"
         )
-        chosen = ", ".join(f"coalesce(c{header.index(name)}, '')" for name in names)
-        return duckdb_batches(f"SELECT {chosen} FROM read_csv({path}, {options})", names)
 
-    def careful(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
-        wanted = [self._header[1].index(name) for name in names]
-        return locate(self._good_rows(wanted, errors), names)
-
-    def _good_rows(
-        self, wanted: list[int], errors: RowErrors
-    ) -> Iterator[tuple[int, list[str | None]]]:
-        width = len(self._header[1])
-        rows = self._rows(errors)
+    def rows(self, names: list[str], errors: RowErrors) -> Iterator[tuple[int, list[str]]]:
+        header = self._header[1]
+        width, selected = len(header), [header.index(name) for name in names]
+        rows = self._parsed_rows(errors)
         next(rows)  # the header
         for line, row in rows:
-            where = f"{self.path}, line {line}"
             while len(row) > width and not row[-1]:
-                row.pop()  # spreadsheets end lines with delimiters
+                row.pop()  # spreadsheets add delimiters at the end of lines
             if len(row) != width:
+                fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
                 errors.report(
-                    f"{where}: {_count(len(row), 'field')} where the header has {width}; "
-                    "quote fields that hold the delimiter, or give the right --delimiter",
+                    f"{self.path}, line {line}: {fields}, but the header has {width}; quote "
+                    "fields that contain the delimiter, or set `delimiter=`",
                     line,
                 )
             elif _is_broken(row):
-                errors.report(f"{where}: the bytes are not UTF-8; convert the file to UTF-8", line)
+                errors.report(f"{self.path}, line {line}: {NOT_UTF8}", line)
             else:
-                yield line, [row[i] for i in wanted]
+                yield line, [row[i] for i in selected]
 
-    def _rows(self, errors: RowErrors) -> Iterator[tuple[int, list[str]]]:
-        """(line where the row begins, its fields); reading goes on behind a malformed line."""
+    def _parsed_rows(self, errors: RowErrors) -> Iterator[tuple[int, list[str]]]:
+        """(line where the row begins, fields); continues on the line after a malformed row."""
         lines = _Lines(self.path)
         parser = None
         for line in lines:
-            place = lines.number
+            number = lines.number
             if not line.rstrip("\r\n"):
                 continue
             parser = parser or _RowParser(self.delimiter, self.quote, returns="\r" in line)
-            lines.remember()
+            lines.mark()
             try:
                 row = parser.parse(line, lines)
-            except MalformedError as error:
-                errors.report(f"{self.path}, line {place}: {error}", place)
+            except MalformedRowError as error:
+                errors.report(f"{self.path}, line {number}: {error}", number)
                 lines.go_back()
             else:
-                yield place, row
-
-    @cached_property
-    def _header(self) -> tuple[int, list[str]]:
-        """The line of the header and the names in it."""
-        first = next(self._rows(RowErrors()), None)
-        if first is None:
-            raise InputError(f"{self.path} is empty; a first line with column names is expected")
-        line, names = first
-        where = f"{self.path}, line {line}"
-        if _is_broken(names):
-            raise InputError(f"{where}: the bytes are not UTF-8; convert the file to UTF-8")
-        for name in names:
-            if name and names.count(name) > 1:
-                raise InputError(
-                    f"{where}: column '{name}' stands twice in the header; rename one of them"
-                )
-        return first
+                yield number, row
 
 
 class _RowParser:
-    """Rows of fields out of lines; a quoted field may take further lines."""
+    """Splits lines into fields; a quoted field may continue on further lines."""
 
     def __init__(self, delimiter: str, quote: str, *, returns: bool) -> None:
         self.delimiter, self.quote = delimiter, quote
-        self.returns = returns  # where no carriage return ends the header, others are characters
-        sign, blanks = re.escape(quote or '"'), "" if delimiter.startswith(" ") else " *"
-        self.opening = re.compile(f"{blanks}{sign}")
-        self.inside = re.compile(f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+")
+        self.returns = returns  # if the header has no carriage return, others are ordinary
+        sign, spaces = re.escape(quote or '"'), "" if delimiter.startswith(" ") else " *"
         line_end = "\r\n|\n|\r" if returns else "\r?\n"
         self.end = re.compile(f"{re.escape(delimiter)}|{line_end}|\\Z")
-        self.closing = re.compile(f"{sign}{blanks}({self.end.pattern})")
+        self.opening = re.compile(f"{spaces}{sign}")
+        self.inside = re.compile(f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+")
+        self.closing = re.compile(f"{sign}{spaces}({self.end.pattern})")
 
-    def parse(self, line: str, more: "_Lines") -> list[str]:
-        """The fields of the row that begins with `line`; takes `more` lines while it is open."""
+    def parse(self, line: str, lines: "_Lines") -> list[str]:
+        """The fields of the row that begins with `line`; takes more of `lines` if needed."""
         body = line.removesuffix("\n").removesuffix("\r")
-        is_one_row = not (self.returns and "\r" in body)
-        if is_one_row and (not self.quote or self.quote not in body):
+        is_single_row = not (self.returns and "\r" in body)
+        if is_single_row and (not self.quote or self.quote not in body):
             return body.split(self.delimiter)
         fields: list[str] = []
-        at = 0
+        start = 0
         while True:
-            opening = self.opening.match(line, at) if self.quote else None
+            opening = self.opening.match(line, start) if self.quote else None
             if opening:
-                value, line, end = self._quoted(line, opening.end(), more)
+                value, line, end = self._quoted(line, opening.end(), lines)
             else:
-                found = self.end.search(line, at)
-                assert found is not None  # the end of the line is always there
-                value, end = line[at : found.start()], found.span()
+                match = self.end.search(line, start)
+                assert match is not None  # the pattern matches at the end of the line
+                value, end = line[start : match.start()], match.span()
             fields.append(value)
-            at = end[1]
+            start = end[1]
             if line[slice(*end)] != self.delimiter:
-                more.push(line[at:])  # lines may also end with a carriage return alone
+                lines.push(line[start:])  # a carriage return alone also ends a row
                 return fields
 
-    def _quoted(self, line: str, at: int, more: "_Lines") -> tuple[str, str, tuple[int, int]]:
-        """(the value, the line it ends on, where the delimiter or the end of that line is)."""
+    def _quoted(self, line: str, start: int, lines: "_Lines") -> tuple[str, str, tuple[int, int]]:
+        """(value, line where it ends, span of the delimiter or line end after it)."""
         parts: list[str] = []
         size = 0
         while True:
-            inside = self.inside.match(line, at)
-            end = inside.end() if inside else at
-            parts.append(line[at:end])
-            size += end - at
+            inside = self.inside.match(line, start)
+            end = inside.end() if inside else start
+            parts.append(line[start:end])
+            size += end - start
             if end < len(line):
                 break
-            following = next(more, None) if size < MAX_FIELD else None
+            following = next(lines, None) if size < MAX_FIELD else None
             if following is None:
-                raise MalformedError(
+                raise MalformedRowError(
                     f"a quote ({self.quote}) is opened here and never closed; close it, or pass "
-                    "--quote none where quotes are ordinary characters"
+                    "`quote=''` if quotes are ordinary characters"
                 )
-            line, at = following, 0
+            line, start = following, 0
         closing = self.closing.match(line, end)
         if closing is None:
-            raise MalformedError(
+            raise MalformedRowError(
                 f"{line[end + 1 : end + 11].strip()!r} follows a closing quote; double the quotes "
-                "within a quoted field, or pass --quote none where quotes are ordinary characters"
+                "inside quoted fields, or pass `quote=''` if quotes are ordinary characters"
             )
         return "".join(parts).replace(self.quote * 2, self.quote), line, closing.span(1)
 
 
 class _Lines:
-    """Decoded lines with their ends, numbered, that can be gone back to."""
+    """Decoded, numbered lines with their ends; can go back to a marked line."""
 
     def __init__(self, path: Path) -> None:
         self.number = 0
@@ -218,26 +204,22 @@ class _Lines:
         return line
 
     def push(self, rest: str) -> None:
-        """Make what is left of a line the next line."""
+        """Make the rest of a line the next line."""
         if rest:
             self._waiting.appendleft(rest)
 
-    def remember(self) -> None:
-        """Start a row: `go_back` returns to the line that comes next."""
+    def mark(self) -> None:
+        """Let `go_back` return to the line after this one."""
         self._taken.clear()
 
     def go_back(self) -> None:
-        """Read the lines since `remember` again, as long as that stays bounded."""
-        if self._reread + len(self._taken) <= REREAD_LINES:
+        """Read the lines since `mark` again, unless too many have been read again already."""
+        if self._reread + len(self._taken) <= MAX_REREAD:
             self._reread += len(self._taken)
             self.number -= len(self._taken)
             self._waiting.extendleft(reversed(self._taken))
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _is_broken(fields: list[str]) -> bool:
-    """Whether bytes that are not UTF-8 were met; they were decoded to lone surrogates."""
+    """Whether bytes were not UTF-8 and have been decoded to lone surrogates."""
     return any(not field.isascii() and _SURROGATE.search(field) for field in fields)

@@ -1,4 +1,4 @@
-"""Opening text files: plain, gzip or zstd, one line at a time with its number."""
+"""Opens text files, plain or compressed with gzip or zstd, and reads them line by line."""
 
 import gzip
 import zlib
@@ -14,7 +14,7 @@ from edgeformers.errors import InputError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
-#: What the first bytes of a file give away: what it is, and the suffix that says so.
+#: First bytes of compressed files: the compression, and its suffix if it can be read.
 MAGIC = {
     b"\x1f\x8b": ("gzip", ".gz"),
     b"\x28\xb5\x2f\xfd": ("zstd", ".zst"),
@@ -23,45 +23,43 @@ MAGIC = {
     b"PK\x03\x04": ("zip", None),
 }
 BOM = b"\xef\xbb\xbf"
-UTF16 = (b"\xff\xfe", b"\xfe\xff")
+DAMAGE = (EOFError, zlib.error, pa.ArrowInvalid, OSError)  # raised by damaged compressed files
 
 PathOrGlob = str | PathLike[str]
 
 
 def expand_paths(paths: PathOrGlob | Iterable[PathOrGlob]) -> list[Path]:
-    """Files named by a path, a glob or several of either, each glob in the order of its names."""
-    given = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    if not given:
-        raise InputError("no file is named; give a path or a quoted glob such as 'part-*.csv'")
+    """The files named by paths and globs, each glob sorted by name."""
+    patterns = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    if not patterns:
+        raise InputError("no files given; pass a path or a quoted glob such as 'part-*.csv'")
     files: list[Path] = []
-    for one in [fspath(path) for path in given]:
-        path = Path(one).expanduser()
-        if path.exists():
-            files.append(path)
-        elif found := sorted(glob(str(path), recursive=True)):
-            files.extend(map(Path, found))
-        else:
+    for pattern in [fspath(pattern) for pattern in patterns]:
+        path = Path(pattern).expanduser()
+        matches = [path] if path.exists() else sorted(map(Path, glob(str(path), recursive=True)))
+        if not matches:
             raise InputError(
-                f"{one}: no such file; give a path or a quoted glob such as 'part-*.csv'"
+                f"{pattern}: no such file; pass a path or a quoted glob such as 'part-*.csv'"
             )
+        files.extend(matches)
     return files
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix below any compression: '.json' for 'a.json.gz'."""
+    """The suffix without that of a compression: '.json' for 'a.json.gz'."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
     return inner.suffix.lower()
 
 
 def compression_of(path: Path) -> str:
-    """What a file is compressed with, by its name: gzip, zstd or none."""
+    """The compression that a file's name implies: gzip, zstd or none."""
     return COMPRESSIONS.get(path.suffix.lower(), "none")
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """The uncompressed bytes of a file; one whose first bytes belie its name is refused."""
+    """The uncompressed bytes of a text file; raises if its first bytes contradict its name."""
     compression = compression_of(path)
-    _check_magic(path, compression)
+    _check_first_bytes(path, compression)
     if compression == "gzip":
         return cast(BinaryIO, gzip.open(path, "rb"))
     if compression == "zstd":
@@ -69,25 +67,21 @@ def open_binary(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _check_magic(path: Path, named: str) -> None:
+def _check_first_bytes(path: Path, named: str) -> None:
     with path.open("rb") as file:
         head = file.read(8)
-    found, suffix = next((m for magic, m in MAGIC.items() if head.startswith(magic)), ("", None))
-    if found == named or not head:
+    actual, suffix = next((m for magic, m in MAGIC.items() if head.startswith(magic)), ("", None))
+    if actual == named or not head:
         return
-    if found and suffix is None:
-        raise InputError(f"{path} is compressed with {found}; unpack it, or use gzip or zstd")
-    if found:
-        raise InputError(
-            f"{path} is compressed with {found}, which its name does not tell; "
-            f"rename it to end in {suffix}"
-        )
+    if actual:
+        remedy = f"rename it to end in {suffix}" if suffix else "unpack it, or use gzip or zstd"
+        raise InputError(f"{path} is compressed with {actual}; {remedy}")
     if named != "none":
         raise InputError(
-            f"{path} is not compressed with {named}, as its name says; "
-            f"rename it without {path.suffix}, or fetch it again"
+            f"{path} is not compressed with {named}; remove the suffix {path.suffix}, "
+            "or download it again"
         )
-    if head.startswith(UTF16) and b"\0" in head:
+    if _is_utf16(head):
         raise InputError(
             f"{path} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}"
         )
@@ -95,8 +89,25 @@ def _check_magic(path: Path, named: str) -> None:
         raise InputError(f"{path} is a Parquet file; rename it to end in .parquet")
 
 
+def _is_utf16(head: bytes) -> bool:
+    """Whether every other byte is NUL: Latin text in UTF-16, with or without a byte order mark."""
+    low, high = head[0::2], head[1::2]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return b"\0" in head
+    return len(head) >= 4 and (any(low), any(high)) in ((True, False), (False, True))
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first `size` uncompressed bytes of a file, without a byte order mark."""
+    try:
+        with open_binary(path) as stream:
+            return stream.read(size).removeprefix(BOM)
+    except DAMAGE as error:
+        raise _damaged(path, 0, error) from error
+
+
 def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, the line without its end) for every line; a leading BOM is dropped."""
+    """(line number from 1, line without its end) of every line; a byte order mark is dropped."""
     number = 0
     try:
         with open_binary(path) as stream:
@@ -104,21 +115,25 @@ def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int
                 if number == 1:
                     line = line.removeprefix(BOM)
                 yield number, line if keep_ends else line.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, zlib.error, pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise InputError(
-            f"{path}: the compressed file breaks off after line {number} ({error}); fetch it again"
-        ) from error
+    except DAMAGE as error:
+        raise _damaged(path, number, error) from error
+
+
+def _damaged(path: Path, line: int, error: Exception) -> Exception:
+    if isinstance(error, OSError) and error.errno:
+        return error
+    return InputError(
+        f"{path}: the compressed file is damaged after line {line} ({error}); download it again"
+    )
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    begun: list[bytes] = []  # pieces of a line that is not complete yet
+    incomplete: list[bytes] = []  # pieces of a line that continues in the next chunk
     while chunk := stream.read(1 << 20):
         first, *others = chunk.split(b"\n")
-        begun.append(first)
+        incomplete.append(first)
         for piece in others:
-            yield b"".join(begun) + b"\n"
-            begun = [piece]
-    if any(begun):
-        yield b"".join(begun)
+            yield b"".join(incomplete) + b"\n"
+            incomplete = [piece]
+    if any(incomplete):
+        yield b"".join(incomplete)

@@ -1,4 +1,4 @@
-"""Git repositories as networks: who changed which file, the commit message on the edge."""
+"""Git repositories as networks: which author changed which file, with the commit message."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -23,12 +23,12 @@ HEADER = "%H%x00%ct%x00%aN%x00%aE%x00%B%x00"  # hash, commit time, canonical aut
 LOG = (
     *("log", "-z", f"--format=tformat:{HEADER}", "--encoding=UTF-8", "--numstat", "-M"),
     *("--no-merges", "--date-order", "--reverse", "--diff-algorithm=myers", "-O/dev/null"),
-    # a repository's own settings may name programs: none of them is run
+    # the repository's settings may name programs; none of them is run
     *("--no-ext-diff", "--no-textconv", "--no-show-signature", "--no-color"),
 )
 SETTINGS = ("log.showRoot=true", "diff.renameLimit=1000", "core.fsmonitor=false")
 
-# no settings of the user's, no translated messages, no lock, no question, no fetching
+# no user settings, no translated messages, no locks, no prompts, no fetching
 ENVIRONMENT = {
     **{"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"},
     **{"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
@@ -43,25 +43,24 @@ TRAILER = re.compile(
 
 
 def read_git(path: str | PathLike[str], *, on_error: OnError = "stop") -> EdgeTable:
-    """The history behind HEAD as edges author -> file, one for each file of each commit.
+    """The history of HEAD as edges author -> file, one for each file of each commit.
 
-    Authors are written "Ada <ada@x.org>" after the repository's .mailmap; files are paths as of
-    their commit. Where git sees a rename, the commit's edge goes to the new path; edges of
-    earlier commits stay with the old name, which is a node of its own. Merges are left out,
-    parents come before children, and otherwise older commits first. The text is the message
-    without trailers such as Signed-off-by; `added` and `deleted` count lines and are null for
-    binary files. Bytes that are not UTF-8 become "�".
+    Authors are written "Ada <ada@x.org>" after the repository's .mailmap; files are paths at the
+    time of the commit. A rename is an edge to the new path; earlier edges keep the old path,
+    which is a separate node. Merges are left out; parents come before children, and otherwise
+    older commits first. The text is the message without trailers such as Signed-off-by; `added`
+    and `deleted` count lines and are null for binary files. Bytes that are not UTF-8 become "�".
 
-    The repository is only read: no hook, filter or pager of its runs, nothing is fetched, and
-    settings and variables of the user's git play no part. In a shallow clone the commits at
-    the cut cannot be used: their own changes are unknown.
+    The repository is only read: none of its hooks, filters and pagers run, nothing is fetched,
+    and the user's git settings and variables are ignored. In a shallow clone, the oldest commits
+    cannot be used, since their own changes are unknown.
     """
-    repository = _Repository.find(Path(path).expanduser())
+    repository = _Repository.open(Path(path).expanduser())
     head = repository.head()
-    cut = repository.shallow_commits()
+    shallow = repository.shallow_commits()
     errors = RowErrors(on_error)
     return EdgeTable.from_rows(
-        lambda: _rows(repository, head, cut, errors),
+        lambda: _rows(repository, head, shallow, errors),
         fields=["time"],
         extra=EXTRA,
         origin=f"{path} at {head[:12]}",
@@ -72,18 +71,18 @@ def read_git(path: str | PathLike[str], *, on_error: OnError = "stop") -> EdgeTa
 
 @dataclass(frozen=True)
 class _Repository:
-    """A folder, its git directory, and the one way git is called here."""
+    """A repository and the only way git is called here."""
 
     folder: Path
     git_dir: Path
     program: str
 
     @classmethod
-    def find(cls, folder: Path) -> "_Repository":
+    def open(cls, folder: Path) -> "_Repository":
         if folder.name == ".git":
             folder = folder.absolute().parent
         if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder; give a git repository")
+            raise InputError(f"{folder}: no such folder; pass a git repository")
         if not (program := shutil.which("git")):
             raise InputError(
                 f"{folder}: reading a repository needs the command 'git', which is not on the "
@@ -92,85 +91,73 @@ class _Repository:
         inner = folder / ".git"
         return cls(folder, (inner if inner.exists() else folder).absolute(), program)
 
-    def command(self, *arguments: str) -> list[str]:
-        # naming the directory keeps git from taking a parent folder's repository, and from
-        # refusing one that belongs to another user
+    def start(self, *arguments: str, stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
+        # naming the directory keeps git from using a parent folder's repository, and from
+        # rejecting one that belongs to another user
         settings = [part for setting in SETTINGS for part in ("-c", setting)]
-        return [self.program, f"--git-dir={self.git_dir}", "--no-pager", *settings, *arguments]
-
-    def environment(self) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"
-        }
-        return {**kept, **ENVIRONMENT}
-
-    def ask(self, *arguments: str) -> tuple[str, str, int]:
-        """What git answered, what it complained of, and its exit status."""
-        done = subprocess.run(
-            self.command(*arguments),
+        kept = {k: v for k, v in os.environ.items() if k == "GIT_EXEC_PATH" or k[:4] != "GIT_"}
+        return subprocess.Popen(
+            [self.program, f"--git-dir={self.git_dir}", "--no-pager", *settings, *arguments],
             cwd=self.folder,
-            env=self.environment(),
+            env={**kept, **ENVIRONMENT},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
         )
-        return _text(done.stdout).strip(), _text(done.stderr).strip(), done.returncode
+
+    def run(self, *arguments: str) -> tuple[str, str, int]:
+        """Output, error output and exit status of a git command."""
+        process = self.start(*arguments, stderr=subprocess.PIPE)
+        output, error = process.communicate()
+        return _text(output).strip(), _text(error).strip(), process.returncode
 
     def head(self) -> str:
-        """The commit at HEAD, asked once, so that reading again gives the same edges."""
-        commit, complaint, status = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        if "not a git repository" in complaint:
+        """The commit at HEAD; it is fixed once, so that reading again gives the same edges."""
+        commit, error, status = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if "not a git repository" in error:
             raise InputError(
-                f"{self.folder}: not a git repository; give the top folder of a working copy "
-                "(the one with .git in it) or a bare repository"
+                f"{self.folder}: not a git repository; pass the top folder of a working copy "
+                "(with .git in it) or a bare repository"
             )
-        if status and complaint:
-            raise FormatError(f"{self.folder}: git cannot read this repository: {complaint}")
+        if status and error:
+            raise FormatError(f"{self.folder}: git cannot read this repository: {error}")
         if status:
             raise InputError(
-                f"{self.folder}: the repository is empty (HEAD names no commit); "
-                "commit something, or check out a branch that has commits"
+                f"{self.folder}: the repository is empty (HEAD is no commit); "
+                "check out a branch with commits"
             )
         return commit
 
     def shallow_commits(self) -> frozenset[str]:
-        """The commits at which a shallow clone was cut off; none in a whole one."""
-        name, _, _ = self.ask("rev-parse", "--git-path", "shallow")
-        cut = self.folder / name
-        return frozenset(cut.read_text().split()) if cut.is_file() else frozenset()
+        """The commits at which a shallow clone ends; none in a full one."""
+        name, _, _ = self.run("rev-parse", "--git-path", "shallow")
+        file = self.folder / name
+        return frozenset(file.read_text().split()) if file.is_file() else frozenset()
 
     def tokens(self, *arguments: str) -> Iterator[bytes]:
-        """The NUL-separated parts of what git prints, as it prints them."""
-        with tempfile.TemporaryFile() as complaints:
-            process = subprocess.Popen(
-                self.command(*arguments),
-                cwd=self.folder,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-            )
+        """The NUL-separated output of a git command, while it runs."""
+        with tempfile.TemporaryFile() as stderr:
+            process = self.start(*arguments, stderr=stderr)
             try:
                 assert process.stdout is not None
                 rest = b""
                 while chunk := process.stdout.read(1 << 16):
-                    *parts, rest = (rest + chunk).split(b"\0")
-                    yield from parts
+                    *tokens, rest = (rest + chunk).split(b"\0")
+                    yield from tokens
                 status = process.wait()
             finally:
-                process.kill()  # only where the reader stopped early
+                process.kill()  # if the caller stopped early
                 process.communicate()
             if status:
-                complaints.seek(0)
-                complaint = _text(complaints.read()).strip()
-                raise FormatError(f"{self.folder}: git stopped reading the history: {complaint}")
+                stderr.seek(0)
+                error = _text(stderr.read()).strip()
+                raise FormatError(f"{self.folder}: git stopped reading the history: {error}")
 
 
 def _rows(
-    repository: _Repository, head: str, cut: frozenset[str], errors: RowErrors
+    repository: _Repository, head: str, shallow: frozenset[str], errors: RowErrors
 ) -> Iterator[Mapping[str, Any]]:
-    edge: dict[str, Any] | None = None
+    edge: dict[str, Any] | None = None  # what the edges of the current commit share
     tokens = repository.tokens(*LOG, head, "--")
     for token in tokens:
         if change := NUMSTAT.fullmatch(token):
@@ -182,40 +169,35 @@ def _rows(
                 yield {**edge, "target": _text(name), **counts}
         elif token:
             header = [_text(part) for part in (token, *(next(tokens) for _ in range(4)))]
-            edge = _commit_edge(repository.folder, header, cut, errors)
+            try:
+                edge = _commit_edge(header, shallow)
+            except ValueError as error:
+                edge = None
+                errors.report(
+                    f"{repository.folder}: commit {header[0][:12]} {error}, or use on_error='skip'"
+                )
 
 
-def _commit_edge(
-    folder: Path, header: list[str], cut: frozenset[str], errors: RowErrors
-) -> dict[str, Any] | None:
-    """What the edges of one commit share, or None where they cannot be used."""
+def _commit_edge(header: list[str], shallow: frozenset[str]) -> dict[str, Any]:
+    """What the edges of a commit share; a ValueError says why they cannot be used."""
     commit, seconds, name, email, message = header
     author = " ".join(filter(None, [name.strip(), f"<{email.strip()}>" if email.strip() else ""]))
-    if commit in cut:
-        errors.report(
-            f"{folder}: commit {commit[:12]} is where this shallow clone was cut off, so its own "
-            "changes are unknown; run 'git fetch --unshallow', or skip it with on_error='skip'"
+    if commit in shallow:
+        raise ValueError(
+            "is where this shallow clone ends, so its changes are unknown; run "
+            "'git fetch --unshallow'"
         )
-        return None
     if not author:
-        errors.report(
-            f"{folder}: commit {commit[:12]} has no author; every edge needs both ends, "
-            "skip it with on_error='skip'"
-        )
-        return None
+        raise ValueError("has no author; every edge needs source and target: add one")
     try:
         time = datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
-        errors.report(
-            f"{folder}: commit {commit[:12]} has the time '{seconds}', which is no date; "
-            "skip it with on_error='skip'"
-        )
-        return None
+        raise ValueError(f"has the invalid time '{seconds}'; correct it") from None
     return {"source": author, "text": strip_trailers(message), "time": time, "commit": commit}
 
 
 def strip_trailers(message: str) -> str:
-    """A commit message without its trailers (Signed-off-by, Change-Id, ...); the subject stays."""
+    """A commit message without trailers (Signed-off-by, Change-Id, ...), but with its subject."""
     lines = message.strip().splitlines()
     while len(lines) > 1 and (not lines[-1].strip() or TRAILER.match(lines[-1])):
         lines.pop()

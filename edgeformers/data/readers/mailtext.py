@@ -1,4 +1,8 @@
-"""The words of a mail: headers and body decoded, and in the body only what its writer added."""
+"""The text of a mail: decoded headers and body, and the part of the body its sender wrote.
+
+Uses the lenient policy compat32 of `email`: policy.default takes ten times as long per header
+and raises on malformed ones.
+"""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +17,7 @@ WROTE = re.compile(
     r"\b(wrote|writes|said|schrieb|a écrit|escribió|ha scritto|escreveu|schreef|skrev)\b"
     r".{0,80}:\s*$"
 )
-ON_A_DAY = re.compile(
+DATED = re.compile(
     r"\s*(On|At|Am|Le|El|Il|Em|Op|Den)\s.*(\d{4}|\d[:./-]\d)", re.DOTALL | re.IGNORECASE
 )
 TAIL = re.compile(  # where a copied original, a signature or a list's footer begins
@@ -27,31 +31,29 @@ TAIL = re.compile(  # where a copied original, a signature or a list's footer be
 
 
 def header_text(message: Message, name: str) -> str:
-    """A header on one line, its encoded words decoded."""
+    """A decoded header on one line; empty if it is missing."""
     value = message.get(name, "")
     try:
         parts = decode_header(" ".join(value.split()) if isinstance(value, str) else value)
     except HeaderParseError:
         parts = [(str(value), None)]
-    text = "".join(
-        part if isinstance(part, str) else decode_bytes(part, charset) for part, charset in parts
-    )
-    return " ".join(text.split())
+    texts = (part if isinstance(part, str) else decode_bytes(part, cs) for part, cs in parts)
+    return " ".join("".join(texts).split())
 
 
 def decode_bytes(raw: bytes, charset: str | None) -> str:
-    """Text in the charset it says, or else in UTF-8, or else in the commonest Western one."""
+    """Text in its declared charset, or else in UTF-8, or else in Windows-1252."""
     for name in (charset or "ascii", "utf-8"):
         try:
             text = raw.decode(name)
-        except (LookupError, ValueError):  # no such charset, or not what the bytes are in
+        except (LookupError, ValueError):  # unknown charset, or not the actual one
             continue
         return text.encode("utf-8", errors="replace").decode("utf-8")  # no lone surrogates
     return raw.decode("cp1252", errors="replace")
 
 
 def body_text(message: Message) -> str:
-    """The first plain part, or else the first HTML part as text, or else nothing."""
+    """The first plain part, or else the first HTML part as text, or else an empty string."""
     parts = {part.get_content_type(): part for part in reversed(list(_text_parts(message)))}
     part = parts.get("text/plain") or parts.get("text/html") or next(iter(parts.values()), None)
     if part is None:
@@ -63,7 +65,7 @@ def body_text(message: Message) -> str:
 
 
 def _text_parts(message: Message) -> Iterator[Message]:
-    """The parts a reader would see; attached files and attached messages are not among them."""
+    """The parts that are displayed, without attached files and messages."""
     if message.get_content_maintype() == "multipart" and message.is_multipart():
         for part in message.get_payload():
             if isinstance(part, Message):
@@ -75,26 +77,26 @@ def _text_parts(message: Message) -> Iterator[Message]:
         yield message
 
 
-def own_words(body: str) -> str:
-    """What the writer of a mail added: no quoted lines, attribution, original or signature."""
+def remove_quotes(body: str) -> str:
+    """The body without quoted lines, their attribution, copied originals and the signature."""
     lines = body.splitlines()
     pairs = ("\n".join(lines[i : i + 2]) for i in range(len(lines)))
     end = next((i for i, pair in enumerate(pairs) if TAIL.match(pair)), len(lines))
     lines = lines[:end]
-    dropped = {i for i, line in enumerate(lines) if QUOTED.match(line)}
+    removed = {i for i, line in enumerate(lines) if QUOTED.match(line)}
     for i, line in enumerate(lines):
         if WROTE.search(line):
-            dropped.update(_attribution(lines, i))
-    kept = "\n".join(line for i, line in enumerate(lines) if i not in dropped)
+            removed.update(_attribution(lines, i))
+    kept = "\n".join(line for i, line in enumerate(lines) if i not in removed)
     return re.sub(r"\n\s*\n\s*\n", "\n\n", kept).strip()
 
 
 def _attribution(lines: list[str], last: int) -> range:
-    """The lines of an "On Monday, Ada wrote:" that ends on line `last`; none if it is not one."""
+    """The lines of an "On Monday, Ada wrote:" that ends on line `last`; empty if it is not one."""
     for first in range(last, max(last - 3, -1), -1):
         if not lines[first].strip():
             break
-        if ON_A_DAY.match("\n".join(lines[first : last + 1])):
+        if DATED.match("\n".join(lines[first : last + 1])):
             return range(first, last + 1)
     following = next((line for line in lines[last + 1 :] if line.strip()), "")
     return range(last, last + 1) if QUOTED.match(following) else range(0)

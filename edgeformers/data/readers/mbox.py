@@ -1,4 +1,8 @@
-"""Mail archives (mbox) as networks: who answers whom, the answer's own words on the edge."""
+"""Mail archives (mbox) as networks: who replies to whom, with the text of the reply.
+
+Messages are split by hand: `mailbox.mbox` reads neither compressed files nor line numbers, and
+splits at every line that begins with "From ".
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,18 +19,18 @@ from typing import Any
 import pyarrow as pa
 
 from edgeformers.data.readers.files import PathOrGlob, expand_paths, numbered_lines
-from edgeformers.data.readers.mailtext import body_text, decode_bytes, header_text, own_words
+from edgeformers.data.readers.mailtext import body_text, decode_bytes, header_text, remove_quotes
 from edgeformers.data.table import EdgeTable, OnError, RowErrors, edge_schema, rows_to_batches
 from edgeformers.errors import InputError
 
-BATCH_MAILS = 4096  # rows per Arrow batch: a mail's text can be long
+BATCH_MAILS = 4096  # rows per Arrow batch, since the text of a mail can be long
 EXTRA = {"subject": pa.string(), "message_id": pa.string()}
 
-# "From ada@x.org Mon Jan  1 00:00:00 2024": the line before every message
+# "From ada@x.org Mon Jan  1 00:00:00 2024", the line before every message
 FROM_LINE = re.compile(rb"From .*\d:\d\d.*\b\d{4}\b")
-ESCAPED_FROM = re.compile(rb">+From ")  # how a text line that looks like one is written
+ESCAPED_FROM = re.compile(rb">+From ")  # an escaped line of text
 
-LONGEST_LINE = 998  # characters of a mail's line (RFC 5322); no address is looked for beyond
+MAX_LINE = 998  # characters of a line in a mail (RFC 5322); addresses are searched up to there
 ADDRESSES = (
     re.compile(r"<\s*([^<>\s@]+@[^<>\s@]+)\s*>"),  # Ada <ada@x.org>
     re.compile(r"([^\s<>()\[\],;:\"@]+@[^\s<>()\[\],;:\"@]+)"),  # ada@x.org (Ada)
@@ -35,59 +39,55 @@ ADDRESSES = (
 
 
 @dataclass
-class MailTally:
-    """What became of the messages of an archive, after its table was read to the end."""
+class MailCounts:
+    """The messages of an archive by outcome, once its table has been read."""
 
     messages: int = 0
-    answers: int = 0  # gave an edge
-    openers: int = 0  # answer no message
-    strays: int = 0  # answer a message that is not in the archive
-    repeats: int = 0  # the same Message-ID again
-
-    def restart(self) -> None:
-        self.messages = self.answers = self.openers = self.strays = self.repeats = 0
+    replies: int = 0  # became edges
+    no_parent: int = 0  # reply to no message
+    unknown_parent: int = 0  # reply to a message that is not in the archive
+    duplicates: int = 0  # repeat an earlier Message-ID
 
 
 @dataclass(frozen=True, kw_only=True)
 class MailTable(EdgeTable):
-    """The edges of a mail archive, with a tally of the messages that gave none."""
+    """The edges of a mail archive, with counts of the messages that are no edges."""
 
-    tally: MailTally = field(default_factory=MailTally)
+    counts: MailCounts = field(default_factory=MailCounts)
 
 
 def read_mbox(path: PathOrGlob | Iterable[PathOrGlob], *, on_error: OnError = "stop") -> MailTable:
-    """The answers in an mbox archive as edges answerer -> author of the message answered.
+    """The replies in an mbox archive as edges from the sender to the author of the parent message.
 
-    A person is an address in lower case, because names vary from mail to mail; somebody who
-    writes from two addresses is two nodes. "ada at x.org", as public archives write it, is
-    ada@x.org. The message answered is the one named by In-Reply-To, else the last of
-    References. Messages that answer none, or none in the archive, give no edge; the table's
-    `tally` counts them. An archive in several files (a glob, or a list) is one archive: answers
-    are found across them. Files may be compressed.
+    A person is a lowercase address; someone who writes from two addresses is two nodes. The
+    "ada at x.org" of public archives is read as ada@x.org. The parent is the message in
+    In-Reply-To, or else the last of References. Messages without a parent in the archive are no
+    edges; the table's `counts` has their number. Several files (a glob or a list) form one
+    archive. Files may be compressed.
 
-    The text is the plain part (or the HTML part reduced to text) without quoted lines, their
-    attribution, forwarded originals and signature; where nothing else was written it is "".
-    `time` is the Date header in UTC, null where it is missing or unreadable. The files are read
-    twice, first for the addresses; only those and one message at a time are held in memory.
+    The text is the plain part (or the HTML part as text) without quoted lines, their
+    attribution, forwarded originals and signature; it may be empty. `time` is the Date header in
+    UTC, or null if it is missing or invalid. The files are read twice, first for the addresses;
+    only these and one message at a time are held in memory.
     """
     paths = expand_paths(path)
-    for one in paths:
-        _check_is_mbox(one)
-    errors, tally = RowErrors(on_error), MailTally()
+    for file in paths:
+        _check_is_mbox(file)
+    errors, counts = RowErrors(on_error), MailCounts()
     schema = edge_schema(["time"], EXTRA)
     return MailTable(
         schema=schema,
-        open=lambda: rows_to_batches(_rows(paths, tally, errors), schema, BATCH_MAILS),
+        open=lambda: rows_to_batches(_rows(paths, counts, errors), schema, BATCH_MAILS),
         origin=", ".join(map(str, paths)),
         bipartite=False,
         errors=errors,
-        tally=tally,
+        counts=counts,
     )
 
 
 @dataclass(frozen=True)
 class _Mail:
-    """One message as it stands in the archive."""
+    """One message of the archive, unparsed."""
 
     path: Path
     line: int  # of its From line
@@ -100,7 +100,7 @@ class _Mail:
 
 def _check_is_mbox(path: Path) -> None:
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; give an mbox file, or a glob such as '*.mbox'")
+        raise InputError(f"{path} is a folder; pass an mbox file, or a glob such as '*.mbox'")
     number, line = next(((n, text) for n, text in numbered_lines(path) if text.strip()), (1, b""))
     if not FROM_LINE.match(line):
         raise InputError(
@@ -126,80 +126,73 @@ def _mails(paths: Iterable[Path]) -> Iterator[_Mail]:
 
 
 def _addresses(paths: Iterable[Path]) -> dict[str, str]:
-    """Message-ID -> address of its author; the first message of an id counts."""
-    known: dict[str, str] = {}
+    """Message-ID -> address of its author; the first message with an id counts."""
+    addresses: dict[str, str] = {}
     for mail in _mails(paths):
         message = mail.parse(headers_only=True)
-        address = address_of(header_text(message, "From"))
+        address = find_address(header_text(message, "From"))
         if address:
-            for message_id in _message_ids(header_text(message, "Message-ID"))[:1]:
-                known.setdefault(message_id, address)
-    return known
+            for message_id in _message_ids(message, "Message-ID")[:1]:
+                addresses.setdefault(message_id, address)
+    return addresses
 
 
-def _rows(paths: list[Path], tally: MailTally, errors: RowErrors) -> Iterator[Mapping[str, Any]]:
-    tally.restart()
-    known = _addresses(paths)
+def _rows(paths: list[Path], counts: MailCounts, errors: RowErrors) -> Iterator[Mapping[str, Any]]:
+    vars(counts).update(vars(MailCounts()))
+    addresses = _addresses(paths)
     seen: set[str] = set()
     for mail in _mails(paths):
-        tally.messages += 1
+        counts.messages += 1
         message = mail.parse(headers_only=True)
-        message_id = next(iter(_message_ids(header_text(message, "Message-ID"))), None)
-        answered = _answered_ids(message)
-        author = next((known[one] for one in answered if one in known), None)
+        message_id = next(iter(_message_ids(message, "Message-ID")), None)
+        parents = _message_ids(message, "In-Reply-To") + _message_ids(message, "References")[-1:]
+        author = next((addresses[parent] for parent in parents if parent in addresses), None)
         if message_id in seen:
-            tally.repeats += 1
-        elif not answered:
-            tally.openers += 1
+            counts.duplicates += 1
+        elif not parents:
+            counts.no_parent += 1
         elif author is None:
-            tally.strays += 1
-        elif row := _row(mail, message, author, errors):
-            tally.answers += 1
-            yield {**row, "message_id": message_id}
+            counts.unknown_parent += 1
+        else:
+            try:
+                row = _row(mail, message, author)
+            except ValueError as error:
+                errors.report(f"{mail.path}, line {mail.line}: {error}")
+            else:
+                counts.replies += 1
+                yield {**row, "message_id": message_id}
         if message_id:
             seen.add(message_id)
 
 
-def _row(mail: _Mail, message: Message, author: str, errors: RowErrors) -> dict[str, Any] | None:
-    sender = header_text(message, "From")
-    if not (address := address_of(sender)):
-        errors.report(
-            f"{mail.path}, line {mail.line}: the message has no address in its From header "
-            f"(got '{sender}'); every edge needs both ends, skip it with on_error='skip'"
-        )
-        return None
+def _row(mail: _Mail, headers: Message, author: str) -> dict[str, Any]:
+    sender = header_text(headers, "From")
+    if not (address := find_address(sender)):
+        raise ValueError(f"no address in the From header (got '{sender}'); use on_error='skip'")
     try:
-        text = own_words(body_text(mail.parse()))
+        text = remove_quotes(body_text(mail.parse()))
     except RecursionError:
-        errors.report(
-            f"{mail.path}, line {mail.line}: the message has parts within parts beyond all "
-            "reading; skip it with on_error='skip'"
-        )
-        return None
+        raise ValueError("the parts are nested too deeply; use on_error='skip'") from None
     return {
         "source": address,
         "target": author,
         "text": text,
-        "time": _time(header_text(message, "Date")),
-        "subject": header_text(message, "Subject"),
+        "time": _time(header_text(headers, "Date")),
+        "subject": header_text(headers, "Subject"),
     }
 
 
-def address_of(sender: str) -> str | None:
-    """The address in a From header, in lower case."""
+def find_address(sender: str) -> str | None:
+    """The lowercase address in a From header."""
     for pattern in ADDRESSES:
-        if found := pattern.search(sender, 0, LONGEST_LINE):
-            return found[1].replace(" at ", "@").strip("'").lower()
+        if match := pattern.search(sender, 0, MAX_LINE):
+            return match[1].replace(" at ", "@").strip("'").lower()
     return None
 
 
-def _message_ids(value: str) -> list[str]:
-    return ["".join(one.split()) for one in re.findall(r"<([^<>]+)>", value)] or value.split()
-
-
-def _answered_ids(message: Message) -> list[str]:
-    references = _message_ids(header_text(message, "References"))
-    return _message_ids(header_text(message, "In-Reply-To")) + references[-1:]
+def _message_ids(message: Message, header: str) -> list[str]:
+    value = header_text(message, header)
+    return ["".join(id_.split()) for id_ in re.findall(r"<([^<>]+)>", value)] or value.split()
 
 
 def _time(date: str) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Tables of edges and nodes: CSV, TSV, JSON lines, Parquet and data frames, of any size."""
+"""Reads tables of edges and nodes of any size: CSV, TSV, JSON Lines, Parquet and data frames."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -8,34 +8,29 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from edgeformers.data.readers.canonical import (
-    NODE_OPTIONS,
-    EdgeColumns,
+    LIST_SEPARATOR,
+    Columns,
+    LabelFormat,
     Problems,
-    canonical_batch,
-    check_columns,
-    check_readable,
-    extra_types,
-    is_blank,
+    convert_edges,
+    convert_nodes,
+    is_list,
+    is_text,
     looks_like_numbers,
-    shortened,
+    shorten,
 )
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import COMPRESSIONS, expand_paths, plain_suffix
 from edgeformers.data.readers.jsonlines import JsonLinesSource
 from edgeformers.data.readers.sources import (
-    LIST_SEPARATOR,
     FastReadError,
     FrameSource,
     ParquetSource,
-    Source,
-    as_text,
+    RowSource,
     frame_to_arrow,
     is_frame,
-    is_list,
-    is_text,
 )
 from edgeformers.data.table import (
     NODE_FIELDS,
@@ -45,7 +40,6 @@ from edgeformers.data.table import (
     OnError,
     RowErrors,
     edge_schema,
-    split_labels,
 )
 from edgeformers.errors import InputError
 
@@ -61,7 +55,7 @@ FORMATS = {
 }
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
-Check = Callable[[Source, pa.RecordBatch], tuple[pa.RecordBatch, Problems]]
+Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, Problems]]
 
 
 def read_edges(
@@ -86,45 +80,36 @@ def read_edges(
     quote: str = '"',
     on_error: OnError = "stop",
 ) -> EdgeTable:
-    """Edges from files (a path, a glob, several) or from a pandas, polars or pyarrow frame.
+    """Edges from files (paths or globs) or from a pandas, polars or pyarrow table.
 
     Each argument from `source` to `weight` names a column. Ids are kept exactly as written;
-    labels, splits and edge types lose the blanks around them. `bipartite` says whether sources
-    and targets are two id spaces. `classes` lists the labels allowed. A label is a class;
-    `label_kind="number"` makes it a number, and a `label_separator` (or a column of lists)
-    several labels per edge ("multi"). Files are read as `format` (csv, tsv, jsonl, parquet),
-    which the suffix tells otherwise, .gz and .zst included. With `on_error="skip"` rows that
-    cannot be used are left out and listed in `table.errors`.
+    labels, splits and edge types are stripped of whitespace. With `bipartite`, sources and
+    targets are two id spaces. `classes` lists the allowed labels. By default a label is a class;
+    `label_kind="number"` makes it a number, and a `label_separator` (or a list column) gives
+    each edge several labels ("multi"). The `format` (csv, tsv, jsonl, parquet) defaults to that
+    of the suffix; .gz and .zst are decompressed. With `on_error="skip"`, rows that cannot be
+    used are skipped and listed in `table.errors`.
     """
-    columns = EdgeColumns(
-        source=source,
-        target=target,
-        text=text,
-        label=label,
-        time=time,
-        split=split,
-        edge_type=edge_type,
-        weight=weight,
-        keep=tuple(keep),
-        label_kind=label_kind or ("multi" if label_separator else "class"),
-        label_separator=label_separator,
-        classes=None if classes is None else tuple(map(str, classes)),
-    )
+    names = {"source": source, "target": target, "text": text, "label": label, "time": time}
+    names |= {"split": split, "edge_type": edge_type, "weight": weight}
+    roles = {role: name for role, name in names.items() if name is not None}
+    columns = Columns(roles, tuple(keep), "read_edges")
+    kind = label_kind or ("multi" if label_separator else "class")
+    labels = LabelFormat(kind, label_separator, classes and [str(name) for name in classes])
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
-    types = _common_types(sources, columns)
-    extra = extra_types({name: types[name] for name in columns.keep})
-    schema = edge_schema(columns.roles, extra)
+    types = columns.check(sources)
     if label is not None and is_list(types[label]):
-        columns = replace(columns, label_kind="multi", label_separator=LIST_SEPARATOR)
+        labels = replace(labels, kind="multi", separator=LIST_SEPARATOR)
+    schema = edge_schema(roles, columns.extra_types(types))
     errors = RowErrors(on_error)
     return EdgeTable(
         schema=schema,
-        open=lambda: _edge_batches(sources, columns, schema, errors),
-        origin=", ".join(one.origin for one in sources[:3]) + (", ..." if len(sources) > 3 else ""),
+        open=lambda: _edge_batches(sources, columns, labels, schema, errors),
+        origin=", ".join(s.origin for s in sources[:3]) + (", ..." if len(sources) > 3 else ""),
         bipartite=bipartite,
         directed=directed,
-        label_kind=columns.label_kind,
-        label_separator=columns.label_separator,
+        label_kind=labels.kind,
+        label_separator=labels.separator,
         errors=errors,
     )
 
@@ -143,191 +128,134 @@ def read_nodes(
     quote: str = '"',
     on_error: OnError = "stop",
 ) -> NodeTable:
-    """What is known of nodes: labels (several per node by `label_separator` or a list) and a text.
+    """Node labels (several per node with a `label_separator` or a list column) and texts.
 
-    In a bipartite network `side` ("source" or "target") says whose table this is.
+    In a bipartite network, `side` ("source" or "target") says which nodes the table describes.
     """
     if side not in (None, "source", "target"):
         raise InputError(f"side must be 'source' or 'target' (got '{side}')")
+    names = {"id": id, "labels": labels, "text": text}
+    roles = {role: name for role, name in names.items() if name is not None}
+    columns = Columns(roles, tuple(keep), "read_nodes")
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
-    named = {"id": id, **({"labels": labels} if labels else {}), **({"text": text} if text else {})}
-    for one in sources:
-        types = one.types()
-        columns = {role: [name] for role, name in named.items()}
-        check_columns({**columns, "keep": keep}, types, one.origin, NODE_OPTIONS)
-        for role, name in named.items():
-            check_readable(role, name, types[name], one.origin, may_be_list=role == "labels")
-    extra = extra_types({name: types[name] for name in keep})
-    schema = pa.schema([*NODE_FIELDS.items(), *extra.items()])
-    if labels and is_list(types[labels]):
-        label_separator = LIST_SEPARATOR
+    types = columns.check(sources)
+    separator = LIST_SEPARATOR if labels and is_list(types[labels]) else label_separator
+    schema = pa.schema([*NODE_FIELDS.items(), *columns.extra_types(types).items()])
     errors = RowErrors(on_error)
 
-    def check(one: Source, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
-        raw, broken = as_text(batch, named.values(), lists=labels)
-        blank = pc.indices_nonzero(is_blank(raw.column(id))).to_pylist()
-        problems = dict.fromkeys(blank, f"column '{id}' is empty; every node needs an id")
-        return _node_batch(raw, named, schema, side, label_separator), problems | broken
+    def batches() -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            yield from _converted(
+                source,
+                columns.names,
+                lambda raw: convert_nodes(raw, columns, schema, side, separator),
+                errors,
+            )
 
-    names = list(dict.fromkeys([*named.values(), *keep]))
-    return NodeTable(
-        schema=schema,
-        open=lambda: _checked(sources, names, check, errors),
-        origin=sources[0].origin,
-        errors=errors,
-    )
+    return NodeTable(schema=schema, open=batches, origin=sources[0].origin, errors=errors)
 
 
 def open_sources(
     data: Any, *, format: str | None = None, delimiter: str | None = None, quote: str = '"'
-) -> list[Source]:
-    """The files or the frame that `data` names."""
+) -> list[RowSource]:
+    """The row sources of files or of a data frame."""
     if is_frame(data):
         return [FrameSource(frame_to_arrow(data))]
     paths = [data] if isinstance(data, str | PathLike) else data
     if not isinstance(paths, Sequence) or not all(isinstance(p, str | PathLike) for p in paths):
         raise InputError(
-            "edges are read from files or from pandas, polars and pyarrow frames "
+            "tables are read from files or from pandas, polars and pyarrow tables "
             f"(got {type(data).__name__})"
         )
     return [_open_file(path, format, delimiter, quote) for path in expand_paths(paths)]
 
 
-def _open_file(path: Path, format: str | None, delimiter: str | None, quote: str) -> Source:
+def _open_file(path: Path, format: str | None, delimiter: str | None, quote: str) -> RowSource:
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name its files, for instance '{path}/*.csv'")
+        raise InputError(f"{path} is a folder; pass its files, for example '{path}/*.csv'")
     kind = format or FORMATS.get(plain_suffix(path))
     if kind is None or kind not in TABLE_FORMATS:
-        unknown = f"'{format}' is no table format" if format else "the suffix tells no format"
-        raise InputError(f"{path}: {unknown}; give --format {', '.join(TABLE_FORMATS)}")
+        problem = f"unknown format '{format}'" if format else "unknown suffix"
+        raise InputError(f"{path}: {problem}; set `format=` to one of {', '.join(TABLE_FORMATS)}")
     if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty; a table with one row per edge is expected")
+        raise InputError(f"{path} is empty; expected a table with one row per edge or node")
     if kind == "parquet":
         if path.suffix.lower() in COMPRESSIONS:
-            raise InputError(f"{path}: unpack it; a Parquet file is compressed within")
+            raise InputError(f"{path}: unpack it; Parquet files are compressed internally")
         return ParquetSource(path)
     if kind == "jsonl":
         return JsonLinesSource(path)
     return DelimitedSource(path, delimiter or ("," if kind == "csv" else "\t"), quote)
 
 
-def _common_types(sources: list[Source], columns: EdgeColumns) -> dict[str, pa.DataType]:
-    """The types of the columns; every file must have those that are named, of the same type."""
-    first = sources[0].types()
-    for one in sources:
-        types = one.types()
-        columns.check(types, one.origin)
-        for name in [*columns.keep, *([columns.label] if columns.label else [])]:
-            same = extra_types({name: types[name]}) == extra_types({name: first[name]})
-            if not same and (name in columns.keep or is_list(types[name]) != is_list(first[name])):
-                raise InputError(
-                    f"{one.origin}: column '{name}' holds {types[name]} where {sources[0].origin} "
-                    f"holds {first[name]}; write both as one type"
-                )
-    return first
-
-
 def _edge_batches(
-    sources: list[Source], columns: EdgeColumns, schema: pa.Schema, errors: RowErrors
+    sources: Sequence[RowSource],
+    columns: Columns,
+    labels: LabelFormat,
+    schema: pa.Schema,
+    errors: RowErrors,
 ) -> Iterator[pa.RecordBatch]:
     rows = 0
-
-    def check(one: Source, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
-        raw, broken = as_text(batch, columns.roles.values(), lists=columns.label)
-        if rows == 0:
-            _check_text_column(one, raw, columns)
-        good, problems = canonical_batch(raw, columns, schema)
-        return good, problems | broken
-
-    for batch in _checked(sources, columns.names, check, errors):
-        rows += batch.num_rows
-        yield batch
-    if not rows:
-        why = "one row per edge is expected"
-        if errors.count:
-            why = f"every row was skipped ({errors.count:,}), the first: {errors.examples[0]}"
-        raise InputError(f"{sources[0].origin} has no edges; {why}")
-
-
-def _checked(
-    sources: list[Source], names: list[str], check: Check, errors: RowErrors
-) -> Iterator[pa.RecordBatch]:
-    """Checked batches of every source, fast unless rows may have to be skipped."""
-    read = _read_carefully if errors.mode == "skip" else _read_fast
-    for one in sources:
-        errors.start_file()
-        yield from read(one, names, check, errors)
-
-
-def _read_fast(
-    one: Source, names: list[str], check: Check, errors: RowErrors
-) -> Iterator[pa.RecordBatch]:
-    """Batches as fast as they come; from a row that stops this on, line by line.
-
-    Reading line by line names the row that cannot be used. Where there is none, as in a file
-    that mixes line ends, it gives the rows that are still missing.
-    """
-    given = 0
-    try:
-        for raw in one.fast(names):
-            batch, problems = check(one, raw)
-            if problems:
-                break
+    for source in sources:
+        for batch in _converted(
+            source, columns.names, lambda raw: convert_edges(raw, columns, labels, schema), errors
+        ):
+            if rows == 0:
+                _check_text_column(source, batch, columns)
+            rows += batch.num_rows
             yield batch
-            given += batch.num_rows
-        else:
-            return
-    except FastReadError:
-        pass  # whatever it was, the careful reading meets it too, or does without
-    for batch in _read_carefully(one, names, check, errors):
-        missing = batch.slice(min(given, batch.num_rows))
-        given -= batch.num_rows - missing.num_rows
-        if missing.num_rows:
-            yield missing
+    if not rows:
+        reason = "expected one row per edge"
+        if errors.count:
+            reason = f"all {errors.count:,} rows were skipped, the first: {errors.examples[0]}"
+        raise InputError(f"{sources[0].origin} has no edges; {reason}")
 
 
-def _read_carefully(
-    one: Source, names: list[str], check: Check, errors: RowErrors
+def _converted(
+    source: RowSource, names: list[str], convert: Convert, errors: RowErrors
 ) -> Iterator[pa.RecordBatch]:
-    for located in one.careful(names, errors):
-        batch, problems = check(one, located.batch)
+    """The converted rows of a source; reads line by line from the first invalid row on.
+
+    Reading line by line finds the line of the invalid row. If there is none, as in a file with
+    mixed line ends, it provides the remaining rows.
+    """
+    errors.start_file()
+    done = 0
+    if errors.mode == "stop":
+        try:
+            for raw in source.batches(names):
+                batch, problems = convert(raw)
+                if problems:
+                    break
+                yield batch
+                done += batch.num_rows
+            else:
+                return
+        except FastReadError:
+            pass  # reading line by line fails with a better message, or succeeds
+    for numbered in source.numbered_batches(names, errors):
+        batch, problems = convert(numbered.batch)
         for row, message in sorted(problems.items()):
-            place = located.places[row]
-            errors.report(f"{one.origin}, {one.unit} {place}: {message}", place)
-        good = np.ones(batch.num_rows, bool)
-        good[list(problems)] = False
-        yield batch.filter(pa.array(good))
+            number = numbered.numbers[row]
+            errors.report(f"{source.origin}, {source.unit} {number}: {message}", number)
+        is_valid = np.ones(batch.num_rows, bool)
+        is_valid[list(problems)] = False
+        valid = batch.filter(pa.array(is_valid))
+        repeated = min(done, valid.num_rows)
+        done -= repeated
+        if valid.num_rows > repeated:
+            yield valid.slice(repeated)
 
 
-def _check_text_column(one: Source, raw: pa.RecordBatch, columns: EdgeColumns) -> None:
-    if not looks_like_numbers(raw.column(columns.text)):
+def _check_text_column(source: RowSource, batch: pa.RecordBatch, columns: Columns) -> None:
+    texts, name = batch.column("text"), columns.roles["text"]
+    if not looks_like_numbers(texts):
         return
-    example = next(value for value in raw.column(columns.text).to_pylist() if value)
-    taken = columns.roles.values()
-    others = [name for name, type_ in one.types().items() if is_text(type_) and name not in taken]
-    remedy = f"available: {', '.join(others)}" if others else "there is no other column of text"
+    example = next(value for value in texts.to_pylist() if value.strip())
+    used = columns.roles.values()
+    others = [n for n, type_ in source.types().items() if is_text(type_) and n not in used]
+    remedy = f"available: {', '.join(others)}" if others else "there is no other text column"
     raise InputError(
-        f"{one.origin}: the text column '{columns.text}' holds only numbers (such as "
-        f"'{shortened(example)}'); name the column with the words; {remedy}"
+        f"{source.origin}: the text column '{name}' holds only numbers (such as "
+        f"'{shorten(example)}'); set `text=` to the column with the words; {remedy}"
     )
-
-
-def _node_batch(
-    raw: pa.RecordBatch,
-    named: dict[str, str],
-    schema: pa.Schema,
-    side: str | None,
-    separator: str | None,
-) -> pa.RecordBatch:
-    count = raw.num_rows
-    text = pa.nulls(count, pa.string())
-    if "text" in named:
-        text = pc.if_else(is_blank(raw.column(named["text"])), None, raw.column(named["text"]))
-    labels = pa.nulls(count, pa.list_(pa.string()))
-    if "labels" in named:
-        column = raw.column(named["labels"]).to_pylist()
-        labels = pa.array([split_labels(value, separator) for value in column], labels.type)
-    sides = pa.array([side] * count, pa.string())
-    extra = [raw.column(name) for name in schema.names[len(NODE_FIELDS) :]]
-    arrays = [raw.column(named["id"]), sides, labels, text, *extra]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

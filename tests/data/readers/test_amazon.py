@@ -29,7 +29,7 @@ def write_lines(path, records):
     return path
 
 
-def test_reviews_of_2014_and_2018_are_edges_with_whole_ratings_and_times(tmp_path):
+def test_reviews_of_2014_and_2018_are_edges_with_integral_ratings_and_times(tmp_path):
     table = read_amazon_reviews(write_lines(tmp_path / "r.json", OLD))
     assert table.bipartite
     rows = table.to_arrow().to_pylist()
@@ -59,26 +59,33 @@ def test_a_table_of_reviews_can_be_read_twice(tmp_path):
     assert table.to_arrow().equals(table.to_arrow())
 
 
-def test_a_foreign_file_is_refused_with_its_keys(tmp_path):
+def test_another_file_is_rejected_with_its_keys(tmp_path):
     file = write_lines(tmp_path / "x.json", [{"critic": 1, "movie": 2}])
     with pytest.raises(InputError, match=r"x\.json: not Amazon reviews.*got critic, movie"):
         read_amazon_reviews(file)
 
 
-def test_a_file_that_is_no_json_is_refused(tmp_path):
+def test_a_file_without_records_is_rejected(tmp_path):
     file = tmp_path / "x.json"
     file.write_text("hello\n[1]\n")
-    with pytest.raises(InputError, match="got no JSON objects"):
+    with pytest.raises(InputError, match=r"x\.json: not Amazon reviews"):
         read_amazon_reviews(file)
+
+
+def test_metadata_among_the_reviews_is_reported_as_nodes(tmp_path):
+    write_lines(tmp_path / "Books.json", OLD)
+    write_lines(tmp_path / "meta_Books.json", [{"asin": "B1", "category": ["Books"]}])
+    with pytest.raises(InputError, match=r"meta_Books\.json .*`nodes=`"):
+        read_amazon_reviews(tmp_path / "*.json")
 
 
 def test_releases_of_different_years_are_not_mixed(tmp_path):
     old, new = write_lines(tmp_path / "a.json", OLD), write_lines(tmp_path / "b.json", NEW)
-    with pytest.raises(InputError, match=r"b\.json has the key 'user_id' where .*'reviewerID'"):
+    with pytest.raises(InputError, match=r"b\.json .*'user_id'.*'reviewerID'"):
         read_amazon_reviews([old, new])
 
 
-def test_reviews_of_nothing_are_skipped_and_listed_with_their_line(tmp_path):
+def test_reviews_without_an_item_are_reported_or_skipped(tmp_path):
     file = write_lines(tmp_path / "r.json", [*OLD, {"reviewerID": "A3", "overall": 2.0}])
     with pytest.raises(InputError, match=r"r\.json, line 3: column 'asin' is empty"):
         read_amazon_reviews(file).to_arrow()
@@ -98,7 +105,7 @@ def test_metadata_of_2014_is_read_from_python_literals(tmp_path):
     assert read_amazon_metadata(file).to_arrow().to_pylist() == [expected]
 
 
-def test_metadata_of_2018_loses_what_web_pages_left_in_it(tmp_path):
+def test_html_is_removed_from_metadata_of_2018(tmp_path):
     item = {
         "asin": "B1",
         "title": '<span class="a-size-medium a-color-secondary"',
@@ -116,7 +123,7 @@ def test_metadata_of_2023_is_known_by_the_product(tmp_path):
     assert row == {"id": "C", "side": "target", "labels": ["X"], "text": "T"}
 
 
-def test_items_that_come_twice_are_both_given(tmp_path):
+def test_repeated_items_are_kept(tmp_path):
     items = [{"asin": "B", "title": "1"}, {"asin": "B", "title": "2"}]
     table = read_amazon_metadata(write_lines(tmp_path / "m.json", items)).to_arrow()
     assert table["text"].to_pylist() == ["1", "2"]
@@ -125,14 +132,14 @@ def test_items_that_come_twice_are_both_given(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{'asin': 'B2', 'title'", "neither JSON nor a Python literal"),
-        ("{'asin': open('/etc/passwd')}", "neither JSON nor a Python literal"),
-        ('["B2"]', "got list, expected an object"),
-        ('{"title": "x"}', "no asin or parent_asin among the keys title"),
+        ("{'asin': 'B2', 'title'", "neither JSON"),
+        ("{'asin': open('/etc/passwd')}", "neither JSON"),
+        ('["B2"]', "got list"),
+        ('{"title": "x"}', "asin .*title"),
     ],
     ids=["broken", "call", "list", "no id"],
 )
-def test_a_bad_metadata_line_is_named_or_skipped(tmp_path, line, message):
+def test_an_invalid_metadata_line_is_reported_or_skipped(tmp_path, line, message):
     file = tmp_path / "meta.json"
     file.write_text("{'asin': 'B1'}\n" + line + "\n")
     with pytest.raises(InputError, match=rf"meta\.json, line 2: .*{message}"):

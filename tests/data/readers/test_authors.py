@@ -53,30 +53,30 @@ def test_edges_keep_file_order_and_take_their_split_from_the_file_name(tmp_path)
     ]
 
 
-def test_a_text_may_hold_the_separator(tmp_path):
+def test_a_text_may_contain_the_separator(tmp_path):
     write(tmp_path, train=[edge_line(rf"costs {F} a lot", "0", "7", "4")])
     assert rows(read_authors_edges(tmp_path)) == [("0", "7", rf"costs {F} a lot", "4", "train")]
 
 
-def test_a_short_edge_line_is_named_or_skipped(tmp_path):
+def test_an_incomplete_edge_line_is_reported_or_skipped(tmp_path):
     write(
         tmp_path, train=[edge_line("a", "0", "7", "4"), "only text", edge_line("b", "", "1", "0")]
     )
-    with pytest.raises(InputError, match=r"train\.tsv, line 2: expected text.*got 'only text'"):
+    with pytest.raises(InputError, match=r"train\.tsv, line 2: expected.*'only text'"):
         read_authors_edges(tmp_path).to_arrow()
     table = read_authors_edges(tmp_path, on_error="skip")
     assert len(rows(table)) == 1
     assert table.errors.count == 2
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path):
+def test_a_line_that_is_not_utf8_is_reported(tmp_path):
     (tmp_path / "train.tsv").write_bytes(b"\xff\xfe" + rb"\$\$0\$\$1\$\$2")
-    with pytest.raises(InputError, match=r"train\.tsv, line 1: not UTF-8 text"):
+    with pytest.raises(InputError, match=r"train\.tsv, line 1: not UTF-8"):
         read_authors_edges(tmp_path).to_arrow()
 
 
-def test_a_folder_without_train_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"no train\.tsv here"):
+def test_a_folder_without_train_is_rejected(tmp_path):
+    with pytest.raises(InputError, match=r"no train\.tsv"):
         read_authors_pairs(tmp_path)
 
 
@@ -107,7 +107,7 @@ def test_pairs_give_the_network_around_them(tmp_path):
     ]
 
 
-def test_a_pair_takes_the_text_and_split_from_wherever_they_are_known(tmp_path):
+def test_a_pair_has_its_text_from_any_neighbor_list_and_its_own_split(tmp_path):
     write(
         tmp_path,
         train=[
@@ -117,14 +117,14 @@ def test_a_pair_takes_the_text_and_split_from_wherever_they_are_known(tmp_path):
         ],
         val=[F.join([ego("u3", [("i2", "late")]), ego("i1"), "1"])],
     )
-    found = rows(read_authors_pairs(tmp_path))
-    assert ("u1", "i1", "one", "1", "train") in found
-    assert ("u3", "i1", "known", "1", "val") in found  # never a training edge
-    assert ("u3", "i2", "late", "1", "train") in found  # a train pair met around a val pair
-    assert len(found) == len({row[:3] for row in found}) == 5
+    edges = rows(read_authors_pairs(tmp_path))
+    assert ("u1", "i1", "one", "1", "train") in edges
+    assert ("u3", "i1", "known", "1", "val") in edges  # never a training edge
+    assert ("u3", "i2", "late", "1", "train") in edges  # a train pair met around a val pair
+    assert len(edges) == len({row[:3] for row in edges}) == 5
 
 
-def test_one_group_of_neighbors_and_blanks_between_ids_are_read(tmp_path):
+def test_a_single_group_and_ids_separated_by_spaces_are_read(tmp_path):
     one_group = P.join(["u1", "how\twhy\t", "q1 q2 -1"])
     write(tmp_path, train=[F.join([one_group, P.join(["q3", "", ""]), "1"])])
     assert rows(read_authors_pairs(tmp_path)) == [
@@ -135,17 +135,17 @@ def test_one_group_of_neighbors_and_blanks_between_ids_are_read(tmp_path):
 
 
 BAD_PAIRS = [
-    ("no separators", r"expected node1.*node2.*label, got 'no separators'"),
-    (F.join([ego("u1"), "i1", "1"]), r"node2 should be id.*got 1 parts: 'i1'"),
+    ("no separators", "expected node1"),
+    (F.join([ego("u1"), "i1", "1"]), "node2 .*1 parts"),
     (
         F.join([ego("u1", [("i1", "a"), ("i2", "b\tc")]), ego("i1"), "1"]),
-        "group 1 of node1 has 3 texts for 2 neighbors",
+        "group 1 of node1 has 3 texts",
     ),
 ]
 
 
 @pytest.mark.parametrize(("line", "message"), BAD_PAIRS, ids=["fields", "parts", "counts"])
-def test_a_bad_pair_line_is_named_or_skipped_once(tmp_path, line, message):
+def test_an_invalid_pair_line_is_reported_or_skipped_once(tmp_path, line, message):
     good = F.join([ego("u1", [("i2", "t")]), ego("i1"), "1"])
     write(tmp_path, train=[good, line])
     with pytest.raises(InputError, match=rf"train\.tsv, line 2: {message}"):
@@ -163,10 +163,10 @@ def test_a_bad_pair_line_is_named_or_skipped_once(tmp_path, line, message):
         ("a\tb\tc", None),
     ],
 )
-def test_the_kind_of_folder_is_told_from_its_first_line(tmp_path, line, kind):
+def test_the_kind_of_folder_is_recognized(tmp_path, line, kind):
     assert looks_like_authors_folder(write(tmp_path, train=[line])) == kind
 
 
-def test_other_folders_are_not_the_authors(tmp_path):
+def test_other_folders_are_not_recognized(tmp_path):
     assert looks_like_authors_folder(tmp_path) is None
     assert looks_like_authors_folder(tmp_path / "missing") is None

@@ -31,7 +31,7 @@ CASES = [(name, text) for name, texts in FILES.items() for text in texts]
 
 @pytest.mark.parametrize(("name", "text"), CASES)
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-def test_a_file_is_recognised_by_what_is_in_it(tmp_path, name, text, packed):
+def test_a_file_is_recognized_by_its_content(tmp_path, name, text, packed):
     file = tmp_path / ("data.gz" if packed else "data")
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     assert detect_raw_format(file) == name
@@ -44,13 +44,13 @@ def test_a_file_is_recognised_by_what_is_in_it(tmp_path, name, text, packed):
         (r"u\*\*\*\*\$\$i\*\*\*\*\$\$1", "authors-pairs"),
     ],
 )
-def test_folders_of_the_authors_are_recognised(tmp_path, line, name):
+def test_folders_of_the_authors_are_recognized(tmp_path, line, name):
     (tmp_path / "train.tsv").write_text(line + "\n")
     assert detect_raw_format(tmp_path) == name
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["work tree", "bare"])
-def test_git_repositories_are_recognised(tmp_path, bare):
+def test_git_repositories_are_recognized(tmp_path, bare):
     command = ["git", "init", "-q", *(["--bare"] if bare else []), str(tmp_path)]
     subprocess.run(command, check=True)
     assert detect_raw_format(tmp_path) == "git"
@@ -70,13 +70,13 @@ def test_git_repositories_are_recognised(tmp_path, bare):
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_odd_bytes_are_nothing_and_no_error(tmp_path, content, suffix):
+def test_other_content_is_no_raw_format(tmp_path, content, suffix):
     file = tmp_path / f"odd{suffix}"
     file.write_bytes(content)
     assert detect_raw_format(file) is None
 
 
-def test_a_cut_archive_a_missing_file_and_an_empty_folder_are_nothing(tmp_path):
+def test_truncated_and_missing_files_and_empty_folders_are_no_raw_format(tmp_path):
     cut = tmp_path / "cut.json.gz"
     cut.write_bytes(gzip.compress(b'{"a": 1}\n' * 10_000)[:40])
     assert detect_raw_format(cut) is None

@@ -1,5 +1,4 @@
 import gzip
-import re
 
 import pyarrow as pa
 import pytest
@@ -10,6 +9,7 @@ from edgeformers.data.readers.files import (
     numbered_lines,
     open_binary,
     plain_suffix,
+    read_head,
 )
 from edgeformers.errors import InputError
 
@@ -34,7 +34,7 @@ def test_lines_are_numbered_from_one_without_their_ends(tmp_path):
     ]
 
 
-def test_a_line_longer_than_a_chunk_stays_whole(tmp_path):
+def test_a_line_longer_than_a_chunk_is_one_line(tmp_path):
     path = tmp_path / "a.txt"
     long = b"x" * (3 << 20)
     path.write_bytes(b"a\n" + long + b"\nb\n")
@@ -52,31 +52,43 @@ def test_compressed_files_of_several_members_are_read_to_the_end(tmp_path, suffi
 def test_a_compressed_file_cut_short_is_named(tmp_path, suffix, pack):
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(pack(bytes(range(256)) * 500)[:-9])
-    with pytest.raises(InputError, match=r"a\.txt.*breaks off after line .*; fetch it again"):
+    with pytest.raises(InputError, match=r"a\.txt.*damaged after line"):
         lines(path)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content", "word"),
     [
-        ("a.csv", gzip.compress(b"x"), "compressed with gzip, which its name does not tell"),
-        ("a.csv", zstd(b"x"), "rename it to end in .zst"),
-        ("a.csv.zst", gzip.compress(b"x"), "rename it to end in .gz"),
-        ("a.csv.gz", b"source,target\n", "not compressed with gzip, as its name says"),
-        ("a.csv", b"BZh91AY", "compressed with bzip2; unpack it, or use gzip or zstd"),
-        ("a.csv", b"PK\x03\x04....", "compressed with zip; unpack it"),
-        ("a.csv", "source".encode("utf-16"), "is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
-        ("a.csv", b"PAR1....", "is a Parquet file; rename it to end in .parquet"),
+        ("a.csv", gzip.compress(b"x"), "gzip"),
+        ("a.csv", zstd(b"x"), ".zst"),
+        ("a.csv.zst", gzip.compress(b"x"), ".gz"),
+        ("a.csv.gz", b"source,target\n", "gzip"),
+        ("a.csv", b"BZh91AY", "bzip2"),
+        ("a.csv", b"PK\x03\x04....", "zip"),
+        ("a.csv", "source".encode("utf-16"), "UTF-16"),
+        ("a.csv", "source".encode("utf-16-le"), "UTF-16"),
+        ("a.csv", "source".encode("utf-16-be"), "UTF-16"),
+        ("a.csv", b"PAR1....", "Parquet"),
     ],
 )
-def test_a_file_that_belies_its_name_is_told_what_it_is(tmp_path, name, content, words):
+def test_a_file_that_contradicts_its_name_is_rejected(tmp_path, name, content, word):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(words)):
+    with pytest.raises(InputError, match=word):
         open_binary(path)
 
 
-def test_globs_are_expanded_in_the_order_of_names(tmp_path):
+def test_the_head_of_a_file_has_no_byte_order_mark(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfsource,target\n")
+    assert read_head(path, 9) == b"source"
+    cut = tmp_path / "a.csv.gz"
+    cut.write_bytes(gzip.compress(b"source" * 99)[:-9])
+    with pytest.raises(InputError, match="damaged"):
+        read_head(cut, 999)
+
+
+def test_globs_are_expanded_in_order_of_names(tmp_path):
     for name in ("b.csv", "a.csv", "c.tsv"):
         (tmp_path / name).touch()
     assert [path.name for path in expand_paths(str(tmp_path / "*.csv"))] == ["a.csv", "b.csv"]
@@ -84,19 +96,19 @@ def test_globs_are_expanded_in_the_order_of_names(tmp_path):
     assert [path.name for path in both] == ["c.tsv", "a.csv"]
 
 
-def test_a_name_that_looks_like_a_glob_is_a_file_where_there_is_one(tmp_path):
+def test_an_existing_file_is_not_treated_as_a_glob(tmp_path):
     (tmp_path / "a[1].csv").touch()
     assert [path.name for path in expand_paths(tmp_path / "a[1].csv")] == ["a[1].csv"]
 
 
-def test_files_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"none-\*\.csv: no such file; give a path or a quoted"):
+def test_missing_files_are_reported(tmp_path):
+    with pytest.raises(InputError, match=r"none-\*\.csv: no such file"):
         expand_paths(str(tmp_path / "none-*.csv"))
-    with pytest.raises(InputError, match="no file is named"):
+    with pytest.raises(InputError, match="no files"):
         expand_paths([])
 
 
-def test_suffixes_are_told_below_a_compression(tmp_path):
+def test_suffixes_ignore_the_compression(tmp_path):
     assert plain_suffix(tmp_path / "a.JSON.gz") == ".json"
     assert plain_suffix(tmp_path / "a.csv") == ".csv"
     assert compression_of(tmp_path / "a.csv.ZST") == "zstd"

@@ -250,7 +250,7 @@ def test_the_cut_of_a_shallow_clone_stops_or_is_skipped(repository, tmp_path):
         repository.commit(f"Number {n}", a=b"%d" % n)
     url = f"file://{repository.folder}"
     repository.git("clone", "-q", "--depth", "2", url, str(tmp_path / "shallow"))
-    with pytest.raises(InputError, match=r"shallow clone was cut off.*git fetch --unshallow"):
+    with pytest.raises(InputError, match=r"shallow clone.*git fetch --unshallow"):
         read_git(tmp_path / "shallow").to_arrow()
     table = read_git(tmp_path / "shallow", on_error="skip")
     assert [row["text"] for row in rows(table)] == ["Number 2"]
@@ -265,7 +265,7 @@ def test_an_author_may_lack_name_or_address_but_not_both(repository):
     repository.raw_commit(b"author  <ada@x> 1700000000 +0000\n" + committer)
     assert rows_of(repository)[0]["source"] == "<ada@x>"
     repository.raw_commit(b"author  <> 1700000000 +0000\n" + committer)
-    with pytest.raises(InputError, match="has no author; every edge needs both ends"):
+    with pytest.raises(InputError, match="no author"):
         rows_of(repository)
 
 
@@ -273,27 +273,27 @@ def test_a_commit_time_beyond_the_calendar_is_named(repository):
     (repository.folder / "a").write_bytes(b"1")
     times = b"author A <a@x> 1700000000 +0000\ncommitter A <a@x> 999999999999999 +0000"
     repository.raw_commit(times)
-    with pytest.raises(InputError, match="has the time '999999999999999', which is no date"):
+    with pytest.raises(InputError, match="'999999999999999'"):
         rows_of(repository)
 
 
 def test_a_folder_that_is_no_repository_is_named(tmp_path, repository):
     (repository.folder / "inner").mkdir()
     for folder in (tmp_path, repository.folder / "inner"):
-        with pytest.raises(InputError, match="not a git repository; give the top folder"):
+        with pytest.raises(InputError, match="not a git repository"):
             read_git(folder)
-    with pytest.raises(InputError, match=r"gone: no such folder; give a git repository"):
+    with pytest.raises(InputError, match="gone: no such folder"):
         read_git(tmp_path / "gone")
 
 
 def test_an_empty_repository_is_named(repository):
-    with pytest.raises(InputError, match=r"repo: the repository is empty \(HEAD names no commit\)"):
+    with pytest.raises(InputError, match="repo: the repository is empty"):
         read_git(repository.folder)
 
 
 def test_git_not_installed_is_named(repository, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="needs the command 'git', which is not on the PATH"):
+    with pytest.raises(InputError, match=r"'git'.* PATH"):
         read_git(repository.folder)
 
 

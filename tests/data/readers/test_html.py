@@ -19,7 +19,7 @@ from edgeformers.data.readers.html import html_to_text, mail_html_to_text
         ("<script>no</script></script>yes", "yes"),
     ],
 )
-def test_html_becomes_its_words(html, text):
+def test_html_becomes_plain_text(html, text):
     assert html_to_text(html) == text
 
 
@@ -27,19 +27,19 @@ def test_a_mail_keeps_the_lines_of_preformatted_text_only():
     assert mail_html_to_text("<pre>a\n  b</pre>c\nd") == "\na\n  b\nc d"
 
 
-def test_what_a_mail_quotes_becomes_a_quoted_line():
+def test_a_quoted_block_of_a_mail_becomes_a_quoted_line():
     html = "<title>no</title>a<blockquote>old<blockquote>older</blockquote></blockquote>b"
     lines = mail_html_to_text(html).split("\n")
     assert [line for line in lines if line.strip(" >")] == ["a", "b"]
     assert "> " in lines
 
 
-@pytest.mark.parametrize("read", [html_to_text, mail_html_to_text])
-def test_broken_html_loses_its_tags_only(read):
-    assert read("before <![]> <b>after</b>").split() == ["before", "after"]
+@pytest.mark.parametrize("convert", [html_to_text, mail_html_to_text])
+def test_malformed_html_only_loses_its_tags(convert):
+    assert convert("before <![]> <b>after</b>").split() == ["before", "after"]
 
 
 @given(st.text(st.sampled_from("<>/!-[]&;#ab \n\"='p"), max_size=30))
-def test_no_fragment_makes_the_reading_fail(html):
+def test_any_fragment_is_converted(html):
     assert html_to_text(html) == html_to_text(html).strip()
     mail_html_to_text(html)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.readers.mbox import MailTally, address_of, read_mbox
+from edgeformers.data.readers.mbox import MailCounts, find_address, read_mbox
 from edgeformers.errors import InputError
 
 FROM = b"From ada@x.org Mon Jan  1 00:00:00 2024\n"
-OPENER = b"From: Ada <Ada@X.org>\nMessage-ID: <1@x>\nSubject: Engines\n\nWho has one?\n"
+FIRST = b"From: Ada <Ada@X.org>\nMessage-ID: <1@x>\nSubject: Engines\n\nWho has one?\n"
 
 
 def mail(text: bytes, *headers: bytes, sender: bytes = b"Bob <bob@x.org>") -> bytes:
-    """One message that answers the opener, unless its headers say otherwise."""
+    """A reply to FIRST, unless its headers say otherwise."""
     head = headers or (b"In-Reply-To: <1@x>",)
     return b"\n".join([b"From: " + sender, *head]) + b"\n\n" + text + b"\n"
 
@@ -39,7 +39,7 @@ def text_of(path) -> str:
     return row["text"]
 
 
-def test_an_answer_is_an_edge_from_its_writer_to_whom_it_answers(archive):
+def test_a_reply_is_an_edge_from_its_sender_to_the_author_of_the_parent(archive):
     answer = mail(
         b"On Mon, Jan 1, 2024 at 9:00 AM Ada <ada@x.org> wrote:\n> Who has one?\n\nI have.\n"
         b"\n-- \nBob\nLondon",
@@ -48,7 +48,7 @@ def test_an_answer_is_an_edge_from_its_writer_to_whom_it_answers(archive):
         b"Subject: =?utf-8?q?Re=3A_Engines_=E2=9A=99?=\n and wheels",
         b"Date: Mon, 1 Jan 2024 12:00:00 +0200",
     )
-    table = read_mbox(archive(OPENER, answer))
+    table = read_mbox(archive(FIRST, answer))
     assert rows(table) == [
         {
             "source": "bob@x.org",
@@ -63,44 +63,44 @@ def test_an_answer_is_an_edge_from_its_writer_to_whom_it_answers(archive):
     assert table.directed
 
 
-def test_messages_that_give_no_edge_are_tallied_anew_on_each_reading(archive):
+def test_messages_that_are_no_edges_are_counted_on_each_reading(archive):
     answer = mail(b"Yes", b"Message-ID: <2@x>", b"In-Reply-To: <1@x>")
-    stray = mail(b"?", b"In-Reply-To: <gone@x>", b"References: <1@x> <gone@x>")
-    table = read_mbox(archive(OPENER, answer, stray, answer))
-    expected = MailTally(messages=4, answers=1, openers=1, strays=1, repeats=1)
+    unknown = mail(b"?", b"In-Reply-To: <gone@x>", b"References: <1@x> <gone@x>")
+    table = read_mbox(archive(FIRST, answer, unknown, answer))
+    expected = MailCounts(messages=4, replies=1, no_parent=1, unknown_parent=1, duplicates=1)
     assert len(rows(table)) == 1
-    assert table.tally == expected
+    assert table.counts == expected
     assert len(rows(table)) == 1
-    assert table.tally == expected
+    assert table.counts == expected
 
 
-def test_in_reply_to_comes_first_and_then_the_last_reference(archive):
+def test_in_reply_to_takes_precedence_over_the_last_reference(archive):
     other = mail(b"", b"Message-ID: <2@x>", sender=b"cy@x.org")
     first = mail(b"a", b"In-Reply-To: mail of Monday <1@x>", b"References: <2@x>")
     then = mail(b"b", b"In-Reply-To: <gone@x>", b"References: <1@x>\n\t<2@x>")
     alone = mail(b"c", b"References: <2@x> <1@x>")
     targets = {
         row["text"]: row["target"]
-        for row in rows(read_mbox(archive(OPENER, other, first, then, alone)))
+        for row in rows(read_mbox(archive(FIRST, other, first, then, alone)))
     }
     assert targets == {"a": "ada@x.org", "b": "cy@x.org", "c": "ada@x.org"}
 
 
-def test_an_answer_may_stand_before_what_it_answers_and_in_another_file(archive, tmp_path):
+def test_a_reply_may_precede_its_parent_and_be_in_another_file(archive, tmp_path):
     archive(mail(b"Early"), name="a.mbox")
-    archive(OPENER, name="b.mbox")
+    archive(FIRST, name="b.mbox")
     for paths in (tmp_path / "*.mbox", [tmp_path / "a.mbox", tmp_path / "b.mbox"]):
         assert [row["target"] for row in rows(read_mbox(paths))] == ["ada@x.org"]
 
 
 def test_compressed_archives_are_read(archive):
-    path = archive(OPENER, mail(b"Yes"))
+    path = archive(FIRST, mail(b"Yes"))
     packed = path.with_suffix(".mbox.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert rows(read_mbox(packed)) == rows(read_mbox(path))
 
 
-def test_what_the_standard_library_writes_is_read(tmp_path):
+def test_archives_of_the_standard_library_are_read(tmp_path):
     box = mailbox.mbox(tmp_path / "box")
     for number, (sender, answers) in enumerate([("a@x", None), ("b@x", 0), ("c@x", 1), ("a@x", 1)]):
         message = EmailMessage()
@@ -121,34 +121,34 @@ def test_what_the_standard_library_writes_is_read(tmp_path):
     ]
 
 
-def test_a_line_that_begins_with_from_but_has_no_date_is_text(archive):
-    assert text_of(archive(OPENER, mail(b"One\n\nFrom what I know, no.\n\n>From here"))) == (
+def test_a_from_line_without_a_date_is_text(archive):
+    assert text_of(archive(FIRST, mail(b"One\n\nFrom what I know, no.\n\n>From here"))) == (
         "One\n\nFrom what I know, no.\n\nFrom here"
     )
 
 
-def test_line_ends_of_windows_are_no_part_of_the_text(archive):
-    path = archive(OPENER, mail(b"One\nTwo"))
+def test_carriage_returns_at_line_ends_are_removed(archive):
+    path = archive(FIRST, mail(b"One\nTwo"))
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert text_of(path) == "One\nTwo"
 
 
-def test_the_plain_part_is_preferred_and_attachments_are_not_text(archive):
+def test_the_plain_part_is_preferred_and_attachments_are_ignored(archive):
     body = EmailMessage()
     body["From"], body["In-Reply-To"] = "bob@x.org", "<1@x>"
     body.set_content("Plain é")
     body.add_alternative("<p>Rich</p>", subtype="html")
     body.add_attachment("a file", filename="a.txt")
-    assert text_of(archive(OPENER, body.as_bytes())) == "Plain é"
+    assert text_of(archive(FIRST, body.as_bytes())) == "Plain é"
 
 
-def test_a_mail_of_html_alone_is_reduced_to_text(archive):
+def test_an_html_mail_becomes_text(archive):
     html = (
         b"<html><head><title>no</title><style>p {color: red}</style></head><body><p>Yes &amp;\n no"
         b"<br>second</p><div>On Mon, Jan 1, 2024, Ada wrote:</div>"
         b"<blockquote>old <blockquote>older</blockquote> old</blockquote><p>third</p></body></html>"
     )
-    path = archive(OPENER, mail(html, b"In-Reply-To: <1@x>", b"Content-Type: text/html"))
+    path = archive(FIRST, mail(html, b"In-Reply-To: <1@x>", b"Content-Type: text/html"))
     assert text_of(path) == "Yes & no\nsecond\n\nthird"
 
 
@@ -175,9 +175,9 @@ def test_a_mail_of_html_alone_is_reduced_to_text(archive):
         (b"nonsense", b"8bit", b"text", "text"),
     ],
 )
-def test_any_declared_or_broken_charset_survives(archive, content_type, encoding, body, text):
+def test_wrong_and_unknown_charsets_are_handled(archive, content_type, encoding, body, text):
     headers = (b"Content-Type: " + content_type, b"Content-Transfer-Encoding: " + encoding)
-    assert text_of(archive(OPENER, mail(body, b"In-Reply-To: <1@x>", *headers))) == text
+    assert text_of(archive(FIRST, mail(body, b"In-Reply-To: <1@x>", *headers))) == text
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_any_declared_or_broken_charset_survives(archive, content_type, encoding
 )
 def test_encoded_headers_are_decoded(archive, subject, text):
     [row] = rows(
-        read_mbox(archive(OPENER, mail(b"", b"In-Reply-To: <1@x>", b"Subject: " + subject)))
+        read_mbox(archive(FIRST, mail(b"", b"In-Reply-To: <1@x>", b"Subject: " + subject)))
     )
     assert row["subject"] == text
 
@@ -206,9 +206,9 @@ def test_encoded_headers_are_decoded(archive, subject, text):
         (b"Fri, 31 Dec 9999 23:00:00 -0200", None),
     ],
 )
-def test_the_date_is_in_utc_and_null_where_unreadable(archive, date, time):
+def test_the_date_is_in_utc_and_null_if_invalid(archive, date, time):
     answer = mail(b"", b"In-Reply-To: <1@x>", b"Date: " + date)
-    assert [row["time"] for row in rows(read_mbox(archive(OPENER, answer)))] == [time]
+    assert [row["time"] for row in rows(read_mbox(archive(FIRST, answer)))] == [time]
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_the_date_is_in_utc_and_null_where_unreadable(archive, date, time):
     ],
 )
 def test_addresses_are_found_in_every_common_form(sender, address):
-    assert address_of(sender) == address
+    assert find_address(sender) == address
 
 
-def test_an_answer_without_an_address_stops_or_is_skipped(archive):
-    path = archive(OPENER, mail(b"Boo", sender=b"nobody"), mail(b"Yes"))
+def test_a_reply_without_an_address_is_reported_or_skipped(archive):
+    path = archive(FIRST, mail(b"Boo", sender=b"nobody"), mail(b"Yes"))
     with pytest.raises(
         InputError,
-        match=r"list.mbox, line 8: the message has no address in its From header \(got 'nobody'\)",
+        match=r"list.mbox, line 8: .*address .*'nobody'",
     ):
         rows(read_mbox(path))
     table = read_mbox(path, on_error="skip")
@@ -241,27 +241,25 @@ def test_an_answer_without_an_address_stops_or_is_skipped(archive):
     assert table.errors.count == 1
 
 
-def test_parts_within_parts_without_end_stop_or_are_skipped(archive):
+def test_deeply_nested_parts_are_reported_or_skipped(archive):
     deep = b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (n, n) for n in range(3000)
     )
-    path = archive(OPENER, b"From: bob@x.org\nIn-Reply-To: <1@x>\n" + deep)
-    with pytest.raises(InputError, match="line 8: the message has parts within parts"):
+    path = archive(FIRST, b"From: bob@x.org\nIn-Reply-To: <1@x>\n" + deep)
+    with pytest.raises(InputError, match=r"line 8: .*nested"):
         rows(read_mbox(path))
     assert rows(read_mbox(path, on_error="skip")) == []
 
 
-def test_a_file_that_is_no_mbox_is_named(tmp_path):
+def test_other_files_are_rejected(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("\nDear diary\n")
-    with pytest.raises(
-        InputError, match=r"notes.txt, line 2: an mbox archive begins .*\(got 'Dear diary'\)"
-    ):
+    with pytest.raises(InputError, match=r"notes.txt, line 2: .*'Dear diary'"):
         read_mbox(path)
     path.write_text("")
-    with pytest.raises(InputError, match=r"notes.txt, line 1: an mbox archive begins .*\(got ''\)"):
+    with pytest.raises(InputError, match=r"notes.txt, line 1: .*mbox"):
         read_mbox(path)
-    with pytest.raises(InputError, match="is a folder; give an mbox file"):
+    with pytest.raises(InputError, match="is a folder"):
         read_mbox(tmp_path)
     with pytest.raises(InputError, match=r"gone.mbox: no such file"):
         read_mbox(tmp_path / "gone.mbox")
@@ -281,11 +279,17 @@ NOISE = st.one_of(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(NOISE, max_size=15))
-def test_no_bytes_make_the_reader_fail(archive, noise):
-    path = archive(OPENER, mail(b"", sender=b"bob@x.org\nIn-Reply-To: <1@x>"), b"".join(noise))
+def test_any_bytes_are_read(archive, noise):
+    path = archive(FIRST, mail(b"", sender=b"bob@x.org\nIn-Reply-To: <1@x>"), b"".join(noise))
     table = read_mbox(path, on_error="skip")
     assert rows(table)[0]["source"] == "bob@x.org"
-    tally = table.tally
-    assert tally.messages == sum(
-        [tally.answers, tally.openers, tally.strays, tally.repeats, table.errors.count]
+    counts = table.counts
+    assert counts.messages == sum(
+        [
+            counts.replies,
+            counts.no_parent,
+            counts.unknown_parent,
+            counts.duplicates,
+            table.errors.count,
+        ]
     )

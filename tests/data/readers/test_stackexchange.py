@@ -1,5 +1,6 @@
 import gzip
 import logging
+import re
 from datetime import datetime
 
 import pyarrow as pa
@@ -58,15 +59,15 @@ def test_an_answer_is_an_edge_from_its_owner_to_the_question(posts):
     ]
 
 
-def test_answers_without_an_owner_are_counted_in_the_log_and_are_no_errors(posts, caplog):
+def test_answers_without_an_owner_are_logged_and_no_errors(posts, caplog):
     table = read_stackexchange_posts(posts)
     with caplog.at_level(logging.INFO, logger="edgeformers"):
         assert table.to_arrow().num_rows == 2
-    assert "1 answers without an owner are left out" in caplog.text
+    assert "left out 1 answers" in caplog.text
     assert table.errors.count == 0
 
 
-def test_an_accepted_answer_is_known_even_where_it_stands_before_its_question(tmp_path):
+def test_an_accepted_answer_may_precede_its_question(tmp_path):
     file = write_rows(
         tmp_path / "Posts.xml",
         "posts",
@@ -114,45 +115,45 @@ def test_comments_are_edges_from_user_to_post(tmp_path):
     assert read_stackexchange_comments(file).to_arrow().to_pylist() == [expected]
 
 
-def test_broken_xml_is_named_with_file_and_line(tmp_path):
+def test_malformed_xml_is_reported_with_file_and_line(tmp_path):
     file = tmp_path / "Posts.xml"
     file.write_text('<posts>\n  <row Id="1" PostTypeId="1" />\n  <row Id=2 />\n</posts>\n')
     with pytest.raises(FormatError, match=r"Posts\.xml, line 3: not well-formed XML"):
         read_stackexchange_posts(file).to_arrow()
 
 
-def test_a_file_that_breaks_off_is_named(tmp_path):
+def test_a_truncated_file_is_reported(tmp_path):
     file = tmp_path / "Posts.xml"
     file.write_text('<posts>\n  <row Id="1" PostTypeId="1" />\n')
     with pytest.raises(FormatError, match=r"Posts\.xml, line 3: not well-formed XML \(no element"):
         read_stackexchange_questions(file).to_arrow()
 
 
-def test_another_file_of_the_dump_is_refused(posts):
-    with pytest.raises(FormatError, match=r"begins with <posts>; a dump file has <comments> here"):
+def test_another_file_of_the_dump_is_rejected(posts):
+    with pytest.raises(FormatError, match=r"<comments>.*<posts>"):
         read_stackexchange_comments(posts).to_arrow()
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="expected one XML file of a Stack Exchange dump"):
+def test_a_folder_is_rejected(tmp_path):
+    with pytest.raises(InputError, match="XML file"):
         read_stackexchange_posts(tmp_path)
 
 
 BAD_ROWS = [
-    ('<row Id="3" PostTypeId="2" OwnerUserId="7" />', "row 3 has no ParentId; every edge needs"),
+    ('<row Id="3" PostTypeId="2" OwnerUserId="7" />', "row 3 has no ParentId"),
     (
         '<row Id="3" PostTypeId="2" ParentId="1" OwnerUserId="7" Score="many" />',
-        "row 3 has CreationDate 'None' and Score 'many'; expected ISO time and a whole number",
+        "row 3 has .*Score 'many'",
     ),
     (
         '<row Id="3" PostTypeId="2" ParentId="1" OwnerUserId="7" CreationDate="soon" />',
-        "row 3 has CreationDate 'soon' and Score 'None'; expected ISO time and a whole number",
+        "row 3 has CreationDate 'soon'",
     ),
 ]
 
 
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS, ids=["parent", "score", "date"])
-def test_a_bad_row_stops_or_is_listed_with_its_line(tmp_path, row, message):
+def test_an_invalid_row_is_reported_with_its_line_or_skipped(tmp_path, row, message):
     good = '<row Id="4" PostTypeId="2" ParentId="1" OwnerUserId="8" Body="b" />'
     file = write_rows(tmp_path / "Posts.xml", "posts", good, row)
     with pytest.raises(InputError, match=f"line 3: {message}"):
@@ -160,12 +161,12 @@ def test_a_bad_row_stops_or_is_listed_with_its_line(tmp_path, row, message):
     table = read_stackexchange_posts(file, on_error="skip")
     assert table.to_arrow().num_rows == 1
     assert table.errors.count == 1
-    assert message in table.errors.examples[0]
+    assert re.search(message, table.errors.examples[0])
 
 
 def test_a_question_without_id_is_reported(tmp_path):
     file = write_rows(tmp_path / "Posts.xml", "posts", '<row PostTypeId="1" Title="t" />')
-    with pytest.raises(InputError, match="line 2: a question without Id"):
+    with pytest.raises(InputError, match=r"line 2: .*Id"):
         read_stackexchange_questions(file).to_arrow()
 
 
@@ -187,7 +188,7 @@ def test_bigquery_comments_from_csv(tmp_path, caplog):
     )
     with caplog.at_level(logging.INFO, logger="edgeformers"):
         assert read_bigquery_comments(file).to_arrow().to_pylist() == BIGQUERY
-    assert "1 comments without a user are left out" in caplog.text
+    assert "left out 1 comments" in caplog.text
 
 
 def test_bigquery_comments_from_json_lines(tmp_path):
@@ -200,7 +201,7 @@ def test_bigquery_comments_from_json_lines(tmp_path):
     assert read_bigquery_comments(file).to_arrow().to_pylist() == BIGQUERY
 
 
-def test_a_bigquery_score_that_is_no_number_is_named(tmp_path):
+def test_an_invalid_bigquery_score_is_reported(tmp_path):
     file = tmp_path / "comments.csv"
     header = "text,creation_date,post_id,user_id,score\n"
     file.write_text(header + "a,2014-01-21,7,3,high\nb,2014-01-21,7,4,1\n")
