@@ -1,4 +1,4 @@
-"""The only list of models: what each is called, made of, and what it encodes."""
+"""The only list of models and baselines, by the name under which they are trained and saved."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,72 +7,52 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
+from edgeformers.baselines.collaborative.als import ALS
+from edgeformers.baselines.collaborative.blend import Blend
+from edgeformers.baselines.collaborative.bpr import BPR
+from edgeformers.baselines.collaborative.ease import EASE
+from edgeformers.baselines.collaborative.lightgcn import LightGCN
+from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.collaborative.reciprocity import Reciprocity
 from edgeformers.baselines.graph.censnet import CensNet
 from edgeformers.baselines.graph.ehgnn import EHGNN
 from edgeformers.baselines.graph.gin import GIN
-from edgeformers.baselines.graph.graphformers_edges import GraphFormersEdges
-from edgeformers.baselines.graph.graphformers_n import GraphFormersN, GraphFormersNConfig
-from edgeformers.baselines.graph.max_sage import MaxSAGE
-from edgeformers.baselines.graph.max_sage_edges import MaxSAGEEdges
-from edgeformers.baselines.graph.mean_sage import MeanSAGE
+from edgeformers.baselines.graph.graphformers import (
+    GraphFormersConfig,
+    GraphFormersForEdges,
+    GraphFormersForNodes,
+)
 from edgeformers.baselines.graph.nenn import NENN
-from edgeformers.baselines.text.bert import Bert
-from edgeformers.baselines.text.bert_n import BertN
-from edgeformers.baselines.text.bert_nodes import BertNodes
-from edgeformers.baselines.text.text_one_hots import TextOneHots
+from edgeformers.baselines.graph.sage import MaxSAGE, MaxSAGEForEdges, MeanSAGE
+from edgeformers.baselines.text.bert import (
+    Bert,
+    BertForNodes,
+    BertWithNodeOneHots,
+    BertWithNodeTokens,
+)
+from edgeformers.baselines.text.boosting import FrozenBoosting
+from edgeformers.baselines.text.frozen import Frozen
+from edgeformers.baselines.text.node_ids import NodeIds
+from edgeformers.baselines.text.similarity import TextSimilarity
+from edgeformers.baselines.text.tfidf import Tfidf, TfidfNodes
 from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
 from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
-from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.bag_of_words import BagOfWords
-from edgeformers.nn.encoder import EncoderConfig
 
-#: The encoder of a tiny instance; nothing is dropped, so that training is as sure as evaluation.
-TINY_ENCODER = EncoderConfig(
-    vocab_size=30,
-    width=16,
-    heads=4,
-    layers=3,
-    ffn_width=24,
-    max_positions=12,
-    dropout=0.0,
-    attention_dropout=0.0,
-    embedding_dropout=0.0,
-)
-
-
-#: Learning rates that are tried, of models over a language model and over a bag of words.
+#: Learning rates to try, for models over a language model and over a bag of words.
 BACKBONE_RATES: Mapping[str, Sequence[float]] = {"train.lr": (2e-5, 5e-5, 1e-4)}
 BAG_RATES: Mapping[str, Sequence[float]] = {"train.head_lr": (3e-4, 1e-3, 3e-3)}
 
-
-@dataclass(frozen=True, kw_only=True)
-class ModelEntry:
-    """One model: its class and config class, what it encodes and from what, and its settings.
-
-    A model of "edges" takes an EdgeBatch, with `context` an EdgeContextBatch, one of "nodes" an
-    EgoBatch; all give [B, D]. Its `encoder` reads texts: a language model, or a bag of words.
-    """
-
-    model: Callable[[Any, Any], nn.Module]
-    config: type[ModelConfig]
-    encodes: Literal["edges", "nodes"]
-    text: Literal["language-model", "bag-of-words"] = "language-model"
-    context: bool = False  # whether it reads the edges around both ends of an edge too
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of a run, over those of a recipe
-    tuned: Mapping[str, Any] = field(default_factory=dict)  # and these, but not over `paper`
-    grid: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict(BACKBONE_RATES))
-    tiny: Mapping[str, Any] = field(default_factory=lambda: {"num_nodes": 7, "node_width": 6})
-
-
-#: A baseline is compared as it is, without other models beside it; one that reads texts alone is
-#: not helped by node vectors in the score of links either.
+#: Baselines are compared without an ensemble; those that use only texts also without node vectors
+#: in the link score.
 ALONE: Mapping[str, Any] = {"links.ensemble": False}
 EDGES_ALONE: Mapping[str, Any] = {"edges.ensemble": False}
 TEXT_ALONE: Mapping[str, Any] = {**ALONE, "links.collaborative": False}
-#: What ranks links best on validation with a network baseline (docs/recipes.md): it has to lean on
-#: the nodes' own vectors less than Edgeformer-N.
+#: The settings with which graph baselines rank links best on validation (docs/recipes.md): they
+#: need to rely less on the nodes' own vectors than Edgeformer-N.
 NETWORK: Mapping[str, Any] = {
     "links.temperature": 0.2,
     "model.node_dropout": 0.5,
@@ -80,11 +60,35 @@ NETWORK: Mapping[str, Any] = {
 }
 
 
-def _bag_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
-    """A network baseline over bags of words, whose nodes start from the network's own factors."""
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """A neural model: its classes, what it encodes, its text encoder, and its settings.
+
+    A model of "edges" takes an EdgeBatch, or an EdgeContextBatch with `context`; a model of
+    "nodes" takes an EgoBatch. All return [B, D].
+    """
+
+    model: Callable[[Any, Any], nn.Module]
+    config: type[ModelConfig] = ModelConfig
+    encodes: Literal["edges", "nodes"]
+    text: Literal["language-model", "bag-of-words"] = "language-model"
+    context: bool = False  # whether it also reads the edges around both ends of an edge
+    settings: Mapping[str, Any] = field(default_factory=dict)  # override those of a recipe
+    tuned: Mapping[str, Any] = field(default_factory=dict)  # likewise, but not those of `paper`
+    grid: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict(BACKBONE_RATES))
+
+
+def _edges_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
+    """An edge model in which a language model encodes nine texts per edge, to limit its cost."""
+    neighbors = {"data.source_neighbors": [4], "data.target_neighbors": [4]}
+    settings = {**EDGES_ALONE, **neighbors}
+    return ModelEntry(model=model, encodes="edges", context=True, settings=settings)
+
+
+def _nodes_over_bag(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
+    """A graph baseline over bags of words, with node vectors initialized by factorization."""
     return ModelEntry(
         model=model,
-        config=ModelConfig,
         encodes="nodes",
         text="bag-of-words",
         settings={**ALONE, "model.node_init": "factorized"},
@@ -93,75 +97,87 @@ def _bag_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
     )
 
 
-def _language_of_nodes(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
-    """The same over a language model."""
-    return ModelEntry(
-        model=model, config=ModelConfig, encodes="nodes", settings=ALONE, tuned=NETWORK
-    )
+def _nodes_over_bert(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
+    """A graph baseline over a language model."""
+    return ModelEntry(model=model, encodes="nodes", settings=ALONE, tuned=NETWORK)
 
 
-def _language_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
-    """An edge model that has a language model read nine texts for every edge: no more than that."""
-    few = {"data.source_neighbors": [4], "data.target_neighbors": [4]}
-    return ModelEntry(
-        model=model,
-        config=ModelConfig,
-        encodes="edges",
-        context=True,
-        settings={**EDGES_ALONE, **few},
-    )
-
-
+#: Neural models, trained by the estimators.
 MODELS: Mapping[str, ModelEntry] = {
     "edgeformer-e": ModelEntry(model=EdgeformerE, config=EdgeformerEConfig, encodes="edges"),
     "edgeformer-n": ModelEntry(model=EdgeformerN, config=EdgeformerNConfig, encodes="nodes"),
-    "bert": ModelEntry(model=Bert, config=ModelConfig, encodes="edges", settings=EDGES_ALONE),
-    "bert-nodes": ModelEntry(
-        model=BertNodes, config=ModelConfig, encodes="edges", settings=EDGES_ALONE
-    ),
-    "text-one-hots": ModelEntry(
-        model=TextOneHots, config=ModelConfig, encodes="edges", settings=EDGES_ALONE
-    ),
+    "bert": ModelEntry(model=Bert, encodes="edges", settings=EDGES_ALONE),
+    "bert-nodes": ModelEntry(model=BertWithNodeTokens, encodes="edges", settings=EDGES_ALONE),
+    "text-one-hots": ModelEntry(model=BertWithNodeOneHots, encodes="edges", settings=EDGES_ALONE),
     "ehgnn": ModelEntry(
         model=EHGNN,
-        config=ModelConfig,
         encodes="edges",
         text="bag-of-words",
         context=True,
         settings={**EDGES_ALONE, "model.node_init": "factorized"},
         grid=BAG_RATES,
     ),
-    "bert-ehgnn": _language_in_context(EHGNN),
-    "bert-max-sage": _language_in_context(MaxSAGEEdges),
-    "graphformers": _language_in_context(GraphFormersEdges),
-    "mean-sage": _bag_of_nodes(MeanSAGE),
-    "max-sage": _bag_of_nodes(MaxSAGE),
-    "gin": _bag_of_nodes(GIN),
-    "censnet": _bag_of_nodes(CensNet),
-    "nenn": _bag_of_nodes(NENN),
-    "bert-mean-sage": _language_of_nodes(MeanSAGE),
-    "bert-max-sage-n": _language_of_nodes(MaxSAGE),
-    "bert-gin": _language_of_nodes(GIN),
-    "bert-censnet": _language_of_nodes(CensNet),
-    "bert-nenn": _language_of_nodes(NENN),
-    "bert-n": ModelEntry(model=BertN, config=ModelConfig, encodes="nodes", settings=TEXT_ALONE),
+    "bert-ehgnn": _edges_in_context(EHGNN),
+    "bert-max-sage": _edges_in_context(MaxSAGEForEdges),
+    "graphformers": _edges_in_context(GraphFormersForEdges),
+    "mean-sage": _nodes_over_bag(MeanSAGE),
+    "max-sage": _nodes_over_bag(MaxSAGE),
+    "gin": _nodes_over_bag(GIN),
+    "censnet": _nodes_over_bag(CensNet),
+    "nenn": _nodes_over_bag(NENN),
+    "bert-mean-sage": _nodes_over_bert(MeanSAGE),
+    "bert-max-sage-n": _nodes_over_bert(MaxSAGE),
+    "bert-gin": _nodes_over_bert(GIN),
+    "bert-censnet": _nodes_over_bert(CensNet),
+    "bert-nenn": _nodes_over_bert(NENN),
+    "bert-n": ModelEntry(model=BertForNodes, encodes="nodes", settings=TEXT_ALONE),
     "graphformers-n": ModelEntry(
-        model=GraphFormersN, config=GraphFormersNConfig, encodes="nodes", settings=TEXT_ALONE
+        model=GraphFormersForNodes, config=GraphFormersConfig, encodes="nodes", settings=TEXT_ALONE
     ),
 }
 
 
+def _seedless(make: Callable[..., LinkBaseline]) -> Callable[..., LinkBaseline]:
+    """A factory of a deterministic baseline, which accepts and ignores `seed`."""
+    return lambda *, seed=0, **settings: make(**settings)
+
+
+#: Simple baselines, fitted in one call. Every factory takes `seed`.
+EDGE_BASELINES: Mapping[str, Callable[..., EdgeBaseline]] = {
+    "node-ids": NodeIds,
+    "tfidf": Tfidf,
+    "tfidf-nodes": TfidfNodes,
+    "frozen": Frozen,
+    "frozen-boosting": FrozenBoosting,
+}
+#: "mf" is the paper's matrix factorization: it cites Qiu et al. (2018), who factorize a matrix of
+#: the network by least squares, as ALS does.
+LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
+    "popularity": _seedless(Popularity),
+    "reciprocity": _seedless(Reciprocity),
+    "als": ALS,
+    "mf": ALS,
+    "bpr": BPR,
+    "ease": _seedless(EASE),
+    "lightgcn": LightGCN,
+    "text-similarity": _seedless(TextSimilarity),
+    "ease-text": _seedless(lambda **settings: Blend(EASE(), TextSimilarity(**settings))),
+}
+#: Those that read texts with a frozen encoder also take `backbone` and `max_tokens`.
+BACKBONE_BASELINES = frozenset({"frozen", "frozen-boosting", "text-similarity", "ease-text"})
+
+
 def find_entry(name: str) -> ModelEntry:
-    """The entry of a model's name; an unknown name is answered with the nearest."""
+    """The entry of a neural model; an unknown name is answered with the closest one."""
     if name not in MODELS:
-        raise ConfigError(f"there is no model '{name}'; {suggest(name, MODELS)}")
+        raise ConfigError(f"unknown model '{name}'; {suggest(name, MODELS)}")
     return MODELS[name]
 
 
 def make_model(
     name: str, config_values: dict[str, Any], encoder: TextReader, *, seed: int = 0
 ) -> nn.Module:
-    """A model by its name and plain settings; what it adds to the encoder is drawn from `seed`."""
+    """Build a model from plain settings; its parameters beside the encoder's depend on `seed`."""
     entry = find_entry(name)
     config = entry.config.from_dict(config_values)
     with torch.random.fork_rng(devices=[]):
@@ -169,38 +185,14 @@ def make_model(
         return entry.model(config, encoder)
 
 
-def make_tiny(name: str, *, seed: int = 0, **settings: Any) -> nn.Module:
-    """A model small enough for a test: `settings` over the entry's own, a random encoder."""
-    entry = find_entry(name)
-    encoder: TextReader
-    if entry.text == "bag-of-words":
-        encoder = _tiny_bag(seed)
-    else:
-        encoder = random_backbone(TINY_ENCODER, seed=seed)
-        encoder.initialize(seed, std=0.2)  # ten times the usual, so that every part is felt
-    return make_model(name, {**entry.tiny, **settings}, encoder, seed=seed).eval()
-
-
-def _tiny_bag(seed: int) -> BagOfWords:
-    """A bag of all tokens of the tiny encoder but the first three, which stand for special ones."""
-    size = TINY_ENCODER.vocab_size
-    counts = [0, 0, 0, *range(1, size - 2)]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return BagOfWords.from_counts(counts, size, words=size, width=TINY_ENCODER.width)
-
-
 def model_name(model: nn.Module) -> str:
-    """The name under which a model is listed: that of its class, its config and its texts."""
-    kinds = (type(model), type(getattr(model, "config", None)), _text_kind(model))
+    """The registered name of a model, found by its class, config class and text encoder."""
+    is_bag = isinstance(getattr(model, "encoder", None), BagOfWords)
+    text = "bag-of-words" if is_bag else "language-model"
+    classes = (type(model), type(getattr(model, "config", None)), text)
     for name, entry in MODELS.items():
-        if kinds == (entry.model, entry.config, entry.text):
+        if classes == (entry.model, entry.config, entry.text):
             return name
     raise InputError(
-        f"{type(model).__name__} is not one of the listed models; available: {', '.join(MODELS)}"
+        f"{type(model).__name__} is not a registered model; available: {', '.join(MODELS)}"
     )
-
-
-def _text_kind(model: nn.Module) -> str:
-    encoder = getattr(model, "encoder", None)
-    return "bag-of-words" if isinstance(encoder, BagOfWords) else "language-model"

@@ -12,7 +12,7 @@ from benchmarks.network import regular_network, simulated_network, write_random_
 from benchmarks.reference import GOLDEN, check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import REAL_LENGTHS, bert_encoder, draw_lengths, spread, useful_flops
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.registry import make_tiny
+from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos
 
 close = {"atol": 1e-5, "rtol": 1e-5}

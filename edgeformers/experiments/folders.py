@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from edgeformers.baselines import BACKBONE_BASELINES
 from edgeformers.config import matches_file
 from edgeformers.errors import InputError
 from edgeformers.experiments.plan import Plan, Run
+from edgeformers.registry import BACKBONE_BASELINES
 from edgeformers.runs import CONFIG, RECORD
 from edgeformers.training.initialization import SCRATCH
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from edgeformers.baselines import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.config import flatten
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
@@ -28,6 +27,7 @@ from edgeformers.experiments.scoring import (
     score_predictor,
 )
 from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
+from edgeformers.registry import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from edgeformers.report.results_verdict import best_by_input
 from edgeformers.report.scores import InputKind, MetricValue, ModelScores, TaskScores
 from edgeformers.training.initialization import is_scratch

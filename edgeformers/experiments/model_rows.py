@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from edgeformers import aliases
-from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.config import Task
 from edgeformers.errors import InputError, suggest
-from edgeformers.registry import MODELS
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
 RANDOM = ("als", "bpr", "lightgcn", "frozen-boosting")  # simple baselines that draw at random
 Group = Literal["simple", "words", "gnn", "plm", "ours"]

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.baselines import ALS, LinkBaseline, Popularity, Tfidf, TfidfNodes
+from edgeformers.baselines.base import LinkBaseline
+from edgeformers.baselines.collaborative.als import ALS
+from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.text.tfidf import Tfidf, TfidfNodes
 from edgeformers.config import RunConfig, Task, flatten, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig

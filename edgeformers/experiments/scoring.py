@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from edgeformers.baselines import EdgeBaseline, LinkBaseline
+from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor

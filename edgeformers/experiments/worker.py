@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators import EdgeClassifier
@@ -32,6 +31,7 @@ from edgeformers.experiments.scoring import (
 )
 from edgeformers.files import write_atomic
 from edgeformers.inference.saved_model import remove_model
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.runs import MODEL, RECORD, fit_run, network_fingerprint
 from edgeformers.training.checkpoint import remove_checkpoints
 from edgeformers.training.initialization import choose_device

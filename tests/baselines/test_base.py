@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.baselines.base import (
     EdgeBaseline,
     LinkBaseline,
@@ -15,6 +14,7 @@ from edgeformers.errors import InputError
 from edgeformers.evaluation import FunctionScorer, LinkTable, rank_full
 from edgeformers.evaluation.metrics import mrr
 from edgeformers.evaluation.network_links import positive_links
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 
 ROWS = [
     {"source": "a", "target": "x", "text": "", "label": "yes", "split": "train"},

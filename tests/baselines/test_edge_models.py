@@ -6,11 +6,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeformers.baselines.graph.ehgnn import DualRound
-from edgeformers.baselines.text.bert_nodes import with_ends
+from edgeformers.baselines.text.bert import add_node_tokens
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import TINY_ENCODER, make_model, make_tiny
+from edgeformers.registry import make_model
+from tests.tiny_models import TINY_ENCODER, make_tiny
 
 close = {"atol": 1e-10, "rtol": 1e-10}
 # (source, target, text), edges around the source, edges around the target: (neighbor, text).
@@ -226,7 +227,7 @@ def test_added_node_vectors_are_one_hots_beside_the_text():
 
 
 def test_two_tokens_without_position_stand_before_every_text():
-    rows = with_ends(PackedText.from_lists([[7, 8, 9], [4]]))
+    rows = add_node_tokens(PackedText.from_lists([[7, 8, 9], [4]]))
     assert rows.offsets.tolist() == rows.host_offsets.tolist() == [0, 5, 8]
     assert rows.positions.tolist() == [0, 0, 0, 1, 2, 0, 0, 0]
     assert rows.max_length == 5

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import ALS, BPR, EASE, ALSConfig, PairwiseConfig, Popularity
 from edgeformers.baselines.base import ValidationRanking, training_links
+from edgeformers.baselines.collaborative.als import ALS, ALSConfig
+from edgeformers.baselines.collaborative.bpr import BPR
+from edgeformers.baselines.collaborative.ease import EASE
+from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
+from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.baselines.text.similarity import mean_text_vectors
 
 TASTE = {"u0": "abc", "u1": "abd", "u2": "bcd", "u3": "xyz", "u4": "xyw", "u5": "yzw"}

@@ -3,12 +3,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeformers.baselines.graph.max_sage import MaxSAGE
-from edgeformers.baselines.graph.mean_sage import MeanSAGE
+from edgeformers.baselines.graph.sage import MaxSAGE, MeanSAGE
 from edgeformers.models.base import ModelConfig
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import find_entry, make_tiny
+from edgeformers.registry import find_entry
 from tests.baselines.stars import CENTERS, COUNTS, NEIGHBORS, TEXTS, Given, make_batch
+from tests.tiny_models import make_tiny
 
 BAGS = ["mean-sage", "max-sage", "gin", "censnet", "nenn"]
 OVER_BERT = ["bert-mean-sage", "bert-max-sage-n", "bert-gin", "bert-censnet", "bert-nenn"]

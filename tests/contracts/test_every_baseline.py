@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import (
-    BACKBONE_BASELINES,
-    EDGE_BASELINES,
-    LINK_BASELINES,
-    ALSConfig,
-    BoostingConfig,
-    EdgeBaseline,
-    LinkBaseline,
-    PairwiseConfig,
-)
+from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
+from edgeformers.baselines.collaborative.als import ALSConfig
+from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
+from edgeformers.baselines.text.boosting import BoostingConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.network_splits import NetworkSplits
@@ -22,6 +16,7 @@ from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
 from edgeformers.evaluation import FunctionScorer, rank_full
 from edgeformers.evaluation.metrics import micro_f1, mrr
 from edgeformers.evaluation.network_links import positive_links
+from edgeformers.registry import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from tests.baselines.tiny import write_backbone
 
 pytest.importorskip("sklearn")

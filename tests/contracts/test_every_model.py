@@ -10,7 +10,8 @@ from torch import nn
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.inference.saved_model import load_model, model_fingerprint, save_model
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import MODELS, TINY_ENCODER, make_tiny
+from edgeformers.registry import MODELS
+from tests.tiny_models import TINY_ENCODER, make_tiny
 
 SHARED = [
     {},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.baselines import Popularity
+from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.table import EdgeTable

@@ -93,7 +93,7 @@ def test_a_model_of_another_kind_is_answered_with_those_there_are():
     config = make_config("link-prediction", settings={"model.name": "ehgnn"})
     with pytest.raises(ConfigError, match="'ehgnn' is a model of edges"):
         LinkPredictor(config=config)
-    with pytest.raises(ConfigError, match=r"no model 'brt'; did you mean 'bert'\?"):
+    with pytest.raises(ConfigError, match=r"'brt'; did you mean 'bert'\?"):
         EdgeClassifier(settings={"model.name": "brt"})
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers.baselines import Popularity, Reciprocity
 from edgeformers.baselines.base import training_links
-from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
+from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.collaborative.reciprocity import Reciprocity, can_reciprocate
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import Popularity
+from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, FunctionScorer, network_links
 from edgeformers.evaluation.network_labels import labeled_edge_parts

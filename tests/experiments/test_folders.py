@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from edgeformers.baselines import BACKBONE_BASELINES
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import InputError
@@ -10,6 +9,7 @@ from edgeformers.experiments.execute import execute
 from edgeformers.experiments.folders import check_folders, frozen_reading
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import ExperimentOptions, make_plan
+from edgeformers.registry import BACKBONE_BASELINES
 from tests.baselines.tiny import write_backbone
 
 FROZEN = sorted(BACKBONE_BASELINES)

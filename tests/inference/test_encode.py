@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgeformers.inference import encode
 from edgeformers.inference.encode import CACHED_TOKENS, _bounded, _cut, encode_edges, encode_nodes
-from edgeformers.registry import make_tiny
+from tests.tiny_models import make_tiny
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

@@ -12,7 +12,7 @@ from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.backbones import load_backbone
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import TINY_ENCODER, make_tiny
+from tests.tiny_models import TINY_ENCODER, make_tiny
 
 TEXTS = [[2, 5, 6, 3], [2], [2, 9, 9, 9, 9, 3]]
 

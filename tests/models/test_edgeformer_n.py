@@ -8,7 +8,7 @@ from edgeformers.models.edgeformer_n import EdgeformerNConfig
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.nodes import NodeLookup
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import make_tiny
+from tests.tiny_models import make_tiny
 
 TEXTS = [[2, 5, 6, 3], [2], [2, 9, 9, 9, 9, 3], [2, 7, 3]]
 

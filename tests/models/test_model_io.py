@@ -17,7 +17,7 @@ from edgeformers.inference.saved_model import (
     remove_model,
     save_model,
 )
-from edgeformers.registry import make_tiny
+from tests.tiny_models import make_tiny
 
 NAMES = [f"node {i}" for i in range(7)]
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_saved_is_refused_and_nothing_is_left(tmp_path, given, me
 
 
 def test_a_module_that_is_not_listed_is_not_saved(tmp_path):
-    with pytest.raises(InputError, match="Linear is not one of the listed models"):
+    with pytest.raises(InputError, match="Linear is not a registered model"):
         save_model(torch.nn.Linear(1, 1), tmp_path / "m", tokenizer=make_tokenizer(), node_names=[])
 
 
@@ -298,7 +298,7 @@ def test_missing_and_damaged_files_are_named(saved, name):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model": "edgeformer-x"}, "no model 'edgeformer-x'; did you mean 'edgeformer-"),
+        ({"model": "edgeformer-x"}, "'edgeformer-x'; did you mean 'edgeformer-"),
         ({"model_config": {"num_nodes": 7, "widht": 3}}, "has no setting 'widht'"),
         ({"model_config": {}}, "num_nodes"),
         ({"encoder_config": {"width": 16, "hads": 4}}, "the encoder has no setting 'hads'; did"),

@@ -4,7 +4,7 @@ import torch
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import TINY_ENCODER
+from tests.tiny_models import TINY_ENCODER
 
 NODES = 7
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from edgeformers.registry import MODELS, make_tiny
+from edgeformers.registry import MODELS
 from edgeformers.training.cuda_graphs import GraphedModel
+from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, gradients, short, without_dropout
 
 close = {"atol": 1e-5, "rtol": 1e-4}

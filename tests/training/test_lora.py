@@ -11,9 +11,9 @@ from edgeformers.config import TrainSettings
 from edgeformers.errors import MissingExtraError
 from edgeformers.estimators import EdgeClassifier, load
 from edgeformers.nn.backbones import random_backbone
-from edgeformers.registry import TINY_ENCODER
 from edgeformers.training.initialization import LORA_TARGETS, apply_lora, merge_lora
 from edgeformers.training.optimizers import Optimizers, freeze_layers
+from tests.tiny_models import TINY_ENCODER
 
 RANK = {"train.lora_rank": 2}
 SETTINGS = {**RANK, "train.epochs": 2, "train.batch_size": 48, "train.checkpoint_every": 3}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import make_tiny
 from edgeformers.training.padding import edge_size, ego_size, fill
+from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, short
 
 close = {"atol": 1e-6, "rtol": 1e-5}

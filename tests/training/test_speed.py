@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from edgeformers.registry import TINY_ENCODER
 from edgeformers.training.cuda_graphs import GraphedModel
 from edgeformers.training.speed import EVERY, faster_training, held_up_tokens, most_tokens
+from tests.tiny_models import TINY_ENCODER
 
 BERT = replace(TINY_ENCODER, width=768, heads=12, layers=12, ffn_width=3072)
 CUDA = torch.device("cuda")

@@ -1,34 +1,25 @@
-"""What the network baselines of nodes share: a node, its edges and their other ends as vectors."""
+"""The base of graph neural networks over one hop: a node, its edges and its neighbors."""
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EgoBatch
-from edgeformers.models.base import ModelConfig, TextReader, make_lookup
 
 
-class EgoModel(nn.Module, ABC):
-    """A graph neural network over one hop: `aggregate` is all in which its kinds differ.
+class EgoModel(NeuralBaseline, ABC):
+    """A one-hop graph neural network; its kinds differ only in `aggregate`.
 
-    Texts are read first, each alone, by a language model or a bag of words; the network comes
-    after. A neighbor to which two edges lead is met twice. A center without edges is read from its
+    Each text is encoded on its own, by a language model or a bag of words, before the network is
+    applied. A neighbor with two edges counts twice. A center without edges is represented by its
     own vector alone.
 
-    Used: the node, its neighbors, and the texts of its edges; not their types and directions.
+    Inputs used: the node, its neighbors, and the texts of its edges, but not the types or
+    directions of edges.
 
-    Shapes: B centers, E edges of them all, K node width, D width.
+    Shapes: B centers, E edges of all centers, K node width, D width.
     """
-
-    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = encoder
-        self.nodes = make_lookup(config)
-
-    @property
-    def width(self) -> int:
-        return self.encoder.width
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
@@ -37,4 +28,4 @@ class EgoModel(nn.Module, ABC):
 
     @abstractmethod
     def aggregate(self, center: Tensor, neighbor: Tensor, edge: Tensor, batch: EgoBatch) -> Tensor:
-        """Centers z_v [B, K], other ends z_u [E, K] and texts h_e [E, D] -> node_repr [B, D]."""
+        """Centers z_v [B, K], neighbors z_u [E, K] and texts h_e [E, D] -> node_repr [B, D]."""

@@ -1,4 +1,4 @@
-"""EHGNN: messages between edges that share a node, on the dual hypergraph (Jo et al., 2021)."""
+"""EHGNN: message passing between edges on the dual hypergraph (Jo et al., 2021)."""
 
 from typing import cast
 
@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch
-from edgeformers.models.base import ModelConfig, TextReader, make_lookup
+from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.segments import reduce_rows
 
 ROUNDS = 2
@@ -16,8 +17,8 @@ ROUNDS = 2
 class DualRound(nn.Module):
     """One round on the dual hypergraph, in which edges are nodes and nodes are hyperedges.
 
-    m_v = mean over e of v of W_m h_e, + W_z z_v; then h_e = W_e h_e + (m_i + m_j) / 2. Without
-    W_e and W_z this is the convolution of Bai et al. (2021) on the dual.
+    m_v = mean over the edges e of v of W_m h_e, + W_z z_v; then h_e = W_e h_e + (m_i + m_j) / 2.
+    Without W_e and W_z this is the convolution of Bai et al. (2021) on the dual.
 
     Shapes: E edges, N nodes, K node width, D width.
     """
@@ -31,51 +32,45 @@ class DualRound(nn.Module):
     def forward(self, edges: Tensor, z: Tensor, ends: Tensor) -> Tensor:
         """h_e [E, D], z_v [N, K] and the two nodes of each edge [E, 2] -> h_e [E, D]."""
         messages = self.message(edges).repeat_interleave(2, dim=0)  # one to each end
-        heard = reduce_rows(messages, ends.flatten(), len(z), "mean") + self.node(z)  # [N, D]
-        return cast(Tensor, self.edge(edges) + heard[ends].mean(1))
+        nodes = reduce_rows(messages, ends.flatten(), len(z), "mean") + self.node(z)  # [N, D]
+        return cast(Tensor, self.edge(edges) + nodes[ends].mean(1))
 
 
-class EHGNN(nn.Module):
-    """h_e after two rounds on the dual of what was sampled around e, ReLU between them.
+class EHGNN(NeuralBaseline):
+    """h_e after two rounds on the dual of the subgraph sampled around e, with ReLU in between.
 
-    Edges start from their texts, each read alone by a language model or a bag of words, and nodes
-    keep their own vectors. The other end of an edge around i or j is known from that edge only.
+    Edges start from their texts, each encoded on its own by a language model or a bag of words;
+    nodes keep their own vectors.
 
-    Used: the text, the two ends, and the texts and other ends of edges around either.
+    Inputs used: the text, both nodes, and the texts and neighbors of the edges around either.
 
-    Shapes: B edges, E of them all with those around, N ends of these, D width.
+    Shapes: B edges, E edges including those around them, N nodes of all edges, D width.
     """
 
     def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = encoder
-        self.nodes = make_lookup(config)
-        width = encoder.width
-        self.rounds = nn.ModuleList(DualRound(config.node_width, width) for _ in range(ROUNDS))
-
-    @property
-    def width(self) -> int:
-        return self.encoder.width
+        super().__init__(config, encoder)
+        self.rounds = nn.ModuleList(
+            DualRound(config.node_width, encoder.width) for _ in range(ROUNDS)
+        )
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
         edges = self.encoder.encode(batch.texts)  # [E, D]
-        around = (batch.source.neighbor, batch.target.neighbor)
-        z = self.nodes(torch.cat([batch.edge.src, batch.edge.dst, *around]))  # [N, K]
+        neighbors = (batch.source.neighbor, batch.target.neighbor)
+        z = self.nodes(torch.cat([batch.edge.src, batch.edge.dst, *neighbors]))  # [N, K]
         ends = edge_ends(batch)
-        for number, one in enumerate(self.rounds):
-            edges = one(F.relu(edges) if number else edges, z, ends)
+        for number, dual_round in enumerate(self.rounds):
+            edges = dual_round(F.relu(edges) if number else edges, z, ends)
         return edges[: len(batch)]
 
 
 def edge_ends(batch: EdgeContextBatch) -> Tensor:
-    """Of all edges, as `batch.texts` has them, the places of both ends: [E, 2].
+    """The positions of both ends of all edges, in the order of `batch.texts`: [E, 2].
 
-    Places are those of the B sources, the B targets, and the other ends around either.
+    Nodes are the B sources, the B targets, and the neighbors of sources and of targets.
     """
     count, sources, targets = len(batch), len(batch.source.neighbor), len(batch.target.neighbor)
-    places = torch.arange(2 * count + sources + targets, device=batch.edge.src.device)
-    src, dst, *others = places.split([count, count, sources, targets])
+    positions = torch.arange(2 * count + sources + targets, device=batch.edge.src.device)
+    src, dst, *neighbors = positions.split([count, count, sources, targets])
     near = torch.cat([src, src[batch.source.owner], dst[batch.target.owner]])
-    return torch.stack([near, torch.cat([dst, *others])], dim=1)
+    return torch.stack([near, torch.cat([dst, *neighbors])], dim=1)

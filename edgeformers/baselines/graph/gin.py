@@ -1,4 +1,4 @@
-"""GIN: a node plus the sum of its neighbors, each met with its edge (Xu et al., 2019)."""
+"""GIN with edge features (Xu et al., 2019; Hu et al., 2020)."""
 
 from typing import cast
 
@@ -13,13 +13,12 @@ from edgeformers.nn.segments import reduce_rows
 
 
 class GIN(EgoModel):
-    """h_v = MLP((1 + eps) h_v + sum over its edges e to u of ReLU(h_u + h_e)).
+    """h_v = MLP((1 + eps) h_v + sum over its edges e to u of ReLU(h_u + h_e)), as in GINE.
 
-    Edges join the sum as in GINE (Hu et al., 2020). Nodes are mapped to the width of texts
-    first, h = W_n z, since the two are added. Without batch norms: a node's vector does not
-    depend on which others are encoded with it.
+    Nodes are first projected to the width of texts, h = W_n z. There is no batch norm, so that a
+    node's vector does not depend on the other nodes in its batch.
 
-    Shapes: B centers, E edges of them all, K node width, D width.
+    Shapes: B centers, E edges of all centers, K node width, D width.
     """
 
     def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
@@ -32,5 +31,5 @@ class GIN(EgoModel):
     def aggregate(self, center: Tensor, neighbor: Tensor, edge: Tensor, batch: EgoBatch) -> Tensor:
         """[B, K], [E, K] and [E, D] -> [B, D]."""
         messages = F.relu(self.project(neighbor) + edge)  # [E, D]
-        heard = reduce_rows(messages, batch.owner, len(batch), "sum")  # [B, D]
-        return cast(Tensor, self.mlp((1 + self.eps) * self.project(center) + heard))
+        total = reduce_rows(messages, batch.owner, len(batch), "sum")  # [B, D]
+        return cast(Tensor, self.mlp((1 + self.eps) * self.project(center) + total))

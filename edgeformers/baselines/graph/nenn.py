@@ -1,4 +1,4 @@
-"""NENN: nodes and edges attend to the nodes and edges around them, in turns (Yang and Li, 2020)."""
+"""NENN: alternating attention over neighboring nodes and edges (Yang and Li, 2020)."""
 
 from typing import cast
 
@@ -15,14 +15,15 @@ from edgeformers.nn.segments import reduce_rows, softmax_rows
 
 
 class NENN(EgoModel):
-    """A node-level layer, an edge-level one, a node-level one, on the star of each center.
+    """A node-level, an edge-level and a node-level layer on the star of each center.
 
-    A layer gives ELU([n ; e]) of what attention finds in the nodes and in the edges around. Around
-    a node are itself, its neighbors and its edges; around an edge its two ends, itself and the
-    other edges of the center. What lies beyond the star is not read. A last linear map brings the
-    center to width D.
+    A layer computes ELU([n ; e]) from attention over neighboring nodes and over neighboring edges.
+    The neighbors of a node are itself, its neighbors and its edges; those of an edge are its two
+    nodes, itself and the other edges of the center. A final linear layer maps the center to width
+    D.
 
-    Shapes: B centers, E edges of them all, P pairs of edges of one center, K node width, D width.
+    Shapes: B centers, E edges of all centers, P pairs of edges of one center, K node width,
+    D width.
     """
 
     def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
@@ -36,29 +37,29 @@ class NENN(EgoModel):
     def aggregate(self, center: Tensor, neighbor: Tensor, edge: Tensor, batch: EgoBatch) -> Tensor:
         """[B, K], [E, K] and [E, D] -> [B, D]."""
         owner = batch.owner
-        every = torch.arange(owner.size(0), device=owner.device)  # each edge, and its other end
-        ends = torch.cat([every, every])  # an edge, and a neighbor, hears v and u: [2E]
-        star = torch.cat([torch.arange(len(batch), device=owner.device), owner])  # v hears v and u
-        asking, heard = batch.egos.cached("siblings", lambda: _siblings(batch.egos))  # [P]
+        every = torch.arange(owner.size(0), device=owner.device)  # each edge, and its neighbor u
+        ends = torch.cat([every, every])  # edges and neighbors attend to v and u: [2E]
+        star = torch.cat([torch.arange(len(batch), device=owner.device), owner])  # v to v and u
+        query, key = batch.egos.cached("siblings", lambda: _sibling_pairs(batch.egos))  # [P]
 
         v, u, e = self.first.project(center, neighbor, edge)
-        around = torch.cat([v[owner], u])
+        both = torch.cat([v[owner], u])
         v, u = (
             self.first(v, torch.cat([v, u]), star, e, owner),  # [B, 2D]
-            self.first(u, around, ends, e, every),  # [E, 2D]
+            self.first(u, both, ends, e, every),  # [E, 2D]
         )
         mid_v, mid_u, e = self.middle.project(v, u, edge)
-        around = torch.cat([mid_v[owner], mid_u])
-        e = self.middle(e, around, ends, e[heard], asking)  # [E, 2D]
+        both = torch.cat([mid_v[owner], mid_u])
+        e = self.middle(e, both, ends, e[key], query)  # [E, 2D]
 
         v, u, e = self.last.project(v, u, e)
         return cast(Tensor, self.out(self.last(v, torch.cat([v, u]), star, e, owner)))
 
 
 class DualAttention(nn.Module):
-    """One layer: its maps W_n of nodes and W_e of edges, and attention to each of the two.
+    """One layer: projections W_n of nodes and W_e of edges, and attention over each of the two.
 
-    Shapes: Q that ask, R and S rows of nodes and of edges that they hear, D width.
+    Shapes: Q queries, R node keys, S edge keys, D width.
     """
 
     def __init__(self, node_width: int, edge_width: int, width: int) -> None:
@@ -71,37 +72,40 @@ class DualAttention(nn.Module):
     def project(
         self, center: Tensor, neighbor: Tensor, edge: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Centers, neighbors and edges in the space of this layer, each [..., D]."""
+        """Centers, neighbors and edges projected to width D."""
         return self.node_map(center), self.node_map(neighbor), self.edge_map(edge)
 
     def forward(
-        self, asking: Tensor, nodes: Tensor, of_nodes: Tensor, edges: Tensor, of_edges: Tensor
+        self, queries: Tensor, nodes: Tensor, node_query: Tensor, edges: Tensor, edge_query: Tensor
     ) -> Tensor:
-        """[Q, D] that hear nodes [R, D] and edges [S, D], of whom `of_...` says -> [Q, 2D]."""
-        heard = [self.to_nodes(asking, nodes, of_nodes), self.to_edges(asking, edges, of_edges)]
-        return F.elu(torch.cat(heard, dim=1))
+        """Queries [Q, D], nodes [R, D] and edges [S, D], each with its query [R] [S] -> [Q, 2D]."""
+        attended = [
+            self.to_nodes(queries, nodes, node_query),
+            self.to_edges(queries, edges, edge_query),
+        ]
+        return F.elu(torch.cat(attended, dim=1))
 
 
 class AdditiveAttention(nn.Module):
-    """GAT's attention: row k weighs softmax(LeakyReLU(a^T [q ; k])) among those that q hears."""
+    """GAT attention: key k has weight softmax(LeakyReLU(a^T [q ; k])) among the keys of q."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.query = nn.Linear(width, 1, bias=False)  # the first half of a
         self.key = nn.Linear(width, 1, bias=False)  # the second half
 
-    def forward(self, asking: Tensor, rows: Tensor, group: Tensor) -> Tensor:
-        """[Q, D] and rows [R, D], each heard by the one that `group` [R] says -> [Q, D]."""
-        scores = F.leaky_relu(self.query(asking)[group] + self.key(rows), 0.2)  # [R, 1]
-        weights = softmax_rows(scores, group, asking.size(0))
-        return reduce_rows(weights * rows, group, asking.size(0), "sum")
+    def forward(self, queries: Tensor, keys: Tensor, query_of_key: Tensor) -> Tensor:
+        """Queries [Q, D] and keys [R, D], each with its query [R] -> [Q, D]."""
+        scores = F.leaky_relu(self.query(queries)[query_of_key] + self.key(keys), 0.2)  # [R, 1]
+        weights = softmax_rows(scores, query_of_key, queries.size(0))
+        return reduce_rows(weights * keys, query_of_key, queries.size(0), "sum")
 
 
-def _siblings(egos: Ragged) -> tuple[Tensor, Tensor]:
-    """Each edge with every edge of its center, itself among them: who hears [P], and whom [P]."""
+def _sibling_pairs(egos: Ragged) -> tuple[Tensor, Tensor]:
+    """All pairs of edges of the same center, including an edge with itself: two tensors [P]."""
     num_pairs = int((np.diff(egos.host_offsets) ** 2).sum())
     size = egos.lengths.long()[egos.group_ids]  # edges of its center, [E]
-    asking = torch.repeat_interleave(size, output_size=num_pairs)
-    before = size.cumsum(0) - size  # pairs of the edges before
-    place = torch.arange(num_pairs, device=size.device) - before[asking]
-    return asking, egos.starts.long()[egos.group_ids][asking] + place
+    query = torch.repeat_interleave(size, output_size=num_pairs)
+    before = size.cumsum(0) - size  # pairs of earlier edges
+    position = torch.arange(num_pairs, device=size.device) - before[query]
+    return query, egos.starts.long()[egos.group_ids][query] + position

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.baselines.base import GridTrial, best_setting, grid_search
-from edgeformers.baselines.text.classes import (
+from edgeformers.baselines.text.edge_classifiers import (
     ClassifiedEdges,
     LabeledParts,
     NodeColumns,
     labeled_parts,
     validation_f1,
 )
-from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
+from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids

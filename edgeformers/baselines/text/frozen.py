@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges
-from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, text_vectors
+from edgeformers.baselines.text.edge_classifiers import MANY_EDGES, LogisticEdges
+from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 

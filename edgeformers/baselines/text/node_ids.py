@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
+from edgeformers.baselines.text.edge_classifiers import MANY_EDGES, LogisticEdges, NodeColumns
 from edgeformers.data.types import Ids
 
 INVERSE_PENALTIES = (3.0, 1.0, 10.0, 30.0, 100.0)  # the C of scikit-learn: larger is freer

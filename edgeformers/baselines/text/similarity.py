@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from edgeformers.baselines.base import GridLinkBaseline, Scores
-from edgeformers.baselines.text.vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
+from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids

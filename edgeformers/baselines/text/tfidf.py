@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgeformers.baselines.text.classes import MANY_EDGES, LogisticEdges, NodeColumns
+from edgeformers.baselines.text.edge_classifiers import MANY_EDGES, LogisticEdges, NodeColumns
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.storage import TEXT_ROWS
 from edgeformers.data.types import Ids

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.registry import MODELS
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 from edgeformers.report.scores import InputKind
 
 #: Models that read texts alone, and models that know nodes and links alone; all others see both.

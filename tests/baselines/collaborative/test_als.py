@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import ALS, ALSConfig
+from edgeformers.baselines.collaborative.als import ALS, ALSConfig
 from edgeformers.errors import ConfigError
 
 CONFIG = ALSConfig(factors=3, alpha=2.0, regularization=0.7, iterations=60)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import EASE
 from edgeformers.baselines.collaborative import ease as module
+from edgeformers.baselines.collaborative.ease import EASE
 from edgeformers.errors import InputError
 
 

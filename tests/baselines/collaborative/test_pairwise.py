@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.baselines import BPR, LightGCN, PairwiseConfig
 from edgeformers.baselines.base import training_links
 from edgeformers.baselines.collaborative import pairwise as module
+from edgeformers.baselines.collaborative.bpr import BPR
 from edgeformers.baselines.collaborative.lightgcn import (
+    LightGCN,
     normalized_adjacency,
     propagate,
 )
-from edgeformers.baselines.collaborative.pairwise import bpr_loss, draw_triples
+from edgeformers.baselines.collaborative.pairwise import PairwiseConfig, bpr_loss, draw_triples
 from edgeformers.errors import ConfigError
 
 QUICK = PairwiseConfig(width=8, lr=0.05, l2=1e-3, epochs=40)

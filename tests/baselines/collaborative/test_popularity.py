@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import LINK_BASELINES, Popularity
+from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.errors import InputError
+from edgeformers.registry import LINK_BASELINES
 
 QUERIES, CANDIDATES = np.arange(12), np.arange(12, 24)
 

@@ -3,10 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeformers.baselines import BoostingConfig, FrozenBoosting
-from edgeformers.baselines.text.boosting import PRIOR_EDGES, Components, NodeStatistics
-from edgeformers.baselines.text.classes import labeled_parts
-from edgeformers.baselines.text.vectors import text_vectors
+from edgeformers.baselines.text.boosting import (
+    PRIOR_EDGES,
+    BoostingConfig,
+    Components,
+    FrozenBoosting,
+    NodeStatistics,
+)
+from edgeformers.baselines.text.edge_classifiers import labeled_parts
+from edgeformers.baselines.text.frozen_vectors import text_vectors
 from edgeformers.data.splits import TEST, TRAIN
 from edgeformers.evaluation.metrics import micro_f1
 from tests.baselines.tiny import write_backbone

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import Frozen
+from edgeformers.baselines.text.frozen import Frozen
 from edgeformers.data.splits import TEST
 from edgeformers.evaluation.metrics import micro_f1
 from tests.baselines.tiny import write_backbone

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import NodeIds
+from edgeformers.baselines.text.node_ids import NodeIds
 
 
 def make_rows(count=160):

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import EASE, Blend, Popularity, TextSimilarity
-from edgeformers.baselines.text.similarity import mean_text_vectors
-from edgeformers.baselines.text.vectors import text_vectors
+from edgeformers.baselines.collaborative.blend import Blend
+from edgeformers.baselines.collaborative.ease import EASE
+from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.text.frozen_vectors import text_vectors
+from edgeformers.baselines.text.similarity import TextSimilarity, mean_text_vectors
 from tests.baselines.tiny import write_backbone
 
 WORDS = {"sea": "waves wind sail harbor", "wood": "oak moss fern beetle"}

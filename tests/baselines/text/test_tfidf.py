@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from edgeformers.baselines import Tfidf, TfidfNodes
-from edgeformers.baselines.text.classes import NodeColumns
+from edgeformers.baselines.text.edge_classifiers import NodeColumns
+from edgeformers.baselines.text.tfidf import Tfidf, TfidfNodes
 from edgeformers.data.splits import TEST
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.evaluation.metrics import micro_f1

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.baselines.text import vectors as module
-from edgeformers.baselines.text.vectors import text_vectors
+from edgeformers.baselines.text import frozen_vectors as module
+from edgeformers.baselines.text.frozen_vectors import text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError
 from tests.baselines.tiny import write_backbone

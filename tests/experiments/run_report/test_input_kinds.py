@@ -1,8 +1,7 @@
 import pytest
 
-from edgeformers.baselines import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.experiments.run_report.input_kinds import NODES, TEXT, input_kind, popularity_note
-from edgeformers.registry import MODELS
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
 
 def test_models_that_are_said_to_see_one_thing_exist():

@@ -6,7 +6,7 @@ from torch import nn
 
 from edgeformers.errors import InputError
 from edgeformers.nn.fast.int8 import Int8Linear, in_int8
-from edgeformers.registry import make_tiny
+from tests.tiny_models import make_tiny
 from tests.training.batches import edges
 
 

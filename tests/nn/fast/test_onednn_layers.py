@@ -19,7 +19,7 @@ from edgeformers.nn.fast.onednn_layers import (
     quick_layers,
 )
 from edgeformers.nn.packed import PackedText
-from edgeformers.registry import TINY_ENCODER, make_tiny
+from tests.tiny_models import TINY_ENCODER, make_tiny
 from tests.training.batches import edges, egos
 
 pytestmark = pytest.mark.skipif(

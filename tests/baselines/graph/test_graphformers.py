@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from edgeformers.baselines.graph.graphformers_n import GraphFormersNConfig, join_texts
+from edgeformers.baselines.graph.graphformers import GraphFormersConfig, join_texts
 from edgeformers.errors import ConfigError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
-from edgeformers.registry import make_tiny
 from tests.baselines.stars import COUNTS, NEIGHBORS, TEXTS, make_batch
+from tests.tiny_models import make_tiny
 
 close = {"atol": 1e-10, "rtol": 1e-10}
 
@@ -127,4 +127,4 @@ def test_half_precision_stays_close():
 
 def test_a_node_text_needs_a_token():
     with pytest.raises(ConfigError, match=r"joined_tokens must be at least 1 \(got 0\)"):
-        GraphFormersNConfig(num_nodes=3, joined_tokens=0)
+        GraphFormersConfig(num_nodes=3, joined_tokens=0)
