@@ -61,9 +61,9 @@ def test_repeats_and_nodes_with_few_edges_are_left_out_and_told(edgeformers, tmp
     card = json.loads(answer.out)
     assert card["counts"]["edges"] == 4
     assert card["notes"] == [
-        "repeated edges were dropped: 1 of 6 edges and 0 of 5 nodes; 5 edges and 5 nodes are left",
+        "repeated edges were dropped: 1 of 6 edges and 0 of 5 nodes; 5 edges and 5 nodes remain",
         "nodes with fewer than 2 edges were dropped: 1 of 5 edges and 1 of 5 nodes; "
-        "4 edges and 4 nodes are left",
+        "4 edges and 4 nodes remain",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The network on disk equals its table, appears whole or not at all, and is the same twice."""
+"""The network on disk equals its table, is written atomically, and is reproducible."""
 
 import subprocess
 import sys
@@ -125,7 +125,7 @@ def test_preparing_twice_gives_the_same_bytes(num_edges, tokenizer, tmp_path):
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_the_batches_a_reader_gives_do_not_matter(tmp_path):
+def test_the_batches_of_the_reader_do_not_matter(tmp_path):
     simulation = simulate(num_edges=3_000, seed=1)
     small = replace(simulation.table, open=lambda: simulation.stream(7))
     write_network(simulation.table, tmp_path / "one", config=PLAIN)
@@ -166,11 +166,11 @@ def run_forking(script, *arguments):
     return done.stdout.split()
 
 
-def test_a_killed_run_leaves_nothing_half_made_and_can_be_run_again(tmp_path, tokenizer_folder):
+def test_a_killed_run_leaves_no_partial_network_and_can_be_repeated(tmp_path, tokenizer_folder):
     script = """
-        whole, out = folders
+        complete, out = folders
         began = time.monotonic()
-        os.waitpid(start(whole), 0)
+        os.waitpid(start(complete), 0)
         duration = time.monotonic() - began
         for share in (0.1, 0.4, 0.7, 0.95):
             child = start(out)
@@ -181,14 +181,14 @@ def test_a_killed_run_leaves_nothing_half_made_and_can_be_run_again(tmp_path, to
             print(os.path.exists(out), len(left))
         print(os.waitstatus_to_exitcode(os.waitpid(start(out), 0)[1]))
     """
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    *killed, code = run_forking(script, 15_000, tokenizer_folder, whole, out)
+    complete, out = tmp_path / "complete", tmp_path / "out"
+    *killed, code = run_forking(script, 15_000, tokenizer_folder, complete, out)
     pairs = list(zip(killed[::2], killed[1::2], strict=True))
-    assert ("False", "1") in pairs  # some were killed half way, the next removed what was left
+    assert ("False", "1") in pairs  # some were killed while writing
     assert all(int(left) <= 1 for _, left in pairs)
     assert code == ("3" if pairs[-1][0] == "True" else "0")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backbone", "out", "whole"]
-    assert contents(out) == contents(whole)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backbone", "complete", "out"]
+    assert contents(out) == contents(complete)
     EdgeTextGraph.open(out, verify=True)
 
 
@@ -203,7 +203,7 @@ def test_two_processes_preparing_at_once_make_one_network(tmp_path):
     assert graph.token_stores() == ["train:100"]
 
 
-def test_labels_of_several_kinds_come_back(make_network):
+def test_label_sets_and_numeric_labels_round_trip(make_network):
     rows = [
         {"source": "a", "target": "b", "text": "", "label": label} for label in ("x;y", None, "y")
     ]
@@ -220,7 +220,9 @@ def test_positive_labels_mark_links(make_network):
     positive = replace(PLAIN, positive_labels=["5", "10"])
     assert make_network(config=positive).is_positive.tolist() == [True, False, False, True, True]
     assert make_network(out="all").is_positive.all()
-    rows = [{"source": "a", "target": "b", "text": "", "label": one} for one in ("x|y", "z", None)]
+    rows = [
+        {"source": "a", "target": "b", "text": "", "label": label} for label in ("x|y", "z", None)
+    ]
     sets = make_network(
         rows,
         out="multi",
@@ -231,15 +233,15 @@ def test_positive_labels_mark_links(make_network):
     assert sets.is_positive.tolist() == [True, False, False]
 
 
-def test_positive_labels_that_cannot_be_are_refused(make_network):
-    with pytest.raises(InputError, match=r"the positive label '6' is not met; available: 1, 5, 10"):
+def test_unknown_positive_labels_are_errors(make_network):
+    with pytest.raises(InputError, match="'6'; available: 1, 5, 10"):
         make_network(config=replace(PLAIN, positive_labels=["6"]))
     rows = [{"source": "a", "target": "b", "text": ""}]
-    with pytest.raises(InputError, match=r"positive labels need a label column; name it with --la"):
+    with pytest.raises(InputError, match="--label"):
         make_network(rows, config=replace(PLAIN, positive_labels=["6"]))
 
 
-def test_what_is_known_of_nodes_is_joined(make_network, make_nodes):
+def test_node_tables_are_joined(make_network, make_nodes):
     rows = [
         {"id": "alien", "side": "target", "labels": ["scifi", "horror"], "text": "In space"},
         {"id": "ann", "side": "source", "labels": ["critic"]},
@@ -257,7 +259,7 @@ def test_what_is_known_of_nodes_is_joined(make_network, make_nodes):
         "",
     ]
     assert graph.nodes().column_names == ["id", "side", "labels", "text", "Year"]
-    assert "1 of the 3 nodes in nodes.csv have no edge and were left out" in graph.notes[0]
+    assert "1 of the 3 nodes in nodes.csv" in graph.notes[0]
     kept = make_network(
         nodes=[make_nodes(rows)], config=replace(PLAIN, keep_isolated=True), out="kept"
     )
@@ -267,27 +269,27 @@ def test_what_is_known_of_nodes_is_joined(make_network, make_nodes):
     assert kept.adjacency.degrees().tolist() == [2, 2, 1, 3, 1, 1, 0]
 
 
-def test_an_edge_without_an_end_is_named(make_network):
+def test_an_edge_without_source_or_target_is_an_error(make_network):
     rows = [{"source": "a", "target": "b", "text": ""}] * 2
     rows = [*rows, {"source": "a", "target": None, "text": ""}]
-    with pytest.raises(InputError, match="rows, edge 3: the target is missing; every edge needs"):
+    with pytest.raises(InputError, match="edge 3: the target"):
         make_network(rows)
 
 
-def test_a_table_without_edges_is_refused_and_leaves_nothing(make_network, tmp_path):
-    with pytest.raises(InputError, match="rows has no edges; a network needs one at least"):
+def test_an_empty_table_is_an_error(make_network, tmp_path):
+    with pytest.raises(InputError, match="rows has no edges"):
         make_network([])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["src", "dst"])
-def test_an_extra_column_may_not_take_a_name_that_is_needed(name, make_network, tmp_path):
+def test_a_kept_column_cannot_have_a_reserved_name(name, make_network, tmp_path):
     rows = [{"source": "a", "target": "b", "text": "", name: 1}]
-    with pytest.raises(InputError, match=f"rows: a kept column may not be called '{name}'"):
+    with pytest.raises(InputError, match=f"'{name}'"):
         make_network(rows, extra={name: pa.int8()})
 
 
-def test_extra_columns_that_a_database_would_confuse_come_back(make_network):
+def test_column_names_may_differ_in_case_only(make_network):
     extra = {
         "Source": pa.string(),
         "row": pa.int8(),
@@ -304,7 +306,7 @@ def with_split(words, **row):
     return [{"source": "a", "target": "b", "text": "", "split": word, **row} for word in words]
 
 
-def test_split_words_name_the_parts(make_network):
+def test_a_split_column_may_use_common_names(make_network):
     words = [
         "train",
         " Training ",
@@ -323,7 +325,7 @@ def test_split_words_name_the_parts(make_network):
     assert graph.meta.splits["column"]["counts"] == {"train": 2, "val": 4, "test": 2, "none": 3}
 
 
-def test_several_columns_may_split(make_network):
+def test_several_columns_can_be_splits(make_network):
     rows = [
         {**row, "by_time": t} for row, t in zip(with_split("ab"), ("train", "test"), strict=True)
     ]
@@ -336,37 +338,31 @@ def test_several_columns_may_split(make_network):
     assert set(graph.splits) == {"time", "edge"}
 
 
-def test_a_word_that_is_no_split_is_named(make_network, monkeypatch):
+def test_an_unknown_part_in_a_split_column_is_named(make_network, monkeypatch):
     monkeypatch.setattr(network, "BATCH_ROWS", 2)
-    with pytest.raises(
-        InputError,
-        match=r"rows, edge 4: column 'split': 'holdout' is not a split; write train, val",
-    ):
+    with pytest.raises(InputError, match="edge 4: column 'split': 'holdout'"):
         make_network(with_split(["train", "test", "val", "Holdout"]))
 
 
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        (["a=random", "a=per-source"], "two splits are called 'a'; give each its own name"),
-        (
-            ["a=column:fold"],
-            "the split 'a' needs the column 'fold', .* or keep it with --keep fold",
-        ),
-        (["chronological"], "the split 'chronological' needs times; name the time column with"),
+        (["a=random", "a=per-source"], "'a'"),
+        (["a=column:fold"], "--keep fold"),
+        (["chronological"], "--time"),
     ],
 )
-def test_splits_that_cannot_be_made_are_refused_before_anything_is_read(splits, message, tmp_path):
+def test_impossible_splits_are_rejected_before_reading(splits, message, tmp_path):
     def rows():
         raise AssertionError("read")
 
     table = EdgeTable.from_rows(rows, fields=(), origin="rows", bipartite=True)
-    config = replace(PLAIN, splits=[SplitConfig.parse(one) for one in splits])
+    config = replace(PLAIN, splits=[SplitConfig.parse(split) for split in splits])
     with pytest.raises(InputError, match=message):
         write_network(table, tmp_path / "net", config=config)
 
 
-def test_the_caller_may_look_at_the_whole_and_refuse(make_network, tmp_path):
+def test_the_callers_check_can_reject_the_network(make_network, tmp_path):
     graph = make_network(config=replace(PLAIN, check=lambda g: [f"{g.name}: {g.num_edges} edges"]))
     assert EdgeTextGraph.open(graph.path, verify=True).notes == ["network: 5 edges"]
 
@@ -378,7 +374,7 @@ def test_the_caller_may_look_at_the_whole_and_refuse(make_network, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["network"]
 
 
-def test_overwriting_replaces_the_whole(make_network):
+def test_overwriting_replaces_everything(make_network):
     make_network()
     rows = [{"source": "x", "target": "y", "text": "new"}]
     graph = make_network(rows, overwrite=True)
@@ -386,7 +382,7 @@ def test_overwriting_replaces_the_whole(make_network):
     assert graph.labels is None
 
 
-def test_long_texts_come_in_smaller_groups(make_network, monkeypatch):
+def test_texts_are_read_from_several_row_groups(make_network, monkeypatch):
     rows = [{"source": "a", "target": "b", "text": f"{i} " * 50} for i in range(40)]
     monkeypatch.setattr(network, "TEXT_ROWS", 3)
     graph = make_network(rows)
@@ -397,7 +393,7 @@ def test_a_progress_bar_is_shown(make_network, tokenizer_folder, capsys):
     make_network(config=PrepareConfig(tokenizer=str(tokenizer_folder)))
     shown = capsys.readouterr().err
     assert "reading edges" in shown
-    assert "tokenising edges" in shown
+    assert "edges" in shown
 
 
 def test_skipped_rows_are_kept_in_the_metadata(tmp_path, make_table):
@@ -412,7 +408,7 @@ def test_skipped_rows_are_kept_in_the_metadata(tmp_path, make_table):
     assert graph.skipped == {"count": 1, "examples": ["edges.csv, line 2: odd"]}
 
 
-def test_a_node_table_is_read_while_it_is_written(tmp_path, make_table):
+def test_a_node_table_is_read_once(tmp_path, make_table):
     rows = ({"id": f"n{i}", "labels": [str(i % 3)]} for i in range(5))
     once = NodeTable.from_rows(lambda: rows, origin="once")  # can be read a single time
     edges = [{"source": f"n{i}", "target": f"n{i + 1}", "text": ""} for i in range(4)]
