@@ -1,4 +1,4 @@
-"""Edge tables from and to other libraries' graphs, and from a prepared network."""
+"""Converts edge tables from and to networkx and PyG graphs, and from prepared networks."""
 
 from edgeformers.data.interop.networkx import table_from_networkx, table_to_networkx
 from edgeformers.data.interop.pyg import table_from_pyg, table_to_pyg

@@ -1,4 +1,4 @@
-"""A prepared network back as a table of edges, a batch at a time."""
+"""A prepared network as an edge table, read in batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,23 @@ from edgeformers.data.table import EdgeTable, rebatch
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
 
-SEPARATORS = "|;,/\t\x1f"  # between several labels; the first that no label's name contains
+SEPARATORS = "|;,/\t\x1f"  # of several labels; the first that occurs in no label is used
 
 
 def graph_table(graph: "EdgeTextGraph") -> EdgeTable:
     """The edges of a prepared network as a table: ids, texts and columns as they were read.
 
-    The split column is left out: a network has its splits apart. Where an edge has several labels
-    they are joined anew, in the order of `graph.label_names`.
+    The split column is left out, since a network stores its splits separately. Several labels of
+    an edge are joined in the order of `graph.label_names`.
     """
-    several = graph.label_kind == "multi"
-    separator = _separator(graph.label_names) if several else None
-    schema = _schema(graph)
+    separator = None
+    if graph.label_kind == "multi":
+        used = set().union(*graph.label_names)
+        separator = next(sign for sign in SEPARATORS if sign not in used)
+    stored = pq.read_schema(graph.path / "edges.parquet")
+    columns = [name for name in stored.names[2:] if name != "split"]  # the first two: node numbers
+    strings = [(name, pa.string()) for name in ("source", "target", "text")]
+    schema = pa.schema([*strings, *(stored.field(name) for name in columns)])
     return EdgeTable(
         schema=schema,
         open=lambda: _batches(graph, schema, separator),
@@ -36,17 +41,6 @@ def graph_table(graph: "EdgeTextGraph") -> EdgeTable:
     )
 
 
-def _schema(graph: "EdgeTextGraph") -> pa.Schema:
-    written = pq.read_schema(graph.path / "edges.parquet")
-    ends = [(name, pa.string()) for name in ("source", "target", "text")]
-    return pa.schema([*ends, *(written.field(i) for i in _kept(written))])
-
-
-def _kept(written: pa.Schema) -> list[int]:
-    """Where the columns beside the two node numbers stand, which come first."""
-    return [i for i in range(2, len(written)) if written.names[i] != "split"]
-
-
 def _batches(
     graph: "EdgeTextGraph", schema: pa.Schema, separator: str | None
 ) -> Iterator[pa.RecordBatch]:
@@ -54,26 +48,20 @@ def _batches(
         pq.ParquetFile(graph.path / "edges.parquet") as edges,
         pq.ParquetFile(graph.path / "texts.parquet") as texts,
     ):
-        kept, start = _kept(edges.schema_arrow), 0
-        parts = zip(rebatch(edges.iter_batches()), rebatch(texts.iter_batches()), strict=True)
-        for rows, words in parts:
+        start = 0
+        pairs = zip(rebatch(edges.iter_batches()), rebatch(texts.iter_batches()), strict=True)
+        for rows, text in pairs:
             ends = [pa.array(graph.node_names(rows.column(end)), pa.string()) for end in (0, 1)]
-            columns = [*ends, words.column(0), *(rows.column(i) for i in kept)]
+            columns = [*ends, text.column(0), *(rows.column(name) for name in schema.names[3:])]
             if separator is not None and graph.labels is not None:
-                member = np.asarray(graph.labels[start : start + rows.num_rows])
-                place = schema.get_field_index("label")
-                columns[place] = _joined(member, graph.label_names, separator)
+                has_label = np.asarray(graph.labels[start : start + rows.num_rows])
+                joined = _join_labels(has_label, graph.label_names, separator)
+                columns[schema.get_field_index("label")] = joined
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
             start += rows.num_rows
 
 
-def _separator(names: Sequence[str]) -> str:
-    """One that no label contains: joined labels come apart again as they were."""
-    used = set().union(*names)
-    return next(one for one in SEPARATORS if one not in used)
-
-
-def _joined(member: NDArray[Any], names: Sequence[str], separator: str) -> pa.Array:
-    """Which labels each edge has [b, C] as words; null where it has none."""
-    labels = ([names[code] for code in np.flatnonzero(row).tolist()] for row in member)
-    return pa.array([separator.join(one) or None for one in labels], pa.string())
+def _join_labels(has_label: NDArray[Any], names: Sequence[str], separator: str) -> pa.Array:
+    """The labels of each edge [b, C] as one string; null if it has none."""
+    labels = ([names[code] for code in np.flatnonzero(row).tolist()] for row in has_label)
+    return pa.array([separator.join(edge_labels) or None for edge_labels in labels], pa.string())

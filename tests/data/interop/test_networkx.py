@@ -13,9 +13,9 @@ from tests.data.interop.tables import EDGES, LABELS, NODES, TEXTS, make_table, r
 NETWORKX_NAMES = {name: name for name in ["label", "time", "edge_type", "weight"]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(EDGES, st.booleans(), st.booleans())
-def test_a_table_comes_back_from_networkx_row_for_row(edges, bipartite, directed):
+def test_a_table_survives_networkx_row_for_row(edges, bipartite, directed):
     table = make_table(edges, bipartite=bipartite, directed=directed)
     graph = table_to_networkx(table)
     back = table_from_networkx(graph, **NETWORKX_NAMES)
@@ -34,13 +34,13 @@ def ends_as_set(row):
 GRAPHS = st.sampled_from([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     GRAPHS,
     st.permutations(range(6)),
     st.lists(st.tuples(NODES, NODES, TEXTS, LABELS), min_size=1, max_size=10),
 )
-def test_a_graph_comes_back_from_a_table_edge_for_edge(kind, nodes, edges):
+def test_a_graph_survives_a_table_edge_for_edge(kind, nodes, edges):
     graph = kind()
     graph.add_nodes_from(nodes)
     for u, v, text, label in edges:
@@ -51,7 +51,7 @@ def test_a_graph_comes_back_from_a_table_edge_for_edge(kind, nodes, edges):
     assert list(back.edges(data=True)) == expected
 
 
-def test_sides_are_read_from_the_attribute_networkx_uses():
+def test_sides_are_read_from_the_attribute_bipartite():
     graph = nx.Graph()
     graph.add_nodes_from([1, 2], bipartite=1)
     graph.add_nodes_from(["a", "b"], bipartite=0)
@@ -67,7 +67,7 @@ def test_sides_are_read_from_the_attribute_networkx_uses():
     assert not table_from_networkx(graph, bipartite=False).bipartite
 
 
-def test_the_two_sides_of_a_bipartite_table_do_not_clash():
+def test_equal_ids_on_the_two_sides_are_two_nodes():
     graph = table_to_networkx(make_table([("7", "7", "x")], bipartite=True, fields=[]))
     assert list(graph.nodes(data=True)) == [
         (("source", "7"), {"bipartite": 0}),
@@ -78,14 +78,14 @@ def test_the_two_sides_of_a_bipartite_table_do_not_clash():
     ]
 
 
-def test_edges_of_a_cut_out_graph_keep_the_order_of_their_rows():
+def test_edges_of_a_subgraph_keep_the_order_of_their_rows():
     edges = [("b", "c", "0"), ("a", "b", "1"), ("b", "a", "2"), ("a", "b", "3")]
     graph = table_to_networkx(make_table(edges, fields=[]))
     graph.remove_edge("b", "c", key=0)
     assert [row["text"] for row in rows(table_from_networkx(graph))] == ["1", "2", "3"]
 
 
-def test_edge_attributes_are_read_by_the_names_given():
+def test_other_attribute_names_are_read():
     graph = nx.DiGraph()
     graph.add_edge(1, 2, body="x", stars=5, at=0, kind="film", w=np.float32(0.5))
     graph.add_edge(2, 1, body=float("nan"), w=float("nan"))
@@ -111,7 +111,7 @@ def test_edge_attributes_are_read_by_the_names_given():
         (0.5, datetime(1970, 1, 1, 0, 0, 0, 500_000)),
     ],
 )
-def test_times_are_read_in_every_common_form(value, time):
+def test_times_are_read_in_all_common_types(value, time):
     graph = nx.Graph([(1, 2, {"text": "", "t": value})])
     assert rows(table_from_networkx(graph, time="t"))[0]["time"] == time
 
@@ -119,38 +119,38 @@ def test_times_are_read_in_every_common_form(value, time):
 @pytest.mark.parametrize(
     ("attributes", "arguments", "message"),
     [
-        ({"txet": ""}, {}, r"no edge of the graph has the attribute 'text'; did you mean 'txet'\?"),
-        ({"text": "", "stars": 1}, {"label": "star"}, r"'star'; did you mean 'stars'\?"),
-        ({}, {}, "the attribute 'text'; there is none"),
-        ({"text": 5}, {}, "edge 1 -> 2: the text is 5; a text must be a string or None"),
-        ({"text": "", "w": "much"}, {"weight": "w"}, "edge 1 -> 2: the weight is 'much'; a weight"),
-        ({"text": "", "t": "noon"}, {"time": "t"}, "the time is 'noon'; a time must be a datetime"),
-        ({"text": "", "t": 1e15}, {"time": "t"}, "the time is 1000000000000000.0; .* since 1970"),
-        ({"text": ""}, {"bipartite": True}, r"node 1: .* 0 \(a source\) or 1 .* \(got None\)"),
+        ({"txet": ""}, {}, "'text'.*'txet'"),
+        ({"text": "", "stars": 1}, {"label": "star"}, "'star'.*'stars'"),
+        ({}, {}, "attribute 'text'"),
+        ({"text": 5}, {}, "edge 1 -> 2: the text is 5"),
+        ({"text": "", "w": "much"}, {"weight": "w"}, "edge 1 -> 2: the weight is 'much'"),
+        ({"text": "", "t": "noon"}, {"time": "t"}, "the time is 'noon'"),
+        ({"text": "", "t": 1e15}, {"time": "t"}, "the time is 1000000000000000.0"),
+        ({"text": ""}, {"bipartite": True}, r"node 1: .*'bipartite'.*\(got None\)"),
     ],
 )
-def test_what_is_wrong_with_an_edge_is_said(attributes, arguments, message):
+def test_what_is_wrong_with_an_edge_is_reported(attributes, arguments, message):
     graph = nx.Graph([(1, 2, attributes)])
     with pytest.raises(InputError, match=message):
         table_from_networkx(graph, **arguments).to_arrow()
 
 
-def test_what_is_wrong_with_the_nodes_is_said():
-    with pytest.raises(InputError, match="two nodes are both written as '1'"):
+def test_empty_and_repeated_ids_are_reported():
+    with pytest.raises(InputError, match="id '1'"):
         table_from_networkx(nx.Graph([(1, "1", {"text": ""})]))
-    with pytest.raises(InputError, match="a node is written as ''; every node needs an id"):
+    with pytest.raises(InputError, match="empty id"):
         table_from_networkx(nx.Graph([(1, "", {"text": ""})]))
 
 
 @pytest.mark.parametrize(
     ("sides", "message"),
     [
-        ((0, 0), "edge 1 -> 2: both ends have bipartite=0"),
-        ((1, 0), "edge 1 -> 2: goes from a node with bipartite=1 to one with 0; turn it around"),
-        ((0, 2), r"node 2: the attribute 'bipartite' must be 0 .* \(got 2\)"),
+        ((0, 0), "edge 1 -> 2 .*bipartite=0"),
+        ((1, 0), "edge 1 -> 2 .*bipartite=1"),
+        ((0, 2), r"node 2: .*'bipartite'.*\(got 2\)"),
     ],
 )
-def test_an_edge_that_does_not_fit_the_sides_is_named(sides, message):
+def test_an_edge_between_wrong_sides_is_reported(sides, message):
     graph = nx.DiGraph()
     graph.add_node(1, bipartite=sides[0])
     graph.add_node(2, bipartite=sides[1])

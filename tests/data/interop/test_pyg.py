@@ -17,16 +17,16 @@ def whole_seconds(row):
     return {**row, "time": time and time.replace(microsecond=0)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(EDGES, st.booleans())
-def test_a_table_comes_back_from_pyg_row_for_row(edges, bipartite):
+def test_a_table_survives_pyg_row_for_row(edges, bipartite):
     table = make_table(edges, bipartite=bipartite)
     back = table_from_pyg(table_to_pyg(table))
     assert back.bipartite == bipartite
     assert rows(back) == list(map(whole_seconds, rows(table)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(NODES, NODES, TEXTS, st.integers(-3, 3), st.floats(width=32, allow_nan=False)),
@@ -34,7 +34,7 @@ def test_a_table_comes_back_from_pyg_row_for_row(edges, bipartite):
     ),
     st.permutations(["a", "b", "c", "d", "e", "7"]),
 )
-def test_a_pyg_graph_comes_back_from_a_table_edge_for_edge(edges, ids):
+def test_a_pyg_graph_survives_a_table_edge_for_edge(edges, ids):
     sources, targets, texts, labels, weights = zip(*edges, strict=True) if edges else [()] * 5
     data = Data(
         edge_index=torch.tensor([sources, targets], dtype=torch.long),
@@ -81,7 +81,7 @@ def hetero(*kinds: tuple[str, str, str]) -> HeteroData:
     return data
 
 
-def test_relations_of_a_heterogeneous_graph_become_edge_types_one_after_the_other():
+def test_relations_of_a_heterogeneous_graph_become_edge_types():
     table = table_from_pyg(hetero(("user", "wrote", "film"), ("user", "read", "film")))
     assert table.bipartite
     assert [tuple(row.values()) for row in rows(table)] == [
@@ -95,7 +95,7 @@ def test_relations_of_a_heterogeneous_graph_become_edge_types_one_after_the_othe
     assert plain.schema.names == ["source", "target", "text"]
 
 
-def test_attributes_of_other_names_can_be_given_and_missing_values_are_lists():
+def test_other_attribute_names_are_read_and_columns_with_nulls_are_lists():
     index = torch.tensor([[0, 1], [1, 0]])
     data = Data(edge_index=index, body=["x", None], stars=["a", None], at=[None, 3], num_nodes=2)
     table = table_from_pyg(data, text="body", label="stars", time="at")
@@ -124,24 +124,24 @@ def one_edge(**attributes) -> Data:
         (
             one_edge(),
             {"text": "edge_txt"},
-            "the graph: there is no attribute 'edge_txt'; did you mean 'edge_text'",
+            "the graph: .*'edge_txt'.*'edge_text'",
         ),
         (
             one_edge(),
             {"label": "stars"},
-            "there is no attribute 'stars'; available: edge_index, edge_text",
+            "attribute 'stars'",
         ),
         (one_edge(edge_text=["", ""]), {}, "the graph: 'edge_text' has 2 values for 1 edges"),
-        (one_edge(edge_text=[3]), {}, "the graph, edge 0: the text is 3; a text must be a string"),
-        (one_edge(node_id=["a"]), {}, "'node_id' has 1 ids, but the edges join nodes 1 to 1"),
-        (one_edge(node_id=["a", "a"]), {}, "two nodes are both written as 'a'"),
-        (one_edge(node_id=["a", ""]), {}, "a node is written as ''"),
+        (one_edge(edge_text=[3]), {}, "the graph, edge 0: the text is 3"),
+        (one_edge(node_id=["a"]), {}, "'node_id' has 1 ids"),
+        (one_edge(node_id=["a", "a"]), {}, "id 'a'"),
+        (one_edge(node_id=["a", ""]), {}, "empty id"),
         (
             one_edge(edge_time=[10**12]),
             {},
-            "edge 0: the time is 1000000000000; .* seconds since 1970",
+            "edge 0: the time is 1000000000000",
         ),
-        (HeteroData(), {}, "the HeteroData has no edges of any type"),
+        (HeteroData(), {}, "no edges"),
         (
             hetero(("user", "wrote", "film"), ("film", "rev_wrote", "user")),
             {},
@@ -150,10 +150,10 @@ def one_edge(**attributes) -> Data:
         (
             hetero(("user", "wrote", "film")),
             {"text": "text"},
-            "the edges 'user', 'wrote', 'film': there is no attribute 'text'; did you mean",
+            "the edges 'user', 'wrote', 'film': .*'text'",
         ),
     ],
 )
-def test_what_is_wrong_with_a_pyg_graph_is_said(data, arguments, message):
+def test_what_is_wrong_with_a_pyg_graph_is_reported(data, arguments, message):
     with pytest.raises(InputError, match=message):
         table_from_pyg(data, **arguments).to_arrow()

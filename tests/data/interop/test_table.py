@@ -38,21 +38,21 @@ def prepare(tmp_path):
 
 @pytest.mark.parametrize("bipartite", [True, False])
 @pytest.mark.parametrize("directed", [True, False])
-def test_a_prepared_network_gives_its_table_back(prepare, bipartite, directed):
+def test_a_prepared_network_becomes_its_table_again(prepare, bipartite, directed):
     table = make_table(bipartite=bipartite, directed=directed)
     back = graph_table(prepare(table))
     assert (back.bipartite, back.directed, back.label_kind) == (bipartite, directed, "class")
     assert back.to_arrow().equals(table.to_arrow().drop_columns(["split"]))
-    assert back.to_arrow().equals(back.to_arrow())  # it can be read again
+    assert back.to_arrow().equals(back.to_arrow())  # a second reading
 
 
-def test_a_long_table_comes_back_in_order_whatever_the_sizes_of_its_batches(prepare):
+def test_a_table_of_several_batches_keeps_its_order(prepare):
     rows = [{"source": f"s{i % 7}", "target": str(i % 5), "text": str(i)} for i in range(70_000)]
     table = EdgeTable.from_rows(lambda: rows, fields=[], origin="made", bipartite=True)
     assert graph_table(prepare(table)).to_arrow().equals(table.to_arrow())
 
 
-def test_numbers_as_labels_stay_as_they_were_written(prepare):
+def test_numeric_labels_stay_as_written(prepare):
     table = make_table(["1.50", None, "-2", "7"], label_kind="number")
     back = graph_table(prepare(table))
     assert back.label_kind == "number"
@@ -66,7 +66,9 @@ def test_numbers_as_labels_stay_as_they_were_written(prepare):
         (["b|x;a", None, "a", ""], ["a;b|x", None, "a", None], ";"),
     ],
 )
-def test_several_labels_are_joined_by_what_no_label_contains(prepare, written, joined, separator):
+def test_several_labels_are_joined_by_a_sign_that_no_label_contains(
+    prepare, written, joined, separator
+):
     graph = prepare(make_table(written, label_kind="multi", label_separator=";"))
     back = graph_table(graph)
     assert (back.label_kind, back.label_separator) == ("multi", separator)
