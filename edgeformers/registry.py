@@ -51,7 +51,7 @@ BAG_RATES: Mapping[str, Sequence[float]] = {"train.head_lr": (3e-4, 1e-3, 3e-3)}
 ALONE: Mapping[str, Any] = {"links.ensemble": False}
 EDGES_ALONE: Mapping[str, Any] = {"edges.ensemble": False}
 TEXT_ALONE: Mapping[str, Any] = {**ALONE, "links.collaborative": False}
-#: The settings with which graph baselines rank links best on validation (docs/recipes.md): they
+#: The settings with which graph baselines rank links best on validation (docs/decisions.md): they
 #: need to rely less on the nodes' own vectors than Edgeformer-N.
 NETWORK: Mapping[str, Any] = {
     "links.temperature": 0.2,
