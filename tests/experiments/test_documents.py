@@ -25,7 +25,7 @@ def root(tmp_path):
 
 
 def test_the_tables_of_the_document_are_those_of_the_records():
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "results_tables.md").read_text(encoding="utf-8")
     assert render_document(text, ROOT) == text
 
 
