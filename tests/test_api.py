@@ -42,7 +42,7 @@ def test_every_setting_is_there_with_its_default():
         if is_dataclass(section.type):
             for one in fields(section.type):
                 assert f"| `{section.name}.{one.name}` |" in PAGE
-    assert "| `train.lr` | `float` | `5e-5` | of the backbone |" in PAGE
+    assert "| `train.lr` | `float` | `5e-5` |" in PAGE
     assert "| `data.source_neighbors` | `list[int]` | `[8]` | per stratum |" in PAGE
 
 
