@@ -111,15 +111,10 @@ def test_examples_go_to_one_process_each_and_what_is_dropped_differs(both):
     assert first["seed"] == distributed.step_seed(3, 5)
 
 
-def test_a_process_that_fails_does_not_leave_the_other_waiting():
-    program = (
-        "import sys\nfrom edgeformers import distributed as d\nd.start()\n"
-        "if d.rank() == 1: sys.exit('rank 1 has had enough')\n"
-        "d.total(1.0)\n"
-    )
-    ends, words = launch("-c", program, timeout=60)
+def test_a_failing_process_ends_the_other():
+    ends, words = launch(HOME / "tests/training" / "failing_process.py", timeout=60)
     assert ends[1] == 1
-    assert "rank 1 has had enough" in words[1]
+    assert "rank 1 failed" in words[1]
     assert ends[0] != 0
 
 
