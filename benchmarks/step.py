@@ -592,9 +592,9 @@ def _attentions(bench: Bench, centers: int) -> None:
 
 def _short_attention(bench: Bench, centers: int, text: Any, shape: tuple[int, int]) -> None:
     """The kernels for short texts, checked against torch's own in float32, then timed."""
-    from edgeformers.nn.fast.short_attention import attend_rows, attend_text, block_of
+    from edgeformers.nn.fast.short_attention import attend_rows, attend_text, block_size
 
-    block = block_of(text.max_length)
+    block = block_size(text.max_length)
     virtual = torch.randn(text.num_texts, 3, 2, *shape, device="cuda").bfloat16()
     bias = torch.randn(3 * shape[0] * shape[1], device="cuda")
     for name, count, op in (("text", 3, attend_text), ("rows", 2, attend_rows)):

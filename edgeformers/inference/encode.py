@@ -16,7 +16,7 @@ from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Prefetch
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.fast.onednn_layers import quick_layers
+from edgeformers.nn.fast.onednn_layers import onednn_inference
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
@@ -157,7 +157,7 @@ def _quick(
     """On a CPU a language model's layers take the quick way, if there is more than one batch."""
     if len(chunks) < 2 or not _reads_on_cpu(model, device):
         return nullcontext()
-    return quick_layers(cast(TextEncoder, model.encoder).layers)
+    return onednn_inference(cast(TextEncoder, model.encoder).layers)
 
 
 def _read(

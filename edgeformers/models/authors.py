@@ -116,7 +116,7 @@ def _encoder_config(tensors: Mapping[str, Tensor], heads: int) -> EncoderConfig:
 
 def _encoder_state(tensors: dict[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
     state: dict[str, Tensor] = {}
-    for ours, theirs in BERT.links(config):
+    for ours, theirs in BERT.parameters(config):
         state[ours[0]] = torch.cat([_take(tensors, name) for name in theirs])
     return state
 

@@ -1,1 +1,1 @@
-"""Layers over packed text: attention, node tokens, pooling."""
+"""Neural network modules: text encoders, attention with virtual tokens, node tables, pooling."""

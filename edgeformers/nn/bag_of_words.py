@@ -1,4 +1,4 @@
-"""BagOfWords: texts as weighted bags of frequent tokens, in place of a language model."""
+"""BagOfWords: a linear map of tf-idf vectors, in place of a language model."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,24 @@ from edgeformers.nn.packed import PackedText
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig:
-    """The shape of a bag of words."""
+    """Sizes of a bag-of-words encoder."""
 
     vocab_size: int
-    words: int = 2_000  # columns of the bag; the paper's size
+    words: int = 2_000  # number of frequent tokens used; 2,000 in the paper
     width: int = 128
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "words", "width"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"a bag's {name} must be at least 1 (got {getattr(self, name)})")
+                raise ConfigError(f"{name} must be at least 1 (got {getattr(self, name)})")
 
 
 class BagOfWords(nn.Module):
-    """A linear map of the tf-idf vector of each text, read from the tokens of the batch itself.
+    """A linear map of the L2-normalized tf-idf vector of each text.
 
-    tf-idf(d, w) = tf(d, w) (ln((1 + n) / (1 + df(w))) + 1), made of length 1: n texts of which
-    df(w) have the word w. The vector is never laid out: `read` adds up the rows of a table, each
-    weighed, which is the same. A text without any word of the bag is the bias alone.
+    tf-idf(d, w) = tf(d, w) (ln((1 + n) / (1 + df(w))) + 1), for n texts of which df(w) contain w.
+    Instead of building the vectors, `encode` sums weighted rows of a table. A text without any
+    of the words is mapped to the bias.
 
     Shapes: T tokens of the texts, W words, D width.
     """
@@ -44,25 +44,25 @@ class BagOfWords(nn.Module):
         self.config = config
         self.table = nn.Parameter(torch.empty(config.words, config.width))
         self.bias = nn.Parameter(torch.zeros(config.width))
-        nn.init.normal_(self.table, std=config.width**-0.5)  # a text's vector is about of length 1
-        self.register_buffer("column", torch.full((config.vocab_size,), -1))  # -1: not in the bag
+        nn.init.normal_(self.table, std=config.width**-0.5)  # text vectors have a norm of about 1
+        self.register_buffer("column", torch.full((config.vocab_size,), -1))  # -1: not used
         self.register_buffer("idf", torch.ones(config.words))
 
     @classmethod
     def from_counts(
         cls, counts: ArrayLike, num_texts: int, *, words: int = 2_000, width: int = 128
     ) -> "BagOfWords":
-        """The bag of the most frequent tokens: `counts` [vocabulary] of `num_texts` have each.
+        """Use the most frequent tokens; `counts` [vocabulary] of `num_texts` texts contain each.
 
-        Tokens that no text has are not in it; of equally frequent ones the first are.
+        Tokens that occur in no text are not used; ties are broken by token id.
         """
-        having = np.asarray(counts, np.int64)
-        order = np.argsort(-having, kind="stable")[:words]
-        chosen = order[having[order] > 0]
-        config = BagConfig(vocab_size=len(having), words=max(1, len(chosen)), width=width)
+        frequency = np.asarray(counts, np.int64)
+        order = np.argsort(-frequency, kind="stable")[:words]
+        chosen = order[frequency[order] > 0]
+        config = BagConfig(vocab_size=len(frequency), words=max(1, len(chosen)), width=width)
         bag = cls(config)
         bag.column[torch.from_numpy(chosen)] = torch.arange(len(chosen))
-        idf = np.log((1 + num_texts) / (1 + having[chosen])) + 1
+        idf = np.log((1 + num_texts) / (1 + frequency[chosen])) + 1
         bag.idf[: len(chosen)] = torch.from_numpy(idf).to(bag.idf.dtype)
         return bag
 
@@ -83,19 +83,19 @@ class BagOfWords(nn.Module):
         return rows + self.bias
 
     def tfidf_weights(self, text: PackedText) -> tuple[Tensor, Tensor]:
-        """The column of each token [T], -1 outside the bag, and what it adds to that entry [T].
+        """Column of each token [T], -1 if not used, and its contribution to that column [T].
 
-        That is the idf over the length of the text's tf-idf vector; 0 for tokens not in the bag.
+        The contribution is the idf divided by the norm of the text's tf-idf vector, or 0.
         """
         columns = self.column[text.token_ids]
         idf = torch.where(columns >= 0, self.idf[columns], 0)
-        cells = text.text_ids * self.config.words + columns  # equal where text and word are
+        cells = text.text_ids * self.config.words + columns  # one number per text and word
         cells = torch.where(columns >= 0, cells, -1)
         ordered = cells.sort().values
         tf = torch.searchsorted(ordered, cells, right=True) - torch.searchsorted(ordered, cells)
-        # Each of a word's tf tokens brings tf idf^2, together the square of its entry.
+        # The tf tokens of a word contribute tf idf^2 each, together its squared entry.
         squares = torch.segment_reduce(
             tf * idf.square(), "sum", lengths=text.lengths.long(), unsafe=True
         )
-        length = squares.sqrt()[text.text_ids]
-        return columns, torch.where(length > 0, idf / length, 0)
+        norm = squares.sqrt()[text.text_ids]
+        return columns, torch.where(norm > 0, idf / norm, 0)

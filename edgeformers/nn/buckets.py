@@ -1,4 +1,4 @@
-"""Buckets: ragged texts in a few padded blocks, for attention that needs rectangles."""
+"""Buckets: groups of different lengths in a few padded blocks, for attention over rectangles."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class TextBlock:
-    """Texts of similar length, padded to the longest among them."""
+class Block:
+    """Groups of similar length, padded to the longest of them."""
 
     size: int
-    query_rows: Tensor | None  # [b * Lq]; None: all rows as they lie
-    key_rows: Tensor | None  # [b * (V+L)]
-    visible: Tensor | None  # [b, 1, 1 or Lq, V+L]; None: everything is real
-    texts: list[tuple[int, int, int]]  # of each text: its index, its query rows, its key rows
+    query_rows: Tensor | None  # [b * Lq]; None: all rows in order
+    key_rows: Tensor | None  # [b * (V+L)]; None: all rows in order
+    visible: Tensor | None  # [b, 1, 1 or Lq, V+L]; None: no padding
+    groups: list[tuple[int, int, int]]  # index, query rows and key rows of each group
 
     def queries(self, q: Tensor) -> Tensor:
         """[T or B, H, Dh] -> [b, H, Lq, Dh]."""
@@ -31,7 +31,7 @@ class TextBlock:
         """[S, H, Dh] -> [b, H, V+L, Dh]."""
         return self._take(k, self.key_rows)
 
-    def to(self, device: torch.device) -> "TextBlock":
+    def to(self, device: torch.device) -> "Block":
         return replace(
             self,
             query_rows=_move(self.query_rows, device),
@@ -46,37 +46,36 @@ class TextBlock:
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """The texts in a few blocks of similar length."""
+    """All groups in a few blocks."""
 
-    blocks: list[TextBlock]
-    restore: Tensor | None  # query rows among the blocks' rows laid end to end; None: as they lie
+    blocks: list[Block]
+    restore: Tensor | None  # query rows among the concatenated rows of blocks; None: in order
 
     def to(self, device: torch.device) -> "Buckets":
         return Buckets([block.to(device) for block in self.blocks], _move(self.restore, device))
 
 
 def plan_buckets(offsets: Offsets, num_virtual: int, window: int | None, readout: bool) -> Buckets:
-    """Blocks for texts at `offsets` [B+1], each with `num_virtual` key rows before its own.
+    """Blocks of groups at `offsets` [B+1], each preceded by `num_virtual` key rows; on the host.
 
-    Text keys are seen through `window`. With `readout` there is one query row per text, at
-    position 0. All is laid out on the host; move it with `to`.
+    See `Ragged.buckets` for `window` and `readout`.
     """
     lengths = np.diff(offsets)
     if lengths.size and lengths.min() == lengths.max() and window is None:
         rows = 1 if readout else int(lengths[0])
         columns = num_virtual + int(lengths[0])
-        texts = [(index, rows, columns) for index in range(lengths.size)]
-        return Buckets([TextBlock(lengths.size, None, None, None, texts)], None)
-    blocks, kept = [], []
+        groups = [(index, rows, columns) for index in range(lengths.size)]
+        return Buckets([Block(lengths.size, None, None, None, groups)], None)
+    blocks, slots = [], []
     for members in _similar(lengths):
-        block, real = _pad_block(offsets, members, num_virtual, window, readout)
+        block, block_slots = _pad_block(offsets, members, num_virtual, window, readout)
         blocks.append(block)
-        kept.append(real)
-    return Buckets(blocks, _restore_order(kept))
+        slots.append(block_slots)
+    return Buckets(blocks, _restore_order(slots))
 
 
 def _similar(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Texts by length, cut where a text is a quarter (and some tokens) longer than the shortest."""
+    """Groups in order of length, split where one is 25% plus 8 rows longer than the shortest."""
     order = np.argsort(lengths, kind="stable")
     ascending = lengths[order]
     cuts = [0]
@@ -92,12 +91,12 @@ def _pad_block(
     num_virtual: int,
     window: int | None,
     readout: bool,
-) -> tuple[TextBlock, NDArray[np.int64]]:
-    """The block of these texts, and for each of its query slots the query row (padding: -1)."""
+) -> tuple[Block, NDArray[np.int64]]:
+    """The block of these groups, and the query row of each of its slots (padding: -1)."""
     starts, lengths = offsets[members], np.diff(offsets)[members]
     slots = np.arange(lengths.max())
     real = slots < lengths[:, None]  # [b, L]
-    # Padding repeats the text's last token: a padded query sees what that one sees, never nothing.
+    # Padding repeats the last row of a group, so that padded queries have visible keys.
     positions = np.minimum(slots, lengths[:, None] - 1)
     query_rows = members[:, None] if readout else starts[:, None] + positions
     key_starts = (starts + members * num_virtual)[:, None]
@@ -106,23 +105,24 @@ def _pad_block(
 
     visible = real[:, None, :]  # [b, 1, L]
     if window is not None:
-        of_query = np.zeros_like(members)[:, None] if readout else positions
-        visible = visible & (np.abs(of_query[:, :, None] - positions[:, None, :]) <= window)
+        query_positions = np.zeros_like(members)[:, None] if readout else positions
+        distance = np.abs(query_positions[:, :, None] - positions[:, None, :])
+        visible = visible & (distance <= window)
     visible = np.pad(visible, ((0, 0), (0, 0), (num_virtual, 0)), constant_values=True)
     rows = [1] * len(members) if readout else lengths.tolist()
     columns = (lengths + num_virtual).tolist()
-    block = TextBlock(
+    block = Block(
         size=len(members),
         query_rows=_tensor(query_rows.ravel()),
         key_rows=_tensor(key_rows.ravel()),
         visible=None if visible.all() else _tensor(visible[:, None]),
-        texts=list(zip(members.tolist(), rows, columns, strict=True)),
+        groups=list(zip(members.tolist(), rows, columns, strict=True)),
     )
     return block, (query_rows if readout else np.where(real, query_rows, -1)).ravel()
 
 
-def _restore_order(kept: list[NDArray[np.int64]]) -> Tensor:
-    slots = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+def _restore_order(block_slots: list[NDArray[np.int64]]) -> Tensor:
+    slots = np.concatenate(block_slots) if block_slots else np.zeros(0, dtype=np.int64)
     order = np.empty(int((slots >= 0).sum()), dtype=np.int64)
     order[slots[slots >= 0]] = np.flatnonzero(slots >= 0)
     return torch.from_numpy(order)

@@ -1,4 +1,4 @@
-"""TextEncoder: embeddings and layers over packed text, with one config for every family."""
+"""TextEncoder: a BERT-like encoder of packed texts, with one config for all model families."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -21,9 +21,9 @@ from edgeformers.nn.packed import PackedText
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """The shape of a text encoder, whichever family its checkpoint comes from.
+    """The architecture of a text encoder.
 
-    `family` names that family: it says how a checkpoint is read and written, nothing else.
+    `family` determines only how checkpoints are read and written.
     """
 
     family: str = "bert"
@@ -32,11 +32,11 @@ class EncoderConfig:
     heads: int
     layers: int
     ffn_width: int
-    max_positions: int = 512  # tokens a text may have
+    max_positions: int = 512  # maximum tokens per text
     position_kind: Literal["absolute", "rotary"] = "absolute"
-    position_offset: int = 0  # RoBERTa's first position, after its padding id
-    type_vocab: int = 2  # rows of the segment table, of which packed text uses the first; 0: none
-    embedding_width: int | None = None  # ELECTRA: narrower embeddings, projected to width
+    position_offset: int = 0  # first position; RoBERTa starts after its padding id
+    type_vocab: int = 2  # rows of the segment table, of which only the first is used; 0: none
+    embedding_width: int | None = None  # ELECTRA: smaller embeddings, projected to `width`
     pad_token_id: int = 0
     norm_place: Literal["post", "pre"] = "post"
     norm_eps: float = 1e-12
@@ -46,44 +46,44 @@ class EncoderConfig:
     attention_bias: bool = True
     ffn_bias: bool = True
     dropout: float = 0.1  # after attention and in the FFN
-    attention_dropout: float = 0.1  # of attention probabilities; not in varlen attention
+    attention_dropout: float = 0.1  # of attention weights; ignored by varlen attention
     embedding_dropout: float = 0.1
-    windows: tuple[int | None, ...] = ()  # of each layer how far a token sees; None or (): all
+    windows: tuple[int | None, ...] = ()  # attention window of each layer; None or (): unlimited
     rotary_theta: float = 160_000.0
-    window_rotary_theta: float = 10_000.0  # in layers that have a window
+    window_rotary_theta: float = 10_000.0  # in layers with a window
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             hint = suggest(self.activation, ACTIVATIONS)
-            raise ConfigError(f"no activation '{self.activation}'; {hint}")
+            raise ConfigError(f"unknown activation '{self.activation}'; {hint}")
         if self.width % self.heads:
             raise ConfigError(
                 f"width must be divisible by heads (got width={self.width}, heads={self.heads})"
             )
         if self.windows and len(self.windows) != self.layers:
             raise ConfigError(
-                f"windows must name each of the {self.layers} layers (got {len(self.windows)})"
+                f"windows must have one entry per layer, {self.layers} (got {len(self.windows)})"
             )
 
     def window(self, layer: int) -> int | None:
-        """How far a token sees in this layer; None: the whole text."""
+        """The attention window of a layer; None: the whole text."""
         return self.windows[layer] if self.windows else None
 
     def theta(self, layer: int) -> float | None:
-        """The base of this layer's rotary angles; None where positions are absolute."""
+        """The base of the rotary angles of a layer; None with absolute positions."""
         if self.position_kind == "absolute":
             return None
         return self.rotary_theta if self.window(layer) is None else self.window_rotary_theta
 
 
 class TextEmbeddings(nn.Module):
-    """Token, position and segment embeddings, normalized; every text is segment 0."""
+    """Normalized sums of token, position and segment embeddings; all tokens are in segment 0."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.embedding_width or config.width
         self.offset = config.position_offset
-        self.wide = config.norm_place == "pre"  # layers then sum rows up, and in float32
+        self.float32 = config.norm_place == "pre"  # pre-norm layers sum in float32
         self.tokens = nn.Embedding(config.vocab_size, width)
         self.positions: nn.Embedding | None = None
         if config.position_kind == "absolute":
@@ -97,16 +97,18 @@ class TextEmbeddings(nn.Module):
         """T tokens -> [T, D]."""
         tables = Tables(self.tokens, self.positions, self.types)
         dropout = self.dropout.p if self.training else 0.0
-        places = text.positions + self.offset
-        rows = embed_norm(text.token_ids, places, tables, self.norm, dropout, wide=self.wide)
+        positions = text.positions + self.offset
+        rows = embed_norm(
+            text.token_ids, positions, tables, self.norm, dropout, float32=self.float32
+        )
         return cast(Tensor, self.project(rows))
 
 
 class TextEncoder(nn.Module):
-    """A pretrained text encoder in parts: `embed`, `layers`, `final_norm`.
+    """A text encoder with the parts `embed`, `layers` and `final_norm`.
 
-    The models write the loop over `layers` themselves, since what joins the text between two
-    layers is theirs; `forward` is the plain encoder without virtual tokens.
+    Edgeformers loop over `layers` themselves to add virtual tokens between layers; `forward` is the
+    plain encoder without virtual tokens.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -121,8 +123,8 @@ class TextEncoder(nn.Module):
         """H^(0): T tokens -> [T, D]."""
         if text.max_length > self.config.max_positions:
             raise InputError(
-                f"a text has {text.max_length} tokens, the encoder takes "
-                f"{self.config.max_positions}; cut texts when tokenizing"
+                f"a text has {text.max_length} tokens, but the encoder accepts at most "
+                f"{self.config.max_positions}; truncate texts when tokenizing"
             )
         return cast(Tensor, self.embeddings(text))
 
@@ -138,21 +140,25 @@ class TextEncoder(nn.Module):
         return self.config.width
 
     def encode(self, text: PackedText) -> Tensor:
-        """The [CLS] row of every text: T tokens -> [texts, D]; the last layer computes no other."""
+        """The [CLS] state of each text: T tokens -> [B, D]."""
         hidden = self.embed(text)
         for index, layer in enumerate(self.layers):
             readout = hidden[text.starts] if index == len(self.layers) - 1 else None
             hidden = layer(hidden, text, readout=readout)
         return cast(Tensor, self.final_norm(hidden))
 
+    def enable_gradient_checkpointing(self) -> None:
+        """Recompute layers in the backward pass instead of storing activations."""
+        for layer in self.layers:
+            cast(TransformerLayer, layer).gradient_checkpointing = True
+
     @torch.no_grad()
     def initialize(self, seed: int, std: float = 0.02) -> None:
-        """Draw all weights anew: matrices from N(0, std), biases zero, norms one."""
+        """Random weights: matrices from N(0, std), zero biases, unit norms."""
         generator = torch.Generator().manual_seed(seed)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                drawn = torch.randn(module.weight.shape, generator=generator) * std
-                module.weight.copy_(drawn)
+                module.weight.copy_(torch.randn(module.weight.shape, generator=generator) * std)
             elif isinstance(module, nn.LayerNorm):
                 module.weight.fill_(1.0)
             if isinstance(bias := getattr(module, "bias", None), Tensor):
@@ -179,9 +185,9 @@ def _make_layer(config: EncoderConfig, index: int) -> TransformerLayer:
     if config.norm_place == "post":
         both = (_make_norm(config), _make_norm(config))
         return PostNormLayer(attention, ffn, norms=both, dropout=config.dropout)
-    # The embeddings are normalized already, so the first pre-norm layer does not do it again.
-    before = nn.Identity() if index == 0 else _make_norm(config)
-    norms = (before, _make_norm(config))
+    # The embeddings are already normalized, so the first pre-norm layer skips its first norm.
+    first = nn.Identity() if index == 0 else _make_norm(config)
+    norms = (first, _make_norm(config))
     return PreNormLayer(attention, ffn, norms=norms, dropout=config.attention_dropout)
 
 

@@ -1,15 +1,18 @@
-"""The Transformer layer around asymmetric attention: post-norm (BERT) and pre-norm (ModernBERT)."""
+"""Transformer layers with asymmetric attention: post-norm (BERT) and pre-norm (ModernBERT)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from edgeformers.errors import ConfigError, suggest
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fast.fused_ops import add_norm, feed_forward_norm
+from edgeformers.nn.fast.fused_ops import feed_forward_norm, linear_add_norm
 from edgeformers.nn.ragged import Ragged
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -21,10 +24,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """FFN: two linear maps around an activation, the same for every row.
+    """FFN: two linear maps with an activation between them.
 
-    `gated` doubles the first map and lets its second half gate the first (GeGLU); the dropout
-    then stands before the second map, as in ModernBERT, rather than after it.
+    If `gated`, the first map has twice the width and its second half gates the first (GeGLU), and
+    dropout precedes the second map as in ModernBERT, instead of following it.
     """
 
     def __init__(
@@ -39,7 +42,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ConfigError(f"no activation '{activation}'; {suggest(activation, ACTIVATIONS)}")
+            hint = suggest(activation, ACTIVATIONS)
+            raise ConfigError(f"unknown activation '{activation}'; {hint}")
         self.activate = ACTIVATIONS[activation]
         self.gated = gated
         self.up = nn.Linear(width, ffn_width * (2 if gated else 1), bias=bias)
@@ -48,28 +52,47 @@ class FeedForward(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """[R, D] -> [R, D]."""
-        return F.dropout(self.down(self.inner(rows)), self.drop_after)
+        return F.dropout(self.down(self.inner(rows)), self.output_dropout)
 
     @property
-    def drop_after(self) -> float:
-        """The share of numbers that is dropped after the second map."""
+    def output_dropout(self) -> float:
+        """Dropout probability after the second map."""
         return 0.0 if self.gated or not self.training else self.dropout.p
 
     def inner(self, rows: Tensor) -> Tensor:
-        """What stands before the second map: [R, D] -> [R, F]."""
+        """Input of the second map: [R, D] -> [R, F]."""
         if self.gated:
             inner, gate = self.up(rows).chunk(2, dim=-1)  # [R, F] each
             return cast(Tensor, self.dropout(self.activate(inner) * gate))
         return self.activate(self.up(rows))
 
 
-class TransformerLayer(nn.Module):
-    """The parts of a layer: attention, FFN and their two norms; its kinds differ in the order.
+class InferenceLayer(Protocol):
+    """Another implementation of a layer, without gradients."""
 
-    A layer is called with `hidden` [T, D], the texts, and any virtual tokens [B, V, D]. With
-    `readout` [B, D], one row per text (its [CLS] state, or a virtual token), it computes those
-    rows alone and gives [B, D]: what a last layer needs when nothing else of it is read.
+    def accepts(self, text: Ragged) -> bool:
+        """Whether it can compute the layer on these texts."""
+        ...
+
+    def __call__(
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
+    ) -> Tensor:
+        """As `TransformerLayer.forward`."""
+        ...
+
+
+class TransformerLayer(nn.Module, ABC):
+    """Attention and FFN, each with a residual connection and a norm.
+
+    With `gradient_checkpointing`, training recomputes the layer in the backward pass instead of
+    storing its activations: less memory, about a third more time, the same gradients. Without
+    gradients, `inference_layer` replaces the computation (see `nn.fast.onednn_layers`).
+
+    Shapes: T tokens of B texts, V virtual tokens per text, D width.
     """
+
+    gradient_checkpointing = False
+    inference_layer: InferenceLayer | None = None
 
     def __init__(
         self,
@@ -85,13 +108,6 @@ class TransformerLayer(nn.Module):
         self.attention_norm, self.ffn_norm = norms
         self.dropout = nn.Dropout(dropout)
 
-
-class PostNormLayer(TransformerLayer):
-    """One layer as the paper writes it (section 3.1), H' and H^(l+1) normalized after each sum.
-
-    Shapes: T tokens of B texts, V virtual tokens per text, D width.
-    """
-
     def forward(
         self,
         hidden: Tensor,
@@ -100,15 +116,27 @@ class PostNormLayer(TransformerLayer):
         *,
         readout: Tensor | None = None,
     ) -> Tensor:
-        """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
-        rows = hidden if readout is None else readout
-        mixed = self.attention.mix(hidden, text, virtual, readout)
-        drop = self.dropout.p if self.training else 0.0
-        rows = add_norm(mixed, self.attention.out, rows, self.attention_norm, drop)
-        ffn, norm, drop = self.ffn, self.ffn_norm, self.ffn.drop_after
-        if ffn.activate is F.gelu and not ffn.gated:
-            return feed_forward_norm(rows, ffn.up, ffn.down, norm, drop)
-        return add_norm(ffn.inner(rows), ffn.down, rows, norm, drop)
+        """[T, D] and [B, V, D] -> [T, D].
+
+        With `readout` [B, D], one row per text such as its [CLS] state, only these rows are
+        computed -> [B, D]. The last layer of a model needs no others.
+        """
+        args = (hidden, text, virtual, readout)
+        learns = torch.is_grad_enabled()
+        if self.gradient_checkpointing and self.training and learns:
+            return cast(Tensor, checkpoint(self.compute, *args, use_reentrant=False))
+        fast = None if self.training or learns else self.inference_layer
+        return fast(*args) if fast is not None and fast.accepts(text) else self.compute(*args)
+
+    @abstractmethod
+    def compute(
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
+    ) -> Tensor:
+        """As `forward`, in plain PyTorch or with fused GPU kernels."""
+
+    def attention_input(self, rows: Tensor) -> Tensor:
+        """What attention reads of the layer's input."""
+        return rows
 
     def attention_map(
         self,
@@ -118,42 +146,45 @@ class PostNormLayer(TransformerLayer):
         *,
         readout: Tensor | None = None,
     ) -> list[Tensor]:
-        """The attention `forward` pays on the same inputs, of each text [H, L, V+L]."""
-        return self.attention.attention_map(hidden, text, virtual, readout)
+        """The attention weights of `forward` on the same inputs, per text [H, L, V+L]."""
+        if readout is not None:
+            readout = self.attention_input(readout)
+        return self.attention.attention_map(self.attention_input(hidden), text, virtual, readout)
+
+
+class PostNormLayer(TransformerLayer):
+    """The layer of the paper (section 3.1): a norm after each residual sum, H' and H^(l+1)."""
+
+    def compute(
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
+    ) -> Tensor:
+        """As `forward`, in plain PyTorch or with fused GPU kernels."""
+        rows = hidden if readout is None else readout
+        mixed = self.attention.mix(hidden, text, virtual, readout)
+        dropout = self.dropout.p if self.training else 0.0
+        rows = linear_add_norm(mixed, self.attention.out, rows, self.attention_norm, dropout)
+        ffn, norm = self.ffn, self.ffn_norm
+        if ffn.activate is F.gelu and not ffn.gated:
+            return feed_forward_norm(rows, ffn.up, ffn.down, norm, ffn.output_dropout)
+        return linear_add_norm(ffn.inner(rows), ffn.down, rows, norm, ffn.output_dropout)
 
 
 class PreNormLayer(TransformerLayer):
-    """One layer of ModernBERT's shape: each sum is normalized before it is read, not after.
+    """The layer of ModernBERT: a norm before attention and before the FFN.
 
-    Virtual tokens join after the norm, so attention reads them at the scale they are given.
-    Shapes: T tokens of B texts, V virtual tokens per text, D width.
+    Virtual tokens are added after the norm, so attention reads them unnormalized.
     """
 
-    def forward(
-        self,
-        hidden: Tensor,
-        text: Ragged,
-        virtual: Tensor | None = None,
-        *,
-        readout: Tensor | None = None,
+    def compute(
+        self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
-        """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
+        """As `forward`, in plain PyTorch."""
         rows = hidden if readout is None else readout
-        mixed = self.attention(self.attention_norm(hidden), text, virtual, self._norm(readout))
+        query = None if readout is None else self.attention_input(readout)
+        mixed = self.attention(self.attention_input(hidden), text, virtual, query)
         rows = rows + self.dropout(mixed)
         return cast(Tensor, rows + self.ffn(self.ffn_norm(rows)))
 
-    def attention_map(
-        self,
-        hidden: Tensor,
-        text: Ragged,
-        virtual: Tensor | None = None,
-        *,
-        readout: Tensor | None = None,
-    ) -> list[Tensor]:
-        """The attention `forward` pays on the same inputs, of each text [H, L, V+L]."""
-        normed = self.attention_norm(hidden)
-        return self.attention.attention_map(normed, text, virtual, self._norm(readout))
-
-    def _norm(self, readout: Tensor | None) -> Tensor | None:
-        return None if readout is None else self.attention_norm(readout)
+    def attention_input(self, rows: Tensor) -> Tensor:
+        """The normalized input of the layer."""
+        return cast(Tensor, self.attention_norm(rows))

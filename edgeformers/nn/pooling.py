@@ -1,4 +1,4 @@
-"""Attention over the edges of an ego-graph: what edges hear of each other, and their node."""
+"""Attention between the edges of an ego graph, and pooling of edges into their center node."""
 
 from typing import Literal
 
@@ -13,10 +13,10 @@ Pooling = Literal["attention", "mean", "max"]
 
 
 class LocalAttention(nn.Module):
-    """MHA_g: each edge hears from its sibling edges, giving the third virtual token h-bar.
+    """MHA_g: self-attention among the edges of an ego graph, giving the third virtual token h-bar.
 
-    Heads are laid side by side without an output map or a residual, as the paper defines MHA.
-    Shapes: E edges in egos, D width.
+    As the paper defines MHA, there is no output map and no residual connection.
+    Shapes: E edges, D width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -31,9 +31,9 @@ class LocalAttention(nn.Module):
 
 
 class BilinearPooling(nn.Module):
-    """AGG as in the paper: h_v = sum of alpha h_e with alpha = softmax(h_e^T W_s z_v^(0)).
+    """AGG of the paper: h_v = sum of alpha h_e with alpha = softmax(h_e^T W_s z_v^(0)).
 
-    Shapes: E edges of B egos, K node width, D width.
+    Shapes: E edges of B ego graphs, K node width, D width.
     """
 
     def __init__(self, node_width: int, width: int) -> None:
@@ -41,7 +41,7 @@ class BilinearPooling(nn.Module):
         self.score = nn.Linear(node_width, width, bias=False)  # W_s
 
     def forward(self, edges: Tensor, z_center: Tensor, egos: Ragged) -> Tensor:
-        """Edge states [E, D] and centers [B, K] -> [B, D]."""
+        """Edge states [E, D] and node vectors of the centers [B, K] -> [B, D]."""
         ego, count = egos.group_ids, egos.num_groups  # [E]
         wide = edges.to(torch.promote_types(edges.dtype, torch.float32))
         scores = (self.score(z_center)[ego] * wide).sum(-1, keepdim=True)  # [E, 1]
@@ -49,9 +49,9 @@ class BilinearPooling(nn.Module):
 
 
 class HeadPooling(nn.Module):
-    """AGG as released: multi-head attention whose one query is the center's node token.
+    """AGG of the authors' code: multi-head attention with the center's node token as query.
 
-    Shapes: E edges of B egos, D width.
+    Shapes: E edges of B ego graphs, D width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -61,12 +61,12 @@ class HeadPooling(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
 
     def forward(self, edges: Tensor, center_token: Tensor, egos: Ragged) -> Tensor:
-        """Edge states [E, D] and the centers' tokens [B, D] -> [B, D]."""
+        """Edge states [E, D] and node tokens of the centers [B, D] -> [B, D]."""
         q = self.query(center_token).unflatten(-1, (self.heads, -1))  # [B, H, D/H]
         k, v = self.key_value(edges).unflatten(-1, (2, self.heads, -1)).unbind(1)
         return attend(q, k, v, egos, readout=True).flatten(1)
 
 
 def reduce_egos(edges: Tensor, egos: Ragged, how: Literal["mean", "max"]) -> Tensor:
-    """The mean or maximum of each ego's edges: [E, D] -> [B, D]."""
+    """Mean or maximum over the edges of each ego graph: [E, D] -> [B, D]."""
     return torch.segment_reduce(edges, how, lengths=egos.lengths.long(), unsafe=True)

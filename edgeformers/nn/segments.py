@@ -1,4 +1,4 @@
-"""Sums over groups of rows: what a node hears from the rows that belong to it."""
+"""Sums, means, maxima and softmax over groups of rows in any order."""
 
 from typing import Literal
 
@@ -9,9 +9,9 @@ from torch import Tensor
 def reduce_rows(
     rows: Tensor, group: Tensor, count: int, how: Literal["sum", "mean", "max"]
 ) -> Tensor:
-    """Rows [R, D] of groups [R] -> one row per group [count, D], zeros where a group has none.
+    """Rows [R, D] of groups [R] -> one row per group [count, D]; zeros for empty groups.
 
-    Half-precision rows are added up in single precision: on a GPU in no fixed order.
+    Half-precision rows are reduced in float32; on a GPU the order of summation varies.
     """
     wide = rows if rows.dtype == torch.float64 else rows.float()
     empty = wide.new_zeros(count, rows.size(1))
@@ -26,14 +26,14 @@ def reduce_rows(
 
 
 def count_rows(group: Tensor, count: int) -> Tensor:
-    """How many rows each group has: [R] -> [count]."""
+    """Number of rows per group: [R] -> [count]."""
     return torch.zeros(count, dtype=torch.long, device=group.device).index_add(
         0, group, torch.ones_like(group)
     )
 
 
 def softmax_rows(scores: Tensor, group: Tensor, count: int) -> Tensor:
-    """Scores [R, H] -> weights [R, H] that add up to one within each group."""
+    """Softmax within each group: scores [R, H] -> weights [R, H]."""
     largest = reduce_rows(scores.detach(), group, count, "max")
     weights = (scores - largest[group]).exp()
     return weights / reduce_rows(weights, group, count, "sum")[group]

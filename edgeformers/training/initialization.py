@@ -1,14 +1,11 @@
 """Where training starts from: what reads texts, their tokens, and the first vectors of nodes."""
 
 import re
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
 from edgeformers.data.batch import pack_texts
 from edgeformers.data.document_counts import count_documents
@@ -142,24 +139,6 @@ def choose_device(device: str | torch.device | None) -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
-
-
-def checkpoint_layers(encoder: TextEncoder) -> None:
-    """Keep no states within layers in training: each layer is computed again on the way back.
-
-    Memory falls to one layer's states and training takes about a third longer; the gradients
-    are the same, since what was dropped the first time is dropped again.
-    """
-    for layer in encoder.layers:
-        layer.forward = partial(_forward_again, layer, layer.forward)
-
-
-def _forward_again(
-    layer: nn.Module, forward: Callable[..., Tensor], *args: Any, **more: Any
-) -> Any:
-    if not (layer.training and torch.is_grad_enabled()):
-        return forward(*args, **more)
-    return checkpoint(forward, *args, use_reentrant=False, **more)
 
 
 #: The linear maps of a layer that low-rank changes are learned for.

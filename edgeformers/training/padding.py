@@ -16,7 +16,7 @@ from torch import Tensor
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, EgoBatch, tensors_of, with_tensors
 from edgeformers.data.pinned_copy import move
 from edgeformers.errors import InputError
-from edgeformers.nn.fast.short_attention import block_of
+from edgeformers.nn.fast.short_attention import block_size
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
 
@@ -38,7 +38,7 @@ class Size:
 
 def edge_size(batch: EdgeBatch, max_positions: int) -> Size:
     """The size a batch of edges is filled up to."""
-    longest = min(block_of(batch.text.max_length), max_positions)
+    longest = min(block_size(batch.text.max_length), max_positions)
     texts, tokens = _grow(batch.text, 1, longest)
     return Size(tokens, texts, 0, 0, longest, 0)
 
@@ -49,8 +49,8 @@ def ego_size(batch: EgoBatch, max_positions: int) -> Size:
     There is room for an ego-graph of every center and an eighth more, whatever the centers have:
     batches of as many centers differ in their texts and tokens alone.
     """
-    longest = min(block_of(batch.text.max_length), max_positions)
-    largest = block_of(batch.egos.max_length)
+    longest = min(block_size(batch.text.max_length), max_positions)
+    largest = block_size(batch.egos.max_length)
     spare = len(batch) // 8 + 1
     egos = _up(len(batch) + spare, 8)
     while True:

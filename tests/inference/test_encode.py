@@ -61,7 +61,9 @@ def test_nodes_are_the_same_in_batches_of_any_size(make_links, batch):
 
 def test_layers_are_laid_out_for_a_cpu_where_there_is_more_than_one_batch(make_edges, monkeypatch):
     objective, seen = make_edges(), []
-    monkeypatch.setattr(encode, "quick_layers", lambda layers: seen.append(layers) or nullcontext())
+    monkeypatch.setattr(
+        encode, "onednn_inference", lambda layers: seen.append(layers) or nullcontext()
+    )
     ids = objective.parts["val"]
     encode_edges(objective.model, objective.loader, ids[:1], device=CPU)
     assert seen == []

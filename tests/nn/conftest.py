@@ -43,9 +43,9 @@ def interpret():
     if find_spec("triton") is None:
         pytest.skip("needs Triton")
 
-    def run(*arguments: str) -> None:
+    def run(*arguments: object) -> None:
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
-        command = [sys.executable, *arguments]
+        command = [sys.executable, *map(str, arguments)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         said = done.stdout + done.stderr
         if "only 0-dimensional arrays can be converted" in said:

@@ -197,7 +197,7 @@ def test_width_must_split_into_heads():
 
 def test_varlen_without_a_gpu_is_refused_with_a_sentence(text, draw):
     q = draw(T, 2, 8)
-    with pytest.raises(ConfigError, match=r"'varlen' needs CUDA and bfloat16 or float16 \(got cpu"):
+    with pytest.raises(ConfigError, match="CUDA"):
         attend(q, q, q, text, backend="varlen")
 
 
@@ -225,5 +225,5 @@ def test_varlen_agrees_with_bucketed(text, draw, num_virtual, readout, window):
 @on_gpu
 def test_varlen_refuses_a_window_past_virtual_tokens(text, draw):
     q, k = draw(T, 2, 8).cuda().bfloat16(), draw(T + 2 * B, 2, 8).cuda().bfloat16()
-    with pytest.raises(ConfigError, match="cannot show virtual tokens to a window"):
+    with pytest.raises(ConfigError, match="window"):
         attend(q, k, k, text.to("cuda"), 2, window=1, backend="varlen")

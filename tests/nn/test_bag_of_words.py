@@ -74,7 +74,7 @@ def test_only_the_words_of_a_text_learn_from_it():
 def test_a_bag_without_any_word_can_be_made_and_one_without_width_not():
     bag = BagOfWords.from_counts(np.zeros(4, int), 3, width=2)
     assert torch.equal(bag.encode(PackedText.from_lists([[1, 2]])), bag.bias[None])
-    with pytest.raises(ConfigError, match=r"a bag's width must be at least 1 \(got 0\)"):
+    with pytest.raises(ConfigError, match="width"):
         BagOfWords.from_counts([1, 2], 3, width=0)
-    with pytest.raises(ConfigError, match=r"a bag's words must be at least 1 \(got 0\)"):
+    with pytest.raises(ConfigError, match="words"):
         BagConfig(vocab_size=3, words=0)

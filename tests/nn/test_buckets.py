@@ -21,7 +21,7 @@ def test_blocks_hold_every_row_once(texts, num_virtual, readout):
         laid = torch.cat(parts)
         restored = laid if plan.restore is None else laid[plan.restore]
         assert torch.equal(restored, queries.flatten())
-    assert sorted(t[0] for block in plan.blocks for t in block.texts) == list(range(len(texts)))
+    assert sorted(t[0] for block in plan.blocks for t in block.groups) == list(range(len(texts)))
 
 
 def test_blocks_are_few_and_pad_little():
@@ -38,7 +38,7 @@ def test_keys_are_virtual_rows_then_tokens_and_padding_is_not_visible():
     keys = torch.arange(6.0).view(6, 1, 1)  # virtual 0, text 1; virtual 2, text 3 4 5
     assert block.keys(keys)[:, 0, :, 0].tolist() == [[0, 1, 1, 1], [2, 3, 4, 5]]
     assert block.visible[:, 0, 0].tolist() == [[True, True, False, False], [True] * 4]
-    assert block.texts == [(0, 1, 2), (1, 3, 4)]
+    assert block.groups == [(0, 1, 2), (1, 3, 4)]
 
 
 def test_a_window_hides_far_text_and_never_a_virtual_row():
@@ -52,7 +52,7 @@ def test_texts_of_one_length_are_taken_as_they_lie():
     assert plan.restore is None
     [block] = plan.blocks
     assert (block.size, block.query_rows, block.key_rows, block.visible) == (2, None, None, None)
-    assert block.texts == [(0, 1, 4), (1, 1, 4)]
+    assert block.groups == [(0, 1, 4), (1, 1, 4)]
 
 
 def test_a_plan_moves_to_the_device_of_its_texts():

@@ -29,7 +29,7 @@ class Again:
 
 @pytest.fixture(autouse=True)
 def short_everywhere(monkeypatch):
-    monkeypatch.setattr("edgeformers.nn.attention.short_hindrance", lambda *shape: "")
+    monkeypatch.setattr("edgeformers.nn.attention.short_attention_obstacle", lambda *shape: "")
 
 
 def twins(name, **settings):

@@ -19,7 +19,7 @@ close = {"atol": 1e-6, "rtol": 1e-5}
 @pytest.fixture(autouse=True)
 def short_everywhere(monkeypatch):
     """Attention over siblings reads where texts lie on the device, as on a GPU."""
-    monkeypatch.setattr("edgeformers.nn.attention.short_hindrance", lambda *shape: "")
+    monkeypatch.setattr("edgeformers.nn.attention.short_attention_obstacle", lambda *shape: "")
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(0, 9))

@@ -1,4 +1,4 @@
-"""Published text encoders: found, read into a TextEncoder, and written back for transformers."""
+"""Pretrained text encoders: load, configure and export checkpoints of Hugging Face models."""
 
 from edgeformers.nn.backbones.checkpoint import (
     backbone_config,

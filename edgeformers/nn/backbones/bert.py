@@ -1,17 +1,23 @@
-"""BERT and its kin: RoBERTa, XLM-R and ELECTRA; MiniLM, BGE, E5 and GTE are BERT by shape."""
+"""BERT, RoBERTa, XLM-R and ELECTRA; MiniLM, BGE, E5 and GTE have the architecture of BERT."""
 
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from edgeformers.nn.backbones.family import Family, Link, linear, read_activation, write_activation
+from edgeformers.nn.backbones.family import (
+    Family,
+    ParameterMap,
+    linear,
+    read_activation,
+    write_activation,
+)
 from edgeformers.nn.encoder import EncoderConfig
 
 
 def _read(published: Any, family: str) -> EncoderConfig:
-    # RoBERTa counts positions from the one after its padding id, and its table has those rows.
+    # The positions of RoBERTa start after its padding id.
     offset = published.pad_token_id + 1 if "roberta" in family else 0
-    narrow = getattr(published, "embedding_size", published.hidden_size)
+    embedding_width = getattr(published, "embedding_size", published.hidden_size)
     return EncoderConfig(
         family=family,
         vocab_size=published.vocab_size,
@@ -22,7 +28,7 @@ def _read(published: Any, family: str) -> EncoderConfig:
         max_positions=published.max_position_embeddings - offset,
         position_offset=offset,
         type_vocab=published.type_vocab_size,
-        embedding_width=None if narrow == published.hidden_size else narrow,
+        embedding_width=None if embedding_width == published.hidden_size else embedding_width,
         pad_token_id=published.pad_token_id or 0,
         norm_eps=published.layer_norm_eps,
         activation=read_activation(published.hidden_act),
@@ -52,7 +58,7 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     return written
 
 
-def _links(config: EncoderConfig) -> Iterator[Link]:
+def _parameters(config: EncoderConfig) -> Iterator[ParameterMap]:
     yield ("embeddings.tokens.weight",), ("embeddings.word_embeddings.weight",)
     yield ("embeddings.positions.weight",), ("embeddings.position_embeddings.weight",)
     yield ("embeddings.types.weight",), ("embeddings.token_type_embeddings.weight",)
@@ -72,7 +78,7 @@ def _links(config: EncoderConfig) -> Iterator[Link]:
 
 
 def _family(name: str, architecture: str, prefix: str) -> Family:
-    return Family(architecture, prefix, partial(_read, family=name), _write, _links)
+    return Family(architecture, prefix, partial(_read, family=name), _write, _parameters)
 
 
 BERT = _family("bert", "BertModel", "bert.")

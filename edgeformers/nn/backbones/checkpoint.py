@@ -1,4 +1,4 @@
-"""Checkpoints read into a TextEncoder and written back, every tensor accounted for."""
+"""Load checkpoints of transformers into a `TextEncoder`, and export them."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -30,9 +30,9 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def load_backbone(name: str | PathLike[str], *, dtype: torch.dtype | None = None) -> TextEncoder:
-    """A pretrained encoder from a folder, the hub or the extra `minilm`, in evaluation mode.
+    """A pretrained encoder in evaluation mode, by folder, Hub name, or "minilm".
 
-    Parameters are float32 whatever the checkpoint stores, unless `dtype` says otherwise.
+    Parameters are converted to `dtype`, float32 by default.
     """
     folder = find_backbone_folder(name)
     config = _read_config(folder)
@@ -40,19 +40,19 @@ def load_backbone(name: str | PathLike[str], *, dtype: torch.dtype | None = None
         check_minilm(folder)
     with torch.device("meta"):
         encoder = TextEncoder(config)
-    tensors = _strip(read_tensors(folder), FAMILIES[config.family])
-    state = _to_ours(tensors, encoder, folder, dtype or torch.float32)
+    tensors = _encoder_tensors(read_tensors(folder), FAMILIES[config.family])
+    state = _import_tensors(tensors, encoder, folder, dtype or torch.float32)
     encoder.load_state_dict(state, assign=True)
     return encoder.eval()
 
 
 def backbone_config(name: str | PathLike[str]) -> EncoderConfig:
-    """The shape of a backbone, without its weights."""
+    """The architecture of a backbone, without loading its weights."""
     return _read_config(find_backbone_folder(name, weights=False))
 
 
 def random_backbone(config: EncoderConfig, *, seed: int = 0) -> TextEncoder:
-    """An encoder that knows nothing yet, its weights drawn from the seed, in evaluation mode."""
+    """An encoder with random weights, in evaluation mode."""
     with torch.device("meta"):
         encoder = TextEncoder(config)
     encoder.to_empty(device="cpu").initialize(seed)
@@ -60,17 +60,17 @@ def random_backbone(config: EncoderConfig, *, seed: int = 0) -> TextEncoder:
 
 
 def export_backbone(encoder: TextEncoder, folder: str | PathLike[str]) -> Path:
-    """Write config.json and model.safetensors as `transformers.AutoModel` reads them."""
+    """Write config.json and model.safetensors for `transformers.AutoModel`."""
     if encoder.config.family not in FAMILIES:
         hint = suggest(encoder.config.family, FAMILIES)
-        raise ConfigError(f"no family '{encoder.config.family}'; {hint}")
+        raise ConfigError(f"unknown family '{encoder.config.family}'; {hint}")
     family, folder = FAMILIES[encoder.config.family], Path(folder)
     published = _published_config(encoder.config.family, family.write(encoder.config), folder)
-    _refuse_unlike(encoder.config, family.read(published))
+    _check_exportable(encoder.config, family.read(published))
     published.architectures = [family.architecture]
     folder.mkdir(parents=True, exist_ok=True)
     published.save_pretrained(folder)
-    save_file(_to_theirs(encoder), folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(_export_tensors(encoder), folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
@@ -79,44 +79,42 @@ def _read_config(folder: Path) -> EncoderConfig:
     kind = values.pop("model_type", None)
     where = folder / "config.json"
     if kind not in FAMILIES:
-        supported = ", ".join(FAMILIES)
-        raise FormatError(f"{where}: model_type is '{kind}'; supported are {supported}")
+        raise FormatError(f"{where}: model_type is '{kind}'; supported: {', '.join(FAMILIES)}")
     if (positions := values.get("position_embedding_type") or "absolute") != "absolute":
         raise FormatError(f"{where}: position_embedding_type '{positions}' is not supported")
     if values.get("is_decoder"):
-        raise FormatError(f"{where}: a decoder reads left to right; an encoder is needed")
+        raise FormatError(f"{where}: is_decoder is true; an encoder is required")
     return FAMILIES[kind].read(_published_config(kind, values, where))
 
 
 def _published_config(kind: str, values: dict[str, Any], where: Path) -> Any:
-    """The configuration object of transformers, which fills in what config.json leaves out."""
+    """A config object of transformers, which has defaults for missing values."""
     from transformers import CONFIG_MAPPING
 
     try:
         return CONFIG_MAPPING[kind].from_dict(values)
-    except Exception as error:  # its validators raise many kinds
-        raise FormatError(f"{where}: not a configuration of '{kind}' ({error})") from error
+    except Exception as error:  # of any type, from validators
+        raise FormatError(f"{where}: invalid configuration of '{kind}' ({error})") from error
 
 
-def _refuse_unlike(config: EncoderConfig, written: EncoderConfig) -> None:
-    """Refuse a configuration that the family's config.json cannot express."""
-    training = {"dropout", "attention_dropout", "embedding_dropout"}
-    same = {name: getattr(config, name) for name in training}
-    written = replace(written, **same)
+def _check_exportable(config: EncoderConfig, written: EncoderConfig) -> None:
+    """Raise an error if the family's config.json cannot express a setting other than dropout."""
+    dropouts = ("dropout", "attention_dropout", "embedding_dropout")
+    written = replace(written, **{name: getattr(config, name) for name in dropouts})
     for name in (field.name for field in fields(config)):
         ours, theirs = getattr(config, name), getattr(written, name)
         if ours != theirs and (ours, theirs) != ((), (None,) * config.layers):
             raise ConfigError(
-                f"a checkpoint of family '{config.family}' cannot say {name}={ours!r}, only "
+                f"a checkpoint of family '{config.family}' cannot have {name}={ours!r}, only "
                 f"{theirs!r}; change the setting or the family"
             )
 
 
-def _strip(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """The encoder's own tensors under its own names: no prefix, no pooler, no head."""
+def _encoder_tensors(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """The tensors of the encoder without prefix, pooler and head."""
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     kept = {
-        _modern_name(name.removeprefix(prefix)): tensor
+        _current_name(name.removeprefix(prefix)): tensor
         for name, tensor in tensors.items()
         if name.startswith(prefix)
     }
@@ -124,47 +122,46 @@ def _strip(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in kept.items() if not name.startswith(extras)}
 
 
-def _modern_name(name: str) -> str:
-    """Checkpoints first written by TensorFlow call a norm's weight gamma and its bias beta."""
+def _current_name(name: str) -> str:
+    """The name of a tensor; in TensorFlow checkpoints, norms have a gamma and a beta."""
     stem, _, kind = name.rpartition(".")
     return f"{stem}.{ {'gamma': 'weight', 'beta': 'bias'}.get(kind, kind) }"
 
 
-def _to_ours(
+def _import_tensors(
     tensors: dict[str, Tensor], encoder: TextEncoder, folder: Path, dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    links = list(FAMILIES[encoder.config.family].links(encoder.config))
-    expected = {name for _, theirs in links for name in theirs}
-    _refuse_names(folder, "lacks", expected - tensors.keys())
-    _refuse_names(folder, "has the unexpected", tensors.keys() - expected)
+    parameters = list(FAMILIES[encoder.config.family].parameters(encoder.config))
+    expected = {name for _, theirs in parameters for name in theirs}
+    _check_no_names(folder, "missing", expected - tensors.keys())
+    _check_no_names(folder, "unexpected", tensors.keys() - expected)
     shapes = {name: parameter.shape for name, parameter in encoder.named_parameters()}
     state: dict[str, Tensor] = {}
-    for ours, theirs in links:
+    for ours, theirs in parameters:
         sizes = [shapes[name][0] for name in ours]
-        whole = torch.cat([tensors.pop(name) for name in theirs]).to(dtype)  # cat: always a copy
-        wanted = (sum(sizes), *shapes[ours[0]][1:])
-        if whole.shape != wanted:
+        tensor = torch.cat([tensors.pop(name) for name in theirs]).to(dtype)  # always a copy
+        shape = (sum(sizes), *shapes[ours[0]][1:])
+        if tensor.shape != shape:
             raise FormatError(
-                f"{folder}: {' and '.join(theirs)} have shape {list(whole.shape)}, "
-                f"config.json says {list(wanted)}"
+                f"{folder}: {' and '.join(theirs)} have shape {list(tensor.shape)}, but "
+                f"{list(shape)} according to config.json"
             )
-        parts = whole.split(sizes)
+        parts = tensor.split(sizes)
         state |= {name: part.clone() for name, part in zip(ours, parts, strict=True)}
     return state
 
 
-def _to_theirs(encoder: TextEncoder) -> dict[str, Tensor]:
+def _export_tensors(encoder: TextEncoder) -> dict[str, Tensor]:
     state = encoder.state_dict()
     tensors: dict[str, Tensor] = {}
-    for ours, theirs in FAMILIES[encoder.config.family].links(encoder.config):
+    for ours, theirs in FAMILIES[encoder.config.family].parameters(encoder.config):
         parts = torch.cat([state[name].cpu() for name in ours]).chunk(len(theirs))
         tensors |= {name: part.clone() for name, part in zip(theirs, parts, strict=True)}
     return tensors
 
 
-def _refuse_names(folder: Path, what: str, names: set[str]) -> None:
+def _check_no_names(folder: Path, what: str, names: set[str]) -> None:
     if names:
         first = ", ".join(sorted(names)[:5])
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        kind = "tensor" if len(names) == 1 else "tensors"
-        raise FormatError(f"{folder}: the checkpoint {what} {kind} {first}{more}")
+        raise FormatError(f"{folder}: {what} tensors in the checkpoint: {first}{more}")

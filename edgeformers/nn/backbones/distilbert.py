@@ -1,9 +1,15 @@
-"""DistilBERT: BERT's layer under other names, without segments."""
+"""DistilBERT: the layers of BERT under other names, without segment embeddings."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from edgeformers.nn.backbones.family import Family, Link, linear, read_activation, write_activation
+from edgeformers.nn.backbones.family import (
+    Family,
+    ParameterMap,
+    linear,
+    read_activation,
+    write_activation,
+)
 from edgeformers.nn.encoder import EncoderConfig
 
 
@@ -40,7 +46,7 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def _links(config: EncoderConfig) -> Iterator[Link]:
+def _parameters(config: EncoderConfig) -> Iterator[ParameterMap]:
     yield ("embeddings.tokens.weight",), ("embeddings.word_embeddings.weight",)
     yield ("embeddings.positions.weight",), ("embeddings.position_embeddings.weight",)
     yield from linear("embeddings.norm", "embeddings.LayerNorm")
@@ -56,4 +62,4 @@ def _links(config: EncoderConfig) -> Iterator[Link]:
         yield from linear(f"{ours}.ffn_norm", f"{theirs}.output_layer_norm")
 
 
-DISTILBERT = Family("DistilBertModel", "distilbert.", _read, _write, _links)
+DISTILBERT = Family("DistilBertModel", "distilbert.", _read, _write, _parameters)

@@ -1,4 +1,4 @@
-"""Family: how one kind of published checkpoint says what our TextEncoder says."""
+"""Family: the mapping between a `TextEncoder` and a model type of transformers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 from edgeformers.errors import FormatError
 from edgeformers.nn.encoder import EncoderConfig
 
-#: Our parameters and theirs; laid end to end along the first dimension the two are the same.
-Link = tuple[tuple[str, ...], tuple[str, ...]]
+#: Names of our parameters and of theirs; both sides have the same concatenation along dimension 0.
+ParameterMap = tuple[tuple[str, ...], tuple[str, ...]]
 
-#: Published activation names and ours; the first of several names is the one written.
+#: Activation names of transformers and ours; of several names the first is written.
 ACTIVATION_NAMES = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -24,33 +24,33 @@ ACTIVATION_NAMES = {
 
 @dataclass(frozen=True)
 class Family:
-    """One value of "model_type" in config.json."""
+    """A "model_type" of config.json."""
 
-    architecture: str  # the class in transformers that holds the encoder alone
-    prefix: str  # of the encoder's tensors in a checkpoint that has a head as well
-    read: Callable[[Any], EncoderConfig]  # from the configuration object of transformers
-    write: Callable[[EncoderConfig], dict[str, Any]]  # to its arguments
-    links: Callable[[EncoderConfig], Iterator[Link]]
+    architecture: str  # class name of the encoder in transformers
+    prefix: str  # of the encoder's tensors in checkpoints with a head
+    read: Callable[[Any], EncoderConfig]  # from a config object of transformers
+    write: Callable[[EncoderConfig], dict[str, Any]]  # to the arguments of a config object
+    parameters: Callable[[EncoderConfig], Iterator[ParameterMap]]
 
 
 def linear(
     ours: str | tuple[str, ...], theirs: str | tuple[str, ...], bias: bool = True
-) -> Iterator[Link]:
-    """The weight and, if it has one, the bias of a linear map or norm, whole or in parts."""
+) -> Iterator[ParameterMap]:
+    """Weight and bias of a linear map or norm, which either side may store in several tensors."""
     for kind in ("weight", "bias") if bias else ("weight",):
         yield _parts(ours, kind), _parts(theirs, kind)
 
 
 def read_activation(name: str) -> str:
-    """Our name of an activation that a config.json names."""
+    """Our name of an activation in config.json."""
     if name not in ACTIVATION_NAMES:
         known = ", ".join(ACTIVATION_NAMES)
-        raise FormatError(f"config.json asks for the activation '{name}'; supported are {known}")
+        raise FormatError(f"config.json: unsupported activation '{name}'; supported: {known}")
     return ACTIVATION_NAMES[name]
 
 
 def write_activation(name: str) -> str:
-    """The name config.json gives to one of our activations."""
+    """The name of an activation in config.json."""
     return next(theirs for theirs, ours in ACTIVATION_NAMES.items() if ours == name)
 
 

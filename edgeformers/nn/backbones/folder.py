@@ -1,4 +1,4 @@
-"""Where a backbone's files are, and the tensors in them."""
+"""The folder of a backbone on disk or on the Hugging Face Hub, and its tensors."""
 
 import json
 import re
@@ -28,10 +28,10 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def find_backbone_folder(name: str | PathLike[str], *, weights: bool = True) -> Path:
-    """The folder of a backbone: config.json, tokenizer files and, with `weights`, its tensors.
+    """A folder with config.json, tokenizer files and, with `weights`, tensors.
 
-    `name` is a folder, "minilm" (the one that comes with the extra `minilm`, no network needed),
-    or a name on the Hugging Face hub, whose files are then fetched unless they are cached.
+    `name` is a folder, "minilm" (bundled with the extra `minilm`), or a name on the Hugging Face
+    Hub, from which files are downloaded unless they are cached.
     """
     name = fspath(name)
     if name == MINILM:
@@ -41,34 +41,34 @@ def find_backbone_folder(name: str | PathLike[str], *, weights: bool = True) -> 
         return folder
     if not _HUB_NAME.fullmatch(name) or name.startswith("."):
         raise InputError(
-            f"{name}: no such folder; give a folder with config.json and model.safetensors, "
-            f"a name on the Hugging Face hub, or '{MINILM}'"
+            f"{name}: no such folder; use a folder with config.json and model.safetensors, "
+            f"a name on the Hugging Face Hub, or '{MINILM}'"
         )
-    return _fetch(name, weights)
+    return _download(name, weights)
 
 
 def read_config_file(folder: Path) -> dict[str, Any]:
-    """What config.json says."""
-    return _read_json(folder / "config.json", "a backbone's folder needs one")
+    """The contents of config.json."""
+    return _read_json(folder / "config.json", "it is required in a backbone folder")
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint, in one file or several; pickles through the safe loader only."""
+    """All tensors of a checkpoint, in one or several files; .bin files with weights_only=True."""
     for stem, suffix in (("model", ".safetensors"), ("pytorch_model", ".bin")):
-        whole, index = folder / f"{stem}{suffix}", folder / f"{stem}{suffix}.index.json"
-        if whole.is_file():
-            return _read_tensor_file(whole)
+        single, index = folder / f"{stem}{suffix}", folder / f"{stem}{suffix}.index.json"
+        if single.is_file():
+            return _read_tensor_file(single)
         if index.is_file():
-            parts = _read_json(index, "it lists the parts of the checkpoint").get("weight_map", {})
-            return _read_parts(folder, sorted(set(parts.values())))
-    raise FormatError(f"{folder}: no weights; there should be model.safetensors")
+            shards = _read_json(index, "it lists the files of the checkpoint").get("weight_map", {})
+            return _read_shards(folder, sorted(set(shards.values())))
+    raise FormatError(f"{folder}: no weights; model.safetensors is missing")
 
 
-def _fetch(name: str, weights: bool) -> Path:
-    """A model's folder from the hub's cache, or fetched now.
+def _download(name: str, weights: bool) -> Path:
+    """The cached or downloaded folder of a model on the Hub.
 
-    The hub is asked once whether it has the model: the client's own download would ask again and
-    again, for half a minute, where there is no network.
+    A request with a short timeout comes first: without network, the client's download would retry
+    for half a minute.
     """
     import huggingface_hub as hub
 
@@ -80,33 +80,33 @@ def _fetch(name: str, weights: bool) -> Path:
         if weights and not any(folder.glob("model*.safetensors")):
             wanted = [*_SMALL_FILES, *_PICKLED]
             folder = Path(hub.snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # the hub's client raises many kinds, not all of one base
+    except Exception as error:  # the client has no common base class of errors
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
-            f"'{name}' is no folder here and could not be fetched from the Hugging Face hub "
+            f"'{name}' is not a folder and could not be downloaded from the Hugging Face Hub "
             f"({reason}); check the name and the network, or use '{MINILM}', which needs none"
         ) from error
     return folder
 
 
-def _read_json(path: Path, need: str) -> dict[str, Any]:
+def _read_json(path: Path, purpose: str) -> dict[str, Any]:
     if not path.is_file():
-        raise FormatError(f"{path}: no such file; {need}")
+        raise FormatError(f"{path}: no such file; {purpose}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FormatError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(values, dict):
-        raise FormatError(f"{path}: should hold a JSON object, not {type(values).__name__}")
+        raise FormatError(f"{path}: expected a JSON object (got {type(values).__name__})")
     return values
 
 
-def _read_parts(folder: Path, names: list[str]) -> dict[str, Tensor]:
+def _read_shards(folder: Path, names: list[str]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for name in names:
         path = folder / name
         if Path(name).name != name or not path.is_file():
-            raise FormatError(f"{path}: no such file; the checkpoint's index lists it as a part")
+            raise FormatError(f"{path}: no such file, but the index of the checkpoint lists it")
         tensors.update(_read_tensor_file(path))
     return tensors
 
@@ -117,9 +117,9 @@ def _read_tensor_file(path: Path) -> dict[str, Tensor]:
             tensors: dict[str, Tensor] = load_file(path)
         else:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the two loaders raise many kinds, not all of one base
+    except Exception as error:  # the loaders have no common base class of errors
         reason = str(error).partition("\n")[0]
-        raise FormatError(f"{path}: damaged, or not a file of tensors ({reason})") from error
+        raise FormatError(f"{path}: damaged or not a tensor file ({reason})") from error
     if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise FormatError(f"{path}: holds more than tensors; a checkpoint's weights are needed")
+        raise FormatError(f"{path}: contains values other than tensors")
     return tensors

@@ -1,10 +1,16 @@
-"""ModernBERT: pre-norm layers, rotary positions, gated FFN, mostly local attention."""
+"""ModernBERT: pre-norm layers, rotary positions, gated FFN, local attention in most layers."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from edgeformers.errors import FormatError
-from edgeformers.nn.backbones.family import Family, Link, linear, read_activation, write_activation
+from edgeformers.nn.backbones.family import (
+    Family,
+    ParameterMap,
+    linear,
+    read_activation,
+    write_activation,
+)
 from edgeformers.nn.encoder import EncoderConfig
 
 _LOCAL, _GLOBAL = "sliding_attention", "full_attention"
@@ -14,10 +20,10 @@ def _read(published: Any) -> EncoderConfig:
     for kind, rope in published.rope_parameters.items():
         if rope["rope_type"] != "default":
             raise FormatError(
-                f"config.json asks for the rotary scaling '{rope['rope_type']}' in {kind}; "
-                f"supported is 'default'"
+                f"config.json: unsupported rotary scaling '{rope['rope_type']}' in {kind}; "
+                f"supported: 'default'"
             )
-    reach = published.local_attention // 2  # to either side
+    window = published.local_attention // 2  # on either side
     return EncoderConfig(
         family="modernbert",
         vocab_size=published.vocab_size,
@@ -39,7 +45,7 @@ def _read(published: Any) -> EncoderConfig:
         dropout=published.mlp_dropout,
         attention_dropout=published.attention_dropout,
         embedding_dropout=published.embedding_dropout,
-        windows=tuple(reach if kind == _LOCAL else None for kind in published.layer_types),
+        windows=tuple(window if kind == _LOCAL else None for kind in published.layer_types),
         rotary_theta=published.rope_parameters[_GLOBAL]["rope_theta"],
         window_rotary_theta=published.rope_parameters[_LOCAL]["rope_theta"],
     )
@@ -47,7 +53,7 @@ def _read(published: Any) -> EncoderConfig:
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
     windows = [config.window(index) for index in range(config.layers)]
-    reach = next((window for window in windows if window is not None), 64)
+    local = next((window for window in windows if window is not None), 64)
     rope = {_GLOBAL: config.rotary_theta, _LOCAL: config.window_rotary_theta}
     return {
         "vocab_size": config.vocab_size,
@@ -69,7 +75,7 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
         "mlp_dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "embedding_dropout": config.embedding_dropout,
-        "local_attention": 2 * reach,
+        "local_attention": 2 * local,
         "layer_types": [_GLOBAL if window is None else _LOCAL for window in windows],
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in rope.items()
@@ -77,7 +83,7 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def _links(config: EncoderConfig) -> Iterator[Link]:
+def _parameters(config: EncoderConfig) -> Iterator[ParameterMap]:
     yield ("embeddings.tokens.weight",), ("embeddings.tok_embeddings.weight",)
     yield from linear("embeddings.norm", "embeddings.norm", config.norm_bias)
     yield from linear("final_norm", "final_norm", config.norm_bias)
@@ -93,4 +99,4 @@ def _links(config: EncoderConfig) -> Iterator[Link]:
         yield from linear(f"{layer}.ffn_norm", f"{layer}.mlp_norm", config.norm_bias)
 
 
-MODERNBERT = Family("ModernBertModel", "model.", _read, _write, _links)
+MODERNBERT = Family("ModernBertModel", "model.", _read, _write, _parameters)

@@ -1,6 +1,6 @@
-"""What stands between a layer's matrix products, in fewer passes over memory on a GPU.
+"""Fused operations between the matrix products of a layer, as autograd functions.
 
-Elsewhere, and wherever a module is not the plain one, the same is written in plain torch.
+On a GPU they run as Triton kernels with fewer passes over memory; otherwise as plain PyTorch.
 """
 
 from typing import Any, NamedTuple, cast
@@ -9,26 +9,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgeformers.nn.fast.short_attention import has_kernels
-
-WIDEST = 4096  # rows that one program holds whole
-MOST_PLACES = 2**32  # of a matrix, each with a random number of its own
+from edgeformers.nn.fast.dispatch import can_fuse_linear, compute_dtype
 
 
 class _Settings(NamedTuple):
-    """What is no tensor: the norm's epsilon, what share is dropped, whether there is a way back."""
+    """Arguments that are not tensors."""
 
     eps: float
     dropout: float
-    keep: bool
+    save: bool  # whether there will be a backward pass
 
 
-def add_norm(x: Tensor, linear: nn.Linear, rows: Tensor, norm: nn.Module, dropout: float) -> Tensor:
-    """norm(rows + drop(linear(x))): [R, F] and [R, D] -> [R, D]; `dropout` 0 drops nothing."""
-    if not isinstance(norm, nn.LayerNorm) or _is_hindered(x, linear, norm):
+def linear_add_norm(
+    x: Tensor, linear: nn.Linear, rows: Tensor, norm: nn.Module, dropout: float
+) -> Tensor:
+    """norm(rows + dropout(linear(x))): [R, F] and [R, D] -> [R, D]."""
+    if not can_fuse_linear(x, linear, norm):
         mixed = linear(x)
-        # Norms compute in float32; between layers rows have the precision of the products.
+        # Norms compute in float32; rows between layers have the precision of matrix products.
         return cast(Tensor, norm(rows + F.dropout(mixed, dropout)).to(mixed.dtype))
+    norm = cast(nn.LayerNorm, norm)
     apply: Any = _AddNorm.apply
     settings = _Settings(norm.eps, dropout, torch.is_grad_enabled())
     rest = (linear.bias, rows.contiguous(), norm.weight, norm.bias, settings)
@@ -38,50 +38,30 @@ def add_norm(x: Tensor, linear: nn.Linear, rows: Tensor, norm: nn.Module, dropou
 def feed_forward_norm(
     rows: Tensor, up: nn.Linear, down: nn.Linear, norm: nn.Module, dropout: float
 ) -> Tensor:
-    """norm(rows + drop(down(gelu(up(rows))))): [R, D] -> [R, D]; `dropout` 0 drops nothing."""
+    """norm(rows + dropout(down(gelu(up(rows))))): [R, D] -> [R, D]."""
     if (
-        not isinstance(norm, nn.LayerNorm)
-        or _is_hindered(rows, up, norm)
-        or _is_hindered(rows, down, norm)
+        not can_fuse_linear(rows, up, norm)
+        or not can_fuse_linear(rows, down, norm)
         or up.bias is None
-        or rows.dtype != product_dtype(rows)
+        or rows.dtype != compute_dtype(rows)
     ):
-        return add_norm(F.gelu(up(rows)), down, rows, norm, dropout)
+        return linear_add_norm(F.gelu(up(rows)), down, rows, norm, dropout)
+    norm = cast(nn.LayerNorm, norm)
     apply: Any = _FeedForwardNorm.apply
     settings = _Settings(norm.eps, dropout, torch.is_grad_enabled())
     maps = (up.weight, up.bias, down.weight, down.bias)
     return cast(Tensor, apply(rows.contiguous(), *maps, norm.weight, norm.bias, settings))
 
 
-def _is_hindered(x: Tensor, linear: nn.Module, norm: nn.LayerNorm) -> bool:
-    """Whether the kernels cannot stand for these modules here."""
-    if not x.is_cuda or torch.compiler.is_compiling() or type(linear) is not nn.Linear:
-        return True
-    if getattr(norm, "bias", None) is None:
-        return True
-    dtype = product_dtype(x)
-    if dtype not in (torch.bfloat16, torch.float16) or x.dim() != 2 or not len(x):
-        return True
-    if linear.out_features > WIDEST or x.size(0) * linear.out_features >= MOST_PLACES:
-        return True
-    return not has_kernels(x.device)
-
-
-def product_dtype(x: Tensor) -> torch.dtype:
-    """The precision in which x is multiplied here."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
 def draw_seed(dropout: float, device: torch.device) -> Tensor | None:
-    """Of what is dropped, [1]; None where nothing is."""
+    """A random seed [1] for a dropout mask; None without dropout."""
     if dropout == 0.0:
         return None
     return torch.empty(1, dtype=torch.int64, device=device).random_()
 
 
 class _AddNorm(torch.autograd.Function):
-    """norm(rows + drop(mixed + bias)), each way in one pass."""
+    """norm(rows + dropout(mixed + bias)), in one pass over memory per direction."""
 
     @staticmethod
     def forward(
@@ -97,8 +77,8 @@ class _AddNorm(torch.autograd.Function):
 
         seed = draw_seed(settings.dropout, mixed.device)
         norm, drop = (weight, shift, settings.eps), (seed, settings.dropout)
-        out, kept = launch_add_norm(mixed, bias, rows, norm, drop, keep=settings.keep)
-        ctx.save_for_backward(*kept, weight, seed)
+        out, saved = launch_add_norm(mixed, bias, rows, norm, drop, save=settings.save)
+        ctx.save_for_backward(*saved, weight, seed)
         ctx.has_bias, ctx.dropout, ctx.rows_dtype = bias is not None, settings.dropout, rows.dtype
         return out
 
@@ -106,19 +86,18 @@ class _AddNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from edgeformers.nn.fast.triton_ffn import launch_add_norm_backward
 
-        *kept, weight, seed = ctx.saved_tensors
+        *saved, weight, seed = ctx.saved_tensors
         drop = (seed, ctx.dropout)
         dmixed, drows, (dweight, dshift, dbias) = launch_add_norm_backward(
-            grad.contiguous(), tuple(kept), weight, drop, ctx.rows_dtype
+            grad.contiguous(), tuple(saved), weight, drop, ctx.rows_dtype
         )
         return dmixed, dbias if ctx.has_bias else None, drows, dweight, dshift, None
 
 
 class _FeedForwardNorm(torch.autograd.Function):
-    """norm(rows + drop(down(gelu(up(rows))))), keeping what is before the activation, not after.
+    """norm(rows + dropout(down(gelu(up(rows))))), saving the input of GELU but not its output.
 
-    The rows are read twice, by the first map and by the sum: the gradient of the one is added by
-    the product that makes the gradient of the other.
+    The rows enter the first map and the residual sum; one `addmm_` adds their two gradients.
     """
 
     @staticmethod
@@ -140,8 +119,8 @@ class _FeedForwardNorm(torch.autograd.Function):
         mixed = F.linear(launch_gelu(inner, up_bias), down)  # [R, D]
         seed = draw_seed(settings.dropout, rows.device)
         norm, drop = (weight, shift, settings.eps), (seed, settings.dropout)
-        out, kept = launch_add_norm(mixed, down_bias, rows, norm, drop, keep=settings.keep)
-        ctx.save_for_backward(rows, up, up_bias, inner, down, *kept, weight, seed)
+        out, saved = launch_add_norm(mixed, down_bias, rows, norm, drop, save=settings.save)
+        ctx.save_for_backward(rows, up, up_bias, inner, down, *saved, weight, seed)
         ctx.has_bias, ctx.dropout = down_bias is not None, settings.dropout
         return out
 
@@ -149,17 +128,17 @@ class _FeedForwardNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from edgeformers.nn.fast.triton_ffn import launch_add_norm_backward, launch_gelu_backward
 
-        rows, up, up_bias, inner, down, *kept, weight, seed = ctx.saved_tensors
+        rows, up, up_bias, inner, down, *saved, weight, seed = ctx.saved_tensors
         needs_rows, needs_up, _, needs_down, *_ = ctx.needs_input_grad
         drop = (seed, ctx.dropout)
         dmixed, drows, (dweight, dshift, dbias) = launch_add_norm_backward(
-            grad.contiguous(), tuple(kept), weight, drop, rows.dtype
+            grad.contiguous(), tuple(saved), weight, drop, rows.dtype
         )
         dinner, act, dup_bias = launch_gelu_backward(
-            dmixed @ down, inner, up_bias, again=needs_down
+            dmixed @ down, inner, up_bias, recompute=needs_down
         )
         ddown = None if act is None else dmixed.t() @ act  # [D, F]
-        del dmixed, act  # before the next products: memory is scarcest here
+        del dmixed, act  # free memory before the next products
         dup = dinner.t() @ rows if needs_up else None  # [F, D]
         dmaps = (dup, dup_bias, ddown, dbias if ctx.has_bias else None)
         return drows.addmm_(dinner, up) if needs_rows else None, *dmaps, dweight, dshift, None

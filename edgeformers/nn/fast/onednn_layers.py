@@ -1,9 +1,8 @@
-"""Layers on a CPU that nothing is learned from: the same numbers from fewer and better products."""
+"""BERT-like layers for inference on CPUs: the same results with fewer, oneDNN-packed products."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -13,57 +12,62 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgeformers.nn.fast.dispatch import can_use_onednn
 from edgeformers.nn.layer import PostNormLayer
 from edgeformers.nn.ragged import Ragged
 
-SHORT = 48  # tokens up to which plain products are quicker than torch's fused attention
+PLAIN_ATTENTION_TOKENS = 48  # up to here plain products are faster than fused attention
 
 
 @contextmanager
-def quick_layers(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """On a CPU, without gradients, run layers the quick way; otherwise they run as they are.
+def onednn_inference(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """Let layers use `OneDNNLayer` when they run without gradients, where it applies.
 
-    Weights are copied as they are now: leave before they change. Layers of another kind than
-    BERT's, or whose maps are not their own in float32, are left alone.
+    The weights are copied on entry, so they must not change within the block.
     """
-    changed = [layer for layer in layers if isinstance(layer, PostNormLayer) and _is_plain(layer)]
-    for layer in changed:
-        fast = partial(_forward, layer, layer.forward, QuickLayer(layer))
-        layer.forward = fast  # type: ignore[method-assign]
+    supported = [layer for layer in layers if isinstance(layer, PostNormLayer) and _supports(layer)]
+    for layer in supported:
+        layer.inference_layer = OneDNNLayer(layer)
     try:
         yield
     finally:
-        for layer in changed:
-            vars(layer).pop("forward", None)
+        for layer in supported:
+            layer.inference_layer = None
+
+
+def _supports(layer: PostNormLayer) -> bool:
+    attention, ffn = layer.attention, layer.ffn
+    maps: list[nn.Module] = [attention.query, attention.key_value, attention.out, ffn.up, ffn.down]
+    return not ffn.gated and attention.rotary_theta is None and can_use_onednn(maps)
 
 
 class PackedLinear:
-    """Linear maps of the same rows as one, with weights laid out as oneDNN multiplies them."""
+    """Linear maps of the same input as one product, with weights in the layout of oneDNN."""
 
     def __init__(self, *maps: nn.Linear) -> None:
-        weight = torch.cat([one.weight.detach() for one in maps])
-        biases = [one.bias.detach() for one in maps if one.bias is not None]
+        weight = torch.cat([linear.weight.detach() for linear in maps])
+        biases = [linear.bias.detach() for linear in maps if linear.bias is not None]
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.bias = torch.cat(biases) if biases else None
 
     def __call__(self, rows: Tensor, activation: str = "none") -> Tensor:
-        """[R, in] -> [R, out], activated on the way."""
+        """activation(linear(rows)): [R, in] -> [R, out]."""
         multiply = torch.ops.mkldnn._linear_pointwise
         return cast(Tensor, multiply(rows, self.weight, self.bias, activation, [], "none"))
 
-    def add(self, rows: Tensor, ensemble: Tensor) -> Tensor:
-        """[R, in] mapped, and added to `beside` on the way: -> [R, out]."""
+    def add(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """linear(rows) + residual: [R, in] -> [R, out]."""
         multiply = torch.ops.mkldnn._linear_pointwise.binary
-        return cast(Tensor, multiply(rows, ensemble, self.weight, self.bias, "add"))
+        return cast(Tensor, multiply(rows, residual, self.weight, self.bias, "add"))
 
 
-class QuickLayer:
-    """What a `PostNormLayer` computes, for reading alone, from the weights it has now.
+class OneDNNLayer:
+    """A `PostNormLayer` with its current weights, without gradients.
 
-    The text's queries, keys and values are one product; activations and sums are made on the
-    way. Texts of one length are attended to together, so that nothing is padded. A readout row
-    asks states, not keys: q (W_k h) is (q W_k) h, and the sum of W_v h is W_v of the sum; the
-    last layer then maps one row per text.
+    Queries, keys and values of the text are one product, and activations and sums are fused into
+    products. Texts of the same length are processed together, without padding. Readout rows attend
+    to hidden states instead of keys and values: q (W_k h) = (q W_k) h, and the weighted sum of
+    W_v h is W_v applied to the weighted sum of h, so the last layer maps one row per text.
 
     Shapes: T tokens of B texts, V virtual tokens per text, D width, H heads.
     """
@@ -75,10 +79,16 @@ class QuickLayer:
         self.out = PackedLinear(self.attention.out)
         self.up, self.down = PackedLinear(layer.ffn.up), PackedLinear(layer.ffn.down)
 
+    def accepts(self, text: Ragged) -> bool:
+        """Whether it can compute the layer on these texts."""
+        window = self.attention.window
+        sees_all = window is None or window >= text.max_length - 1
+        return sees_all and text.num_groups > 0 and not torch.is_autocast_enabled("cpu")
+
     def __call__(
         self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
-        """[T, D] and [B, V, D] -> [T, D]; of the rows `readout` [B, D] alone -> [B, D]."""
+        """[T, D] and [B, V, D] -> [T, D]; with `readout` [B, D] -> [B, D]."""
         if readout is None:
             rows, mixed = hidden, self.attend_text(hidden, text, virtual)
         else:
@@ -89,141 +99,108 @@ class QuickLayer:
         return cast(Tensor, self.layer.ffn_norm(self.down.add(inner, rows)))
 
     def attend_text(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> Tensor:
-        """Every token asks virtual tokens and its text: -> [T, D]."""
-        runs = find_runs(text)
-        rows = _sorted(self.query_key_value(hidden), runs.rows)  # [T, 3D]
-        ensemble = None
+        """All tokens attend to virtual tokens and their text: -> [T, D]."""
+        runs = equal_length_runs(text)
+        rows = _take(self.query_key_value(hidden), runs.rows)  # [T, 3D]
+        virtual_kv = None
         if virtual is not None:
-            ensemble = _sorted(self.attention.key_value(virtual), runs.texts)  # [B, V, 2D]
+            virtual_kv = _take(self.attention.key_value(virtual), runs.groups)  # [B, V, 2D]
         mixed = torch.empty_like(hidden)
         for run in runs.runs:
-            q, k, v = self._split(run.shape(rows[run.rows]), 3)  # [b, H, L, D/H] each
-            if ensemble is not None:
-                first = self._split(ensemble[run.texts], 2)
-                k, v = (torch.cat(pair, dim=2) for pair in zip(first, (k, v), strict=True))
-            found = _attend(q, k, v).transpose(1, 2)  # [b, L, H, D/H]
-            mixed[run.rows] = found.reshape(-1, hidden.size(1))
-        return _sorted(mixed, runs.rows_back)
+            q, k, v = self._split(run.stack(rows[run.rows]), 3)  # [b, H, L, D/H] each
+            if virtual_kv is not None:
+                pairs = zip(self._split(virtual_kv[run.groups], 2), (k, v), strict=True)
+                k, v = (torch.cat(pair, dim=2) for pair in pairs)
+            heads = _attend(q, k, v).transpose(1, 2)  # [b, L, H, D/H]
+            mixed[run.rows] = heads.reshape(-1, hidden.size(1))
+        return _take(mixed, runs.rows_inverse)
 
     def attend_rows(
         self, readout: Tensor, hidden: Tensor, text: Ragged, virtual: Tensor | None
     ) -> Tensor:
-        """One row per text asks virtual tokens and its text: -> [B, D]."""
-        runs, maps = find_runs(text), self.attention.key_value
+        """One row per text attends to virtual tokens and its text: -> [B, D]."""
+        runs, maps = equal_length_runs(text), self.attention.key_value
         key, value = maps.weight.unflatten(0, (2, self.heads, -1)).unbind()  # [H, D/H, D] each
         q = self.attention.query(readout).unflatten(1, (self.heads, -1)).transpose(0, 1)
-        asked = (q @ key * key.size(1) ** -0.5).transpose(0, 1)  # [B, H, D]
-        asked, states = _sorted(asked, runs.texts), _sorted(hidden, runs.rows)
-        ensemble = None if virtual is None else _sorted(virtual, runs.texts)
-        heard = torch.empty_like(asked)
+        queries = (q @ key * key.size(1) ** -0.5).transpose(0, 1)  # [B, H, D]
+        queries, states = _take(queries, runs.groups), _take(hidden, runs.rows)
+        virtual = None if virtual is None else _take(virtual, runs.groups)
+        sums = torch.empty_like(queries)
         for run in runs.runs:
-            context = run.shape(states[run.rows])  # [b, L, D]
-            if ensemble is not None:
-                context = torch.cat([ensemble[run.texts], context], dim=1)
-            weights = (asked[run.texts] @ context.transpose(1, 2)).softmax(-1)  # [b, H, V+L]
-            heard[run.texts] = weights @ context
-        heard = _sorted(heard, runs.texts_back).transpose(0, 1)  # [H, B, D]
-        mixed = (heard @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
+            context = run.stack(states[run.rows])  # [b, L, D]
+            if virtual is not None:
+                context = torch.cat([virtual[run.groups], context], dim=1)
+            weights = (queries[run.groups] @ context.transpose(1, 2)).softmax(-1)  # [b, H, V+L]
+            sums[run.groups] = weights @ context
+        sums = _take(sums, runs.groups_inverse).transpose(0, 1)  # [H, B, D]
+        mixed = (sums @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
         return cast(Tensor, mixed if maps.bias is None else mixed + maps.bias.chunk(2)[1])
 
     def _split(self, rows: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[b, L, parts * D] -> as many [b, H, L, D/H]."""
+        """[b, L, parts * D] -> `parts` tensors [b, H, L, D/H]."""
         split = rows.unflatten(2, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return cast(tuple[Tensor, ...], split.unbind())
 
 
-@dataclass(frozen=True)
-class Run:
-    """Texts of one length, side by side."""
-
-    texts: slice
-    rows: slice
-    length: int
-
-    def shape(self, rows: Tensor) -> Tensor:
-        """Rows of all its texts [b*L, D] -> [b, L, D]."""
-        return cast(Tensor, rows.unflatten(0, (-1, self.length)))
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Texts by length: a run for each, and the orders that bring them there and back.
-
-    Orders are None where texts of one length lie side by side as they are.
-    """
-
-    runs: list[Run]
-    rows: Tensor | None = None  # [T]
-    texts: Tensor | None = None  # [B]
-    rows_back: Tensor | None = None
-    texts_back: Tensor | None = None
-
-
-def find_runs(text: Ragged) -> Runs:
-    """The texts by length; found once per batch."""
-    return text.cached("runs", lambda: _plan_runs(text.host_offsets))
-
-
-def _plan_runs(offsets: NDArray[np.int64]) -> Runs:
-    lengths = np.diff(offsets)
-    changes = np.flatnonzero(np.diff(lengths)) + 1
-    if len(changes) + 1 == len(np.unique(lengths)):
-        return Runs(_cut(lengths, changes))
-    texts = np.argsort(lengths, kind="stable")
-    ordered = lengths[texts]
-    ends = np.cumsum(ordered)
-    rows = np.arange(ends[-1]) + np.repeat(offsets[texts] - (ends - ordered), ordered)
-    orders = (rows, texts, np.argsort(rows), np.argsort(texts))
-    return Runs(_cut(ordered, np.flatnonzero(np.diff(ordered)) + 1), *map(torch.from_numpy, orders))
-
-
-def _cut(lengths: NDArray[np.int64], changes: NDArray[np.int64]) -> list[Run]:
-    """A run between every two changes of length."""
-    begins = [0, *np.cumsum(lengths).tolist()]
-    bounds = pairwise([0, *changes.tolist(), len(lengths)])
-    return [Run(slice(a, b), slice(begins[a], begins[b]), int(lengths[a])) for a, b in bounds]
-
-
-def _sorted(rows: Tensor, order: Tensor | None) -> Tensor:
-    return rows if order is None else rows.index_select(0, order)
-
-
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(Dh)) v: [b, H, L, Dh] and [b, H, V+L, Dh] -> [b, H, L, Dh]."""
-    if q.size(2) > SHORT:
+    if q.size(2) > PLAIN_ATTENTION_TOKENS:
         return F.scaled_dot_product_attention(q, k, v)
     scores: Tensor = q * q.size(-1) ** -0.5 @ k.transpose(-1, -2)
     return scores.softmax(-1) @ v
 
 
-def _forward(
-    layer: PostNormLayer,
-    plain: Callable[..., Tensor],
-    quick: QuickLayer,
-    hidden: Tensor,
-    text: Ragged,
-    virtual: Tensor | None = None,
-    *,
-    readout: Tensor | None = None,
-) -> Tensor:
-    window = layer.attention.window
-    sees_all = window is None or window >= text.max_length - 1
-    reads_only = not (layer.training or torch.is_grad_enabled())
-    if sees_all and reads_only and text.num_groups and not torch.is_autocast_enabled("cpu"):
-        return quick(hidden, text, virtual, readout)
-    return plain(hidden, text, virtual, readout=readout)
+@dataclass(frozen=True)
+class EqualLengthRun:
+    """Consecutive groups of one length."""
+
+    groups: slice
+    rows: slice
+    length: int
+
+    def stack(self, rows: Tensor) -> Tensor:
+        """[b*L, D] -> [b, L, D]."""
+        return cast(Tensor, rows.unflatten(0, (-1, self.length)))
 
 
-def _is_plain(layer: PostNormLayer) -> bool:
-    """Whether `QuickLayer` can stand for a layer here."""
-    attention = layer.attention
-    maps = (attention.query, attention.key_value, attention.out, layer.ffn.up, layer.ffn.down)
-    return (
-        torch.backends.mkldnn.is_available()
-        and "forward" not in vars(layer)  # which somebody else has changed
-        and not layer.ffn.gated
-        and attention.rotary_theta is None
-        and all(type(one) is nn.Linear for one in maps)
-        and all(one.weight.device.type == "cpu" for one in maps)
-        and all(one.weight.dtype == torch.float32 for one in maps)
-    )
+@dataclass(frozen=True, eq=False)
+class EqualLengthRuns:
+    """One run per length, and the permutations into that order and back; None: the identity."""
+
+    runs: list[EqualLengthRun]
+    rows: Tensor | None = None  # [T]
+    groups: Tensor | None = None  # [B]
+    rows_inverse: Tensor | None = None
+    groups_inverse: Tensor | None = None
+
+
+def equal_length_runs(text: Ragged) -> EqualLengthRuns:
+    """The groups sorted by length."""
+    return text.cached("equal_length_runs", lambda: _plan_runs(text.host_offsets))
+
+
+def _plan_runs(offsets: NDArray[np.int64]) -> EqualLengthRuns:
+    lengths = np.diff(offsets)
+    changes = np.flatnonzero(np.diff(lengths)) + 1
+    if len(changes) + 1 == len(np.unique(lengths)):
+        return EqualLengthRuns(_cut(lengths, changes))
+    groups = np.argsort(lengths, kind="stable")
+    ordered = lengths[groups]
+    ends = np.cumsum(ordered)
+    rows = np.arange(ends[-1]) + np.repeat(offsets[groups] - (ends - ordered), ordered)
+    orders = (rows, groups, np.argsort(rows), np.argsort(groups))
+    runs = _cut(ordered, np.flatnonzero(np.diff(ordered)) + 1)
+    return EqualLengthRuns(runs, *map(torch.from_numpy, orders))
+
+
+def _cut(lengths: NDArray[np.int64], changes: NDArray[np.int64]) -> list[EqualLengthRun]:
+    """A run between each two changes of length."""
+    starts = [0, *np.cumsum(lengths).tolist()]
+    bounds = pairwise([0, *changes.tolist(), len(lengths)])
+    return [
+        EqualLengthRun(slice(a, b), slice(starts[a], starts[b]), int(lengths[a])) for a, b in bounds
+    ]
+
+
+def _take(rows: Tensor, order: Tensor | None) -> Tensor:
+    return rows if order is None else rows.index_select(0, order)

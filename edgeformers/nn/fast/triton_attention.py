@@ -1,7 +1,7 @@
-"""GPU kernels of attention within short texts: one program per text and head, nothing padded.
+"""Triton kernels of attention within short texts: one program per text and head, no padding.
 
-A whole text fits one block, so its softmax is computed at once, and the way back needs neither
-atomics nor anything but the inputs. Flash attention pads such texts to its tile of 128 rows.
+A text fits into one block, so its softmax is computed in one pass, and the backward pass needs
+only the inputs and no atomics. Flash attention would pad these texts to its tile of 128 rows.
 """
 
 import triton
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @triton.jit
 def _load(base, rows, row_stride, head, dims, count, DIM: tl.constexpr):
-    """Rows [R, DIM] of one head; rows from `count` on are zero."""
+    """Rows [R, DIM] of one head; zeros from row `count` on."""
     at = rows[:, None].to(tl.int64) * row_stride + head * DIM + dims[None, :]
     return tl.load(base + at, mask=(rows < count)[:, None], other=0.0)
 
@@ -24,7 +24,7 @@ def _store(base, rows, row_stride, head, dims, count, values, DIM: tl.constexpr)
 
 @triton.jit
 def _store_sum(base, row_stride, head, dims, values, ROWS: tl.constexpr, DIM: tl.constexpr):
-    """The sum of rows [ROWS, DIM], as a product with ones for tensor cores to make."""
+    """Store the sum of rows [ROWS, DIM], computed as a product with ones on tensor cores."""
     total = tl.dot(tl.full((16, ROWS), 1.0, values.dtype), values)
     _store(base, tl.arange(0, 16), row_stride, head, dims, 1, total, DIM)
 
@@ -51,7 +51,7 @@ def _weights(q, k, vk, slots, vslots, length, scale, VIRTUAL: tl.constexpr):
 
 @triton.jit
 def _forward(
-    q_at, k_at, v_at, vk_at, vv_at, out_at, offsets,
+    q_ptr, k_ptr, v_ptr, vk_ptr, vv_ptr, out_ptr, offsets,
     q_row, kv_row, v_row, scale,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
     VIRTUAL: tl.constexpr, READOUT: tl.constexpr,
@@ -60,29 +60,29 @@ def _forward(
     start = tl.load(offsets + text)
     length = tl.load(offsets + text + 1) - start
     first = text.to(tl.int64) if READOUT else start.to(tl.int64)
-    asked = 1 if READOUT else length
+    queries = 1 if READOUT else length
     rows, slots, dims, vslots = (
         tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, DIM), tl.arange(0, 16)
     )  # fmt: skip
     at, vat = start.to(tl.int64) * kv_row, text.to(tl.int64) * VIRTUAL * v_row
-    q = _load(q_at + first * q_row, rows, q_row, head, dims, asked, DIM)
-    k = _load(k_at + at, slots, kv_row, head, dims, length, DIM)
-    v = _load(v_at + at, slots, kv_row, head, dims, length, DIM)
-    vk = _load(vk_at + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
+    q = _load(q_ptr + first * q_row, rows, q_row, head, dims, queries, DIM)
+    k = _load(k_ptr + at, slots, kv_row, head, dims, length, DIM)
+    v = _load(v_ptr + at, slots, kv_row, head, dims, length, DIM)
+    vk = _load(vk_ptr + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
     weights, vweights = _weights(q, k, vk, slots, vslots, length, scale, VIRTUAL)
     mixed = tl.dot(weights.to(v.dtype), v)
     if VIRTUAL > 0:
-        vv = _load(vv_at + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
+        vv = _load(vv_ptr + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
         mixed += tl.dot(vweights.to(vv.dtype), vv)
     out_row = HEADS * DIM
-    _store(out_at + first * out_row, rows, out_row, head, dims, asked, mixed, DIM)
+    _store(out_ptr + first * out_row, rows, out_row, head, dims, queries, mixed, DIM)
 
 
 @triton.jit
 def _backward(
-    grad_at, q_at, k_at, v_at, vk_at, vv_at,
-    dq_at, dk_at, dv_at, dvk_at, dvv_at, sums_at, offsets,
-    q_row, kv_row, v_row, scale, plain_scale,
+    grad_ptr, q_ptr, k_ptr, v_ptr, vk_ptr, vv_ptr,
+    dq_ptr, dk_ptr, dv_ptr, dvk_ptr, dvv_ptr, sums_ptr, offsets,
+    q_row, kv_row, v_row, scale, grad_scale,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
     VIRTUAL: tl.constexpr, READOUT: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
@@ -90,44 +90,44 @@ def _backward(
     start = tl.load(offsets + text)
     length = tl.load(offsets + text + 1) - start
     first = text.to(tl.int64) if READOUT else start.to(tl.int64)
-    asked = 1 if READOUT else length
+    queries = 1 if READOUT else length
     rows, slots, dims, vslots = (
         tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, DIM), tl.arange(0, 16)
     )  # fmt: skip
     at, vat = start.to(tl.int64) * kv_row, text.to(tl.int64) * VIRTUAL * v_row
     out_row = HEADS * DIM
-    sums_at += text.to(tl.int64) * 2 * out_row
-    q = _load(q_at + first * q_row, rows, q_row, head, dims, asked, DIM)
-    k = _load(k_at + at, slots, kv_row, head, dims, length, DIM)
-    v = _load(v_at + at, slots, kv_row, head, dims, length, DIM)
-    vk = _load(vk_at + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
-    grad = _load(grad_at + first * out_row, rows, out_row, head, dims, asked, DIM)
+    sums_ptr += text.to(tl.int64) * 2 * out_row
+    q = _load(q_ptr + first * q_row, rows, q_row, head, dims, queries, DIM)
+    k = _load(k_ptr + at, slots, kv_row, head, dims, length, DIM)
+    v = _load(v_ptr + at, slots, kv_row, head, dims, length, DIM)
+    vk = _load(vk_ptr + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
+    grad = _load(grad_ptr + first * out_row, rows, out_row, head, dims, queries, DIM)
     weights, vweights = _weights(q, k, vk, slots, vslots, length, scale, VIRTUAL)
 
     dv = tl.dot(tl.trans(weights.to(grad.dtype)), grad)
-    _store(dv_at + at, slots, kv_row, head, dims, length, dv, DIM)
+    _store(dv_ptr + at, slots, kv_row, head, dims, length, dv, DIM)
     if SUMS:
-        _store_sum(sums_at + out_row, out_row, head, dims, grad, ROWS, DIM)
+        _store_sum(sums_ptr + out_row, out_row, head, dims, grad, ROWS, DIM)
     dweights = tl.dot(grad, tl.trans(v))
     delta = tl.sum(weights * dweights, 1)
     if VIRTUAL > 0:
-        vv = _load(vv_at + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
+        vv = _load(vv_ptr + vat, vslots, v_row, head, dims, VIRTUAL, DIM)
         dvv = tl.dot(tl.trans(vweights.to(grad.dtype)), grad)
-        _store(dvv_at + vat, vslots, v_row, head, dims, VIRTUAL, dvv, DIM)
+        _store(dvv_ptr + vat, vslots, v_row, head, dims, VIRTUAL, dvv, DIM)
         dvweights = tl.dot(grad, tl.trans(vv))
         delta += tl.sum(vweights * dvweights, 1)
-    dscores = (weights * (dweights - delta[:, None]) * plain_scale).to(q.dtype)
+    dscores = (weights * (dweights - delta[:, None]) * grad_scale).to(q.dtype)
     dq = tl.dot(dscores, k)
     dk = tl.dot(tl.trans(dscores), q)
-    _store(dk_at + at, slots, kv_row, head, dims, length, dk, DIM)
+    _store(dk_ptr + at, slots, kv_row, head, dims, length, dk, DIM)
     if VIRTUAL > 0:
-        dvscores = (vweights * (dvweights - delta[:, None]) * plain_scale).to(q.dtype)
+        dvscores = (vweights * (dvweights - delta[:, None]) * grad_scale).to(q.dtype)
         dq += tl.dot(dvscores, vk)
         dvk = tl.dot(tl.trans(dvscores), q)
-        _store(dvk_at + vat, vslots, v_row, head, dims, VIRTUAL, dvk, DIM)
-    _store(dq_at + first * q_row, rows, q_row, head, dims, asked, dq, DIM)
+        _store(dvk_ptr + vat, vslots, v_row, head, dims, VIRTUAL, dvk, DIM)
+    _store(dq_ptr + first * q_row, rows, q_row, head, dims, queries, dq, DIM)
     if SUMS:
-        _store_sum(sums_at, out_row, head, dims, dq.to(q.dtype), ROWS, DIM)
+        _store_sum(sums_ptr, out_row, head, dims, dq.to(q.dtype), ROWS, DIM)
 
 
 LOG2_E = 1.4426950408889634
@@ -142,7 +142,7 @@ def launch_forward(
 ) -> None:
     """Attention of q [R, H, Dh], k and v [T, H, Dh], virtual [E, V, 2, H, Dh] -> out [R, H, Dh].
 
-    R is T, or with `readout` E: one query row per text. Rows may be strided, heads may not.
+    R is T, or E with `readout` (one query row per text). Rows may be strided, heads may not.
     """
     q, k, v, virtual = inputs
     shape = _shape(q, virtual, offsets, block, readout)
@@ -161,19 +161,19 @@ def launch_backward(
     readout: bool,
     sums: Tensor | None = None,
 ) -> None:
-    """Gradients of q, k, v and virtual, laid out as these are, from that of the output.
+    """Gradients of q, k, v and virtual, in the same memory layout, from that of the output.
 
-    `sums` [E, 2, H, Dh] takes the gradients of q and of the output, summed within each text.
+    `sums` [E, 2, H, Dh] receives the gradients of q and of the output, summed over each text.
     """
     q, k, v, virtual = inputs
     dq, dk, dv, dvirtual = grads
     shape = _shape(q, virtual, offsets, block, readout)
-    plain = q.size(-1) ** -0.5
+    scale = q.size(-1) ** -0.5
     parts = (grad, q, k, v, virtual[:, :, 0], virtual[:, :, 1])
     outs = (dq, dk, dv, dvirtual[:, :, 0], dvirtual[:, :, 1], grad if sums is None else sums)
     strides = (q.stride(0), k.stride(0), virtual.stride(1))
     _backward[(shape.pop("programs"),)](
-        *parts, *outs, offsets, *strides, plain * LOG2_E, plain, SUMS=sums is not None, **shape
+        *parts, *outs, offsets, *strides, scale * LOG2_E, scale, SUMS=sums is not None, **shape
     )
 
 

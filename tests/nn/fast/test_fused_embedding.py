@@ -1,6 +1,6 @@
-"""Text embeddings as one step of autograd: what they give, what they keep, and when.
+"""Fused text embeddings: results, gradients, saved tensors, and when they apply.
 
-The kernels are stood in for by plain torch; where Triton is, its interpreter runs them all again.
+Plain PyTorch functions replace the kernels; with Triton, the same tests run in its interpreter.
 """
 
 import os
@@ -16,12 +16,13 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from edgeformers.nn.encoder import EncoderConfig, TextEmbeddings, TextEncoder
-from edgeformers.nn.fast import fused_embedding
+from edgeformers.nn.fast import dispatch, fast_paths, fused_embedding
+from edgeformers.nn.fast.dispatch import can_fuse_embedding
 from edgeformers.nn.fast.fused_embedding import Tables, embed_norm
 from edgeformers.nn.packed import PackedText
 
 D, WORDS = 20, 30
-#: Of Triton's interpreter, about numpy.
+#: From Triton's interpreter.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
 KINDS = {
@@ -66,8 +67,8 @@ def _embed_norm_backward(grad, ids, places, tables, weight, moments, drop):
 
 @pytest.fixture
 def kernels(monkeypatch):
-    """The kernels, or what stands for them; nothing hinders them on a CPU."""
-    monkeypatch.setattr(fused_embedding, "_is_hindered", lambda *given: False)
+    """The kernels or their replacements, used on a CPU."""
+    monkeypatch.setattr(fused_embedding, "can_fuse_embedding", lambda *given: True)
     if INTERPRETED:
         from edgeformers.nn.fast import triton_embedding as embedding_kernels
 
@@ -81,7 +82,7 @@ def kernels(monkeypatch):
 
 @pytest.fixture
 def text():
-    """So many tokens that a program of the kernels meets several tiles of them."""
+    """Enough tokens for several tiles per program."""
     torch.manual_seed(1)
     lengths = (3, 14, 1, 5) * 15
     return PackedText.from_lists([torch.randint(0, WORDS, (n,)).tolist() for n in lengths])
@@ -94,7 +95,7 @@ def _config(dropout=0.0, **kind):
 
 
 def _embeddings(dropout=0.0, **kind):
-    """With weights of which none is like another."""
+    """Embeddings with random weights."""
     torch.manual_seed(0)
     made = TextEmbeddings(_config(dropout, **kind))
     for one in made.parameters():
@@ -107,7 +108,7 @@ def _given(text):
 
 
 def _learn(embeddings, text, forward=None):
-    """Output and gradients, as autocast to bfloat16 gives them."""
+    """Output and gradients under autocast to bfloat16."""
     embeddings.zero_grad()
     torch.manual_seed(3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -133,7 +134,7 @@ def _expect(embeddings, text, mask):
 
 
 def _dropped(kernels, text, dropout):
-    """What the seed drawn first drops: 0, or what the rest is multiplied by, [T, D]."""
+    """The dropout mask of the first seed [T, D]: 0 or the scale."""
     torch.manual_seed(3)
     seed = torch.empty(1, dtype=torch.int64).random_() if dropout else None
     norm, tables = (torch.zeros(D), torch.ones(D), 1e-6), (torch.zeros(WORDS, D), None, None)
@@ -143,7 +144,7 @@ def _dropped(kernels, text, dropout):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_it_reads_and_learns_as_in_float32(kernels, text, kind, dropout):
+def test_results_and_gradients_match_float32(kernels, text, kind, dropout):
     embeddings, mask = _embeddings(dropout, **kind), _dropped(kernels, text, dropout)
     assert (mask == 0).any() == (dropout > 0)
     found, *grads = _learn(embeddings, text)
@@ -154,21 +155,21 @@ def test_it_reads_and_learns_as_in_float32(kernels, text, kind, dropout):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
-def test_layers_that_sum_rows_without_a_norm_get_them_in_float32(kernels, text):
+def test_pre_norm_layers_get_float32_rows(kernels, text):
     embeddings = _embeddings(norm_place="pre")
     found = _learn(embeddings, text)
     torch.testing.assert_close(found, _expect(embeddings, text, 1.0), atol=1e-4, rtol=1e-4)
 
 
-def test_what_is_dropped_changes_from_call_to_call(kernels, text):
+def test_dropout_changes_from_call_to_call(kernels, text):
     embeddings = _embeddings(0.3)
     with torch.autocast("cpu", torch.bfloat16):
         first, other = embeddings(text), embeddings(text)
     assert not torch.equal(first == 0, other == 0)
 
 
-def test_no_row_is_kept_for_the_way_back(kernels, text):
-    """But the tables themselves, what was looked up in them, two moments a token and a seed."""
+def test_no_rows_are_saved_for_the_backward_pass(kernels, text):
+    """Only the tables, the indices, two moments per token and a seed."""
     kept, embeddings = [], _embeddings(0.3)
 
     def keep(one):
@@ -183,7 +184,7 @@ def test_no_row_is_kept_for_the_way_back(kernels, text):
 
 
 @pytest.mark.parametrize("frozen", ["tokens", "positions", "types", "norm"])
-def test_what_is_frozen_gets_no_gradient_and_costs_none(kernels, monkeypatch, text, frozen):
+def test_frozen_parameters_get_no_gradient_at_no_cost(kernels, monkeypatch, text, frozen):
     embeddings = _embeddings()
     expected = _learn(embeddings, text)
     scatter, filled = fused_embedding._scatter, []
@@ -201,7 +202,7 @@ def test_what_is_frozen_gets_no_gradient_and_costs_none(kernels, monkeypatch, te
     assert filled == [n for n, name in ((WORDS, "tokens"), (16, "positions")) if name != frozen]
 
 
-def test_without_a_way_back_the_same_comes_out_and_nothing_is_kept(kernels, text):
+def test_inference_gives_the_same_result_and_saves_nothing(kernels, text):
     embeddings = _embeddings(0.3).eval()
     expected = _learn(embeddings, text)[0]
 
@@ -218,7 +219,7 @@ def test_without_a_way_back_the_same_comes_out_and_nothing_is_kept(kernels, text
     assert found.grad_fn is None
 
 
-def test_computed_again_from_a_checkpoint_it_drops_and_learns_the_same(kernels, text):
+def test_gradient_checkpointing_gives_the_same_gradients(kernels, text):
     embeddings = _embeddings(0.3)
 
     def forward(text):
@@ -229,7 +230,7 @@ def test_computed_again_from_a_checkpoint_it_drops_and_learns_the_same(kernels, 
 
 
 @pytest.mark.parametrize("kind", [{}, {"norm_place": "pre"}, {"embedding_width": 12}], ids=str)
-def test_an_encoder_reads_and_learns_the_same_from_such_rows(kernels, monkeypatch, text, kind):
+def test_an_encoder_matches_plain_pytorch(kernels, monkeypatch, text, kind):
     encoder = TextEncoder(_config(**kind))
     encoder.initialize(0, std=0.2)
 
@@ -241,14 +242,14 @@ def test_an_encoder_reads_and_learns_the_same_from_such_rows(kernels, monkeypatc
         return [out, *(one.grad for one in encoder.parameters() if one.grad is not None)]
 
     found = learn()
-    monkeypatch.setattr(fused_embedding, "_is_hindered", lambda *given: True)
+    monkeypatch.setattr(fused_embedding, "can_fuse_embedding", lambda *given: False)
     for one, other in zip(found, learn(), strict=True):
         assert (one - other).norm() < 0.1 * other.norm() + 1e-3
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="needs the kernels themselves")
 @pytest.mark.parametrize("token", [-1, WORDS, 2**40])
-def test_what_is_no_token_is_no_number_and_changes_no_other(kernels, text, token):
+def test_an_invalid_token_id_gives_nan_and_affects_no_other_token(kernels, text, token):
     embeddings = _embeddings()
     ids = text.token_ids.clone()
     ids[4] = token
@@ -261,7 +262,7 @@ def test_what_is_no_token_is_no_number_and_changes_no_other(kernels, text, token
     assert torch.equal(found[others], expected[others])
 
 
-def test_on_a_cpu_it_is_the_modules_one_after_another(text):
+def test_on_a_cpu_the_modules_run_one_after_another(text):
     embeddings = _embeddings(0.3)
     torch.manual_seed(3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -280,55 +281,58 @@ class _Doubled(nn.Embedding):
 
 
 def _tables(*, count=5, width=D, make=nn.Embedding, **given):
-    tables = Tables(make(WORDS, width, **given), nn.Embedding(16, width), None)
-    return torch.zeros(count, dtype=torch.long, device="cuda"), tables, nn.LayerNorm(width)
+    tables = [make(WORDS, width, **given), nn.Embedding(16, width)]
+    ids = torch.zeros(count, dtype=torch.long, device="cuda")
+    return ids, tables, nn.LayerNorm(width)
 
 
-HINDRANCES = {
+UNSUPPORTED = {
     "no token": {"count": 0},
     "too wide": {"width": 4097},
-    "too many places": {"count": 2**22, "width": 1024},
+    "too many elements": {"count": 2**22, "width": 1024},
     "another table": {"make": _Doubled},
     "a padding id": {"padding_idx": 0},
     "a sparse gradient": {"sparse": True},
-    "a largest norm": {"max_norm": 1.0},
-    "weighed gradients": {"scale_grad_by_freq": True},
+    "a maximum norm": {"max_norm": 1.0},
+    "scaled gradients": {"scale_grad_by_freq": True},
     "another precision": {"dtype": torch.bfloat16},
 }
 
 
 @pytest.fixture
-def pretended(monkeypatch):
-    """A GPU that is not there, on which products are in bfloat16."""
-    monkeypatch.setattr(fused_embedding, "has_kernels", lambda device: True)
-    monkeypatch.setattr(fused_embedding, "product_dtype", lambda x: torch.bfloat16)
+def fake_gpu(monkeypatch):
+    """A fake GPU with matrix products in bfloat16."""
+    monkeypatch.setattr(dispatch, "_supports_triton", lambda device: True)
+    monkeypatch.setattr(dispatch, "compute_dtype", lambda x: torch.bfloat16)
     with FakeTensorMode():
         yield
 
 
-def test_plain_tables_on_a_gpu_are_read_by_the_kernels(pretended):
-    assert not fused_embedding._is_hindered(*_tables())
-    assert not fused_embedding._is_hindered(*_tables(width=4096))
+def test_plain_tables_on_a_gpu_use_the_kernels(fake_gpu):
+    assert can_fuse_embedding(*_tables())
+    assert can_fuse_embedding(*_tables(width=4096))
+    with fast_paths(False):
+        assert not can_fuse_embedding(*_tables())
 
 
-@pytest.mark.parametrize("given", HINDRANCES.values(), ids=HINDRANCES)
-def test_what_the_kernels_cannot_stand_for_is_left_to_the_modules(pretended, given):
-    assert fused_embedding._is_hindered(*_tables(**given))
+@pytest.mark.parametrize("given", UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_other_tables_use_the_modules(fake_gpu, given):
+    assert not can_fuse_embedding(*_tables(**given))
 
 
-def test_products_in_float32_are_left_to_the_modules(pretended, monkeypatch):
-    monkeypatch.setattr(fused_embedding, "product_dtype", lambda x: torch.float32)
-    assert fused_embedding._is_hindered(*_tables())
+def test_products_in_float32_use_the_modules(fake_gpu, monkeypatch):
+    monkeypatch.setattr(dispatch, "compute_dtype", lambda x: torch.float32)
+    assert not can_fuse_embedding(*_tables())
 
 
-def test_a_table_that_is_not_the_plain_one_is_called_itself(text):
+def test_a_subclass_of_embedding_is_called_itself(text):
     torch.manual_seed(0)
     doubled, norm = _Doubled(WORDS, D), nn.LayerNorm(D, eps=1e-12)
     found = embed_norm(text.token_ids, text.positions, Tables(doubled, None, None), norm, 0.0)
     torch.testing.assert_close(found, norm(2 * doubled.weight[text.token_ids]))
 
 
-def test_no_text_has_no_rows():
+def test_an_empty_batch_has_no_rows():
     nothing = torch.zeros(0, dtype=torch.long)
     embeddings = _embeddings()
     tables = Tables(embeddings.tokens, embeddings.positions, embeddings.types)
@@ -337,7 +341,7 @@ def test_no_text_has_no_rows():
 
 @pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("width", [D, 384, 768])
-def test_on_a_gpu_it_reads_and_learns_as_in_plain_torch(monkeypatch, width):
+def test_on_a_gpu_it_matches_plain_pytorch(width):
     torch.manual_seed(0)
     config = EncoderConfig(
         vocab_size=WORDS, width=width, heads=2, layers=1, ffn_width=8, embedding_dropout=0.0
@@ -356,13 +360,13 @@ def test_on_a_gpu_it_reads_and_learns_as_in_plain_torch(monkeypatch, width):
 
     found = learn()
     assert found[0].dtype == torch.bfloat16
-    monkeypatch.setattr(fused_embedding, "_is_hindered", lambda *given: True)
-    out, *grads = learn()
+    with fast_paths(False):
+        out, *grads = learn()
     torch.testing.assert_close(found[0], out.bfloat16(), atol=1e-3, rtol=2**-7)
     for one, other in zip(found[1:], grads, strict=True):
         assert (one - other).norm() < 1e-4 * other.norm()
 
 
-@pytest.mark.skipif(INTERPRETED, reason="needs to be done once")
-def test_all_of_this_holds_with_the_kernels_themselves(interpret):
+@pytest.mark.skipif(INTERPRETED, reason="runs in the interpreter already")
+def test_the_kernels_pass_the_same_tests(interpret):
     interpret("-m", "pytest", "-q", "-p", "no:cacheprovider", __file__)

@@ -1,16 +1,16 @@
-"""Linear maps in 8-bit integers."""
+"""int8 linear maps."""
 
 import pytest
 import torch
 from torch import nn
 
 from edgeformers.errors import InputError
-from edgeformers.nn.fast.int8 import Int8Linear, in_int8
+from edgeformers.nn.fast.int8 import Int8Linear, quantize_int8
 from tests.tiny_models import make_tiny
 from tests.training.batches import edges
 
 
-def test_numbers_that_fit_are_exact():
+def test_values_representable_in_int8_are_exact():
     linear = nn.Linear(2, 2)
     linear.weight.data = torch.tensor([[127.0, 1.0], [-254.0, 64.0]])  # scales 1 and 2
     linear.bias.data = torch.tensor([0.5, -1.0])
@@ -21,7 +21,7 @@ def test_numbers_that_fit_are_exact():
 
 @pytest.mark.parametrize("shape", [(5, 64), (2, 3, 64), (1, 64)])
 @torch.no_grad()
-def test_a_large_row_costs_no_other_its_precision(shape):
+def test_an_outlier_row_does_not_affect_other_rows(shape):
     torch.manual_seed(0)
     linear, rows = nn.Linear(64, 32, bias=False), torch.randn(shape)
     rows.flatten(0, -2)[0] *= 1e4
@@ -31,18 +31,18 @@ def test_a_large_row_costs_no_other_its_precision(shape):
 
 
 @torch.no_grad()
-def test_a_model_in_int8_reads_nearly_the_same_and_the_model_stays_as_it_was():
+def test_a_quantized_copy_is_close_and_the_model_is_unchanged():
     model, batch = make_tiny("edgeformer-e"), edges(9)
     exact = model(batch)
-    quick = in_int8(model)
-    kinds = {type(m) for m in quick.encoder.layers.modules()}
+    quantized = quantize_int8(model)
+    kinds = {type(m) for m in quantized.encoder.layers.modules()}
     assert Int8Linear in kinds
     assert nn.Linear not in kinds
-    cosines = torch.cosine_similarity(quick(batch), exact)
+    cosines = torch.cosine_similarity(quantized(batch), exact)
     assert 0.98 < float(cosines.min()) < 1
     assert torch.equal(model(batch), exact)
 
 
-def test_a_model_without_a_language_model_is_refused():
-    with pytest.raises(InputError, match="GIN has no language model to compute in int8"):
-        in_int8(make_tiny("gin"))
+def test_a_model_without_language_model_is_refused():
+    with pytest.raises(InputError, match="GIN"):
+        quantize_int8(make_tiny("gin"))

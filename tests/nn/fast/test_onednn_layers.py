@@ -1,4 +1,4 @@
-"""The quick way through layers on a CPU, against the layers as they are."""
+"""oneDNN layers against the plain layers."""
 
 from dataclasses import replace
 
@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from edgeformers.nn.backbones import random_backbone
-from edgeformers.nn.fast.int8 import in_int8
+from edgeformers.nn.fast import fast_paths
+from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.nn.fast.onednn_layers import (
-    SHORT,
+    PLAIN_ATTENTION_TOKENS,
+    EqualLengthRun,
+    OneDNNLayer,
     PackedLinear,
-    QuickLayer,
-    Run,
-    find_runs,
-    quick_layers,
+    equal_length_runs,
+    onednn_inference,
 )
 from edgeformers.nn.packed import PackedText
 from tests.tiny_models import TINY_ENCODER, make_tiny
@@ -43,10 +44,10 @@ def make_encoder(**settings):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Grows by one whenever a layer is asked the quick way."""
-    seen, call = [], QuickLayer.__call__
-    monkeypatch.setattr(QuickLayer, "__call__", lambda *args: seen.append(1) or call(*args))
+def calls(monkeypatch):
+    """Grows with every call of a oneDNN layer."""
+    seen, call = [], OneDNNLayer.__call__
+    monkeypatch.setattr(OneDNNLayer, "__call__", lambda *args: seen.append(1) or call(*args))
     return seen
 
 
@@ -59,28 +60,28 @@ def asked(monkeypatch):
         ("bert-gin", egos(2, 1, 4)),
     ],
 )
-def test_models_read_the_same_the_quick_way(name, batch):
+def test_models_give_the_same_results(name, batch):
     for fidelity in [{"fidelity": "released"}, {}] if name.startswith("edgeformer") else [{}]:
         model = make_tiny(name, **fidelity)
         with torch.inference_mode():
             expected = model(batch)
-            with quick_layers(model.encoder.layers):
+            with onednn_inference(model.encoder.layers):
                 torch.testing.assert_close(model(batch), expected, **close)
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=20), st.integers(0, 3))
-def test_layers_give_the_same_whatever_the_order_of_the_texts(lengths, num_virtual):
+def test_layers_give_the_same_results_for_any_order_of_texts(lengths, num_virtual):
     encoder, text = make_encoder(), texts(*lengths)
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(text.num_tokens, 16, generator=generator)
     virtual = torch.randn(len(lengths), num_virtual, 16, generator=generator)
-    given_ones = virtual if num_virtual else None
+    virtual = virtual if num_virtual else None
     layer = encoder.layers[0]
     with torch.inference_mode():
         for readout in (None, hidden[text.starts], torch.randn(len(lengths), 16)):
-            expected = layer(hidden, text, given_ones, readout=readout)
-            with quick_layers(encoder.layers):
-                found = layer(hidden, text, given_ones, readout=readout)
+            expected = layer(hidden, text, virtual, readout=readout)
+            with onednn_inference(encoder.layers):
+                found = layer(hidden, text, virtual, readout=readout)
             torch.testing.assert_close(found, expected, **close)
 
 
@@ -96,44 +97,47 @@ def test_layers_give_the_same_whatever_the_order_of_the_texts(lengths, num_virtu
         {"norm_place": "pre"},
     ],
 )
-def test_encoders_of_all_kinds_read_the_same(settings):
+def test_encoders_of_all_kinds_give_the_same_results(settings):
     encoder, text = make_encoder(**settings), texts(5, 12, 1, 5, 7)
     with torch.inference_mode():
         expected = encoder.encode(text)
-        with quick_layers(encoder.layers):
+        with onednn_inference(encoder.layers):
             torch.testing.assert_close(encoder.encode(text), expected, **close)
 
 
-def test_texts_of_more_tokens_than_plain_products_like_are_read_the_same():
-    encoder = make_encoder(max_positions=SHORT + 9)
-    text = texts(SHORT + 9, SHORT, SHORT + 1, SHORT + 9, 3)
+def test_texts_longer_than_plain_attention_give_the_same_results():
+    encoder = make_encoder(max_positions=PLAIN_ATTENTION_TOKENS + 9)
+    text = texts(*(PLAIN_ATTENTION_TOKENS + more for more in (9, 0, 1, 9)), 3)
     with torch.inference_mode():
         expected = encoder(text)
-        with quick_layers(encoder.layers):
+        with onednn_inference(encoder.layers):
             torch.testing.assert_close(encoder(text), expected, **close)
 
 
-def test_runs_by_hand():
+def test_equal_length_runs_by_hand():
     """Lengths 2 1 2 1: texts 1 and 3 come first, then 0 and 2; tokens 2, 5, then 0 1 3 4."""
-    found = find_runs(texts(2, 1, 2, 1))
-    assert found.runs == [Run(slice(0, 2), slice(0, 2), 1), Run(slice(2, 4), slice(2, 6), 2)]
-    assert found.texts.tolist() == [1, 3, 0, 2]
+    found = equal_length_runs(texts(2, 1, 2, 1))
+    assert found.runs == [
+        EqualLengthRun(slice(0, 2), slice(0, 2), 1),
+        EqualLengthRun(slice(2, 4), slice(2, 6), 2),
+    ]
+    assert found.groups.tolist() == [1, 3, 0, 2]
     assert found.rows.tolist() == [2, 5, 0, 1, 3, 4]
-    assert found.rows[found.rows_back].tolist() == list(range(6))
-    assert found.texts[found.texts_back].tolist() == list(range(4))
+    assert found.rows[found.rows_inverse].tolist() == list(range(6))
+    assert found.groups[found.groups_inverse].tolist() == list(range(4))
 
 
 @pytest.mark.parametrize("lengths", [(3, 3, 2), (1, 4, 4), (5,), (2, 9, 3)])
-def test_texts_that_lie_by_length_stay_where_they_are(lengths):
-    found = find_runs(texts(*lengths))
-    assert (found.rows, found.texts, found.rows_back, found.texts_back) == (None,) * 4
+def test_texts_already_sorted_by_length_are_not_permuted(lengths):
+    found = equal_length_runs(texts(*lengths))
+    assert (found.rows, found.groups, found.rows_inverse, found.groups_inverse) == (None,) * 4
     assert [run.length for run in found.runs] == list(dict.fromkeys(lengths))
-    assert [run.texts.stop - run.texts.start for run in found.runs] == [
+    assert [run.groups.stop - run.groups.start for run in found.runs] == [
         lengths.count(length) for length in dict.fromkeys(lengths)
     ]
 
 
-def test_packed_maps_are_their_linear_maps():
+def test_packed_linear_maps_match_linear_maps():
     torch.manual_seed(0)
     first, second, rows = nn.Linear(8, 4), nn.Linear(8, 6), torch.randn(5, 8)
     with torch.inference_mode():
@@ -141,38 +145,45 @@ def test_packed_maps_are_their_linear_maps():
         torch.testing.assert_close(PackedLinear(first, second)(rows), both, **close)
         activated = torch.nn.functional.gelu(first(rows))
         torch.testing.assert_close(PackedLinear(first)(rows, "gelu"), activated, **close)
-        ensemble = torch.randn(5, 4)
-        added = PackedLinear(first).add(rows, ensemble)
-        torch.testing.assert_close(added, ensemble + first(rows), **close)
+        residual = torch.randn(5, 4)
+        added = PackedLinear(first).add(rows, residual)
+        torch.testing.assert_close(added, residual + first(rows), **close)
 
 
-def test_with_gradients_in_training_or_in_16_bits_layers_run_as_they_are(asked):
+def test_plain_layers_run_with_gradients_in_training_and_under_autocast(calls):
     model, batch = make_tiny("edgeformer-e"), edges(4)
-    with quick_layers(model.encoder.layers):
+    with onednn_inference(model.encoder.layers):
         model(batch).sum().backward()
         assert model.encoder.layers[0].ffn.up.weight.grad is not None
         with torch.no_grad():
             model.train()(batch)
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             model.eval()(batch)
-        assert not asked
+        assert not calls
         with torch.no_grad():
             model(batch)
-    assert len(asked) == len(model.encoder.layers)
+    assert len(calls) == len(model.encoder.layers)
 
 
-def test_afterwards_layers_are_as_they_were_and_see_their_new_weights():
+def test_after_the_block_plain_layers_run_with_their_new_weights():
     model, batch = make_tiny("edgeformer-e"), edges(4)
-    with torch.inference_mode(), quick_layers(model.encoder.layers):
+    with torch.inference_mode(), onednn_inference(model.encoder.layers):
         before = model(batch)
     with torch.no_grad():
         model.encoder.layers[1].ffn.down.weight.mul_(2)
         assert not torch.allclose(model(batch), before)
-    assert not any("forward" in vars(layer) for layer in model.encoder.layers)
+    assert all(layer.inference_layer is None for layer in model.encoder.layers)
 
 
-def test_layers_in_8_bits_or_of_another_kind_are_left_alone():
-    eight = in_int8(make_tiny("edgeformer-e"))
+def test_int8_layers_and_other_layers_are_not_replaced():
+    eight = quantize_int8(make_tiny("edgeformer-e"))
     for layers in (eight.encoder.layers, make_encoder(norm_place="pre").layers, [nn.Identity()]):
-        with quick_layers(layers):
-            assert not any("forward" in vars(layer) for layer in layers)
+        with onednn_inference(layers):
+            assert not any(getattr(layer, "inference_layer", None) for layer in layers)
+
+
+def test_the_switch_turns_onednn_layers_off(calls):
+    model = make_tiny("edgeformer-e")
+    with torch.no_grad(), fast_paths(False), onednn_inference(model.encoder.layers):
+        model(edges(4))
+    assert not calls

@@ -1,6 +1,6 @@
-"""The feed-forward half of a layer as one step of autograd: what it gives and what it keeps.
+"""The fused feed-forward sublayer: results, gradients and saved tensors.
 
-The kernels are stood in for by plain torch; where Triton is, its interpreter runs them all again.
+Plain PyTorch functions replace the kernels; with Triton, the same tests run in its interpreter.
 """
 
 import os
@@ -21,7 +21,7 @@ from edgeformers.nn.layer import FeedForward, PostNormLayer
 from edgeformers.nn.packed import PackedText
 
 R, D, INNER = 23, 16, 64
-#: Of Triton's interpreter, about numpy.
+#: From Triton's interpreter.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
 
@@ -34,20 +34,20 @@ def _mask(shape, drop):
     return (drawn >= dropout) / (1 - dropout)
 
 
-def _add_norm(mixed, bias, rows, norm, drop, *, keep):
+def _add_norm(mixed, bias, rows, norm, drop, *, save):
     weight, shift, eps = norm
     added = mixed.float() if bias is None else mixed.float() + bias
     added = rows + _mask(mixed.shape, drop) * added
     rstd = (added.var(1, correction=0) + eps).rsqrt()
     out = F.layer_norm(added, weight.shape, weight, shift, eps).to(mixed.dtype)
-    return out, (added.to(mixed.dtype) if keep else out, added.mean(1), rstd)
+    return out, (added.to(mixed.dtype) if save else out, added.mean(1), rstd)
 
 
-def _add_norm_backward(grad, kept, weight, drop, rows_dtype):
-    held, mean, rstd = (one.float() for one in kept)
+def _add_norm_backward(grad, saved, weight, drop, rows_dtype):
+    added, mean, rstd = (one.float() for one in saved)
     moments = (mean[:, None], rstd[:, None])
     drows, *sums = torch.ops.aten.native_layer_norm_backward(
-        grad.float(), held, weight.shape, *moments, weight, weight, [True, True, True]
+        grad.float(), added, weight.shape, *moments, weight, weight, [True, True, True]
     )
     dmixed = _mask(grad.shape, drop) * drows
     return dmixed.to(grad.dtype), drows.to(rows_dtype), torch.stack([*sums, dmixed.sum(0)])
@@ -57,15 +57,15 @@ def _gelu(inner, bias):
     return F.gelu(inner.float() + bias).to(inner.dtype)
 
 
-def _gelu_backward(grad, inner, bias, *, again):
+def _gelu_backward(grad, inner, bias, *, recompute):
     dinner = torch.ops.aten.gelu_backward(grad.float(), inner.float() + bias)
-    return grad.copy_(dinner), _gelu(inner, bias) if again else None, dinner.sum(0)
+    return grad.copy_(dinner), _gelu(inner, bias) if recompute else None, dinner.sum(0)
 
 
 @pytest.fixture
 def kernels(monkeypatch):
-    """The kernels, or what stands for them; nothing hinders them on a CPU."""
-    monkeypatch.setattr(fused, "_is_hindered", lambda *given: False)
+    """The kernels or their replacements, used on a CPU."""
+    monkeypatch.setattr(fused, "can_fuse_linear", lambda *given: True)
     if INTERPRETED:
         from edgeformers.nn.fast import triton_ffn as fused_kernels
 
@@ -82,7 +82,7 @@ def kernels(monkeypatch):
 
 @pytest.fixture
 def parts():
-    """The two maps and the norm, with weights of which none is like another."""
+    """The two maps and the norm, with random weights."""
     torch.manual_seed(0)
     modules = (nn.Linear(D, INNER), nn.Linear(INNER, D), nn.LayerNorm(D))
     for one in modules:
@@ -97,7 +97,7 @@ def rows():
 
 
 def _learn(parts, rows, dropout, forward=feed_forward_norm):
-    """Output and gradients, of the rows first, as autocast to bfloat16 gives them."""
+    """Output and gradients under autocast to bfloat16, that of the rows first."""
     rows = rows.clone().requires_grad_()
     for one in parts:
         one.zero_grad()
@@ -110,7 +110,7 @@ def _learn(parts, rows, dropout, forward=feed_forward_norm):
 
 
 def _expect(parts, rows, mask):
-    """The same in float32, without the maps' modules."""
+    """The same in float32."""
     up, down, norm = parts
     rows = rows.float().requires_grad_()
     mixed = F.gelu(rows @ up.weight.T + up.bias) @ down.weight.T + down.bias
@@ -126,16 +126,16 @@ def _assert_near(found, expected):
 
 
 def _dropped(kernels, dropout):
-    """What the seed drawn first drops: 0, or what the rest is multiplied by, [R, D]."""
+    """The dropout mask of the first seed [R, D]: 0 or the scale."""
     torch.manual_seed(3)
     seed = torch.empty(1, dtype=torch.int64).random_() if dropout else None
     norm = (torch.ones(D), torch.zeros(D), 1e-6)
     given = (torch.ones(R, D), None, torch.zeros(R, D), norm, (seed, dropout))
-    return kernels.launch_add_norm(*given, keep=True)[1][0]
+    return kernels.launch_add_norm(*given, save=True)[1][0]
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_it_reads_and_learns_as_in_float32(kernels, parts, rows, dropout):
+def test_results_and_gradients_match_float32(kernels, parts, rows, dropout):
     found = _learn(parts, rows, dropout)
     mask = _dropped(kernels, dropout)
     assert (mask == 0).any() == (dropout > 0)
@@ -144,8 +144,7 @@ def test_it_reads_and_learns_as_in_float32(kernels, parts, rows, dropout):
     assert {one.dtype for one in found[2:]} == {torch.float32}
 
 
-def test_what_the_second_map_reads_is_not_kept(kernels, parts, rows):
-    """In units of a row: what is read, what is inside the maps, and the sum before the norm."""
+def test_the_activation_is_not_saved(kernels, parts, rows):
     kept = []
 
     def keep(one):
@@ -159,26 +158,26 @@ def test_what_the_second_map_reads_is_not_kept(kernels, parts, rows):
     assert {one.dtype for one in kept if one.dim() == 2} == {torch.bfloat16}
 
 
-def test_frozen_maps_get_no_gradient_and_pass_on_that_of_the_rows(
+def test_frozen_maps_get_no_gradient_and_propagate_that_of_the_rows(
     kernels, monkeypatch, parts, rows
 ):
     expected = _learn(parts, rows, 0.0)
-    launch, asked = kernels.launch_gelu_backward, []
+    launch, calls = kernels.launch_gelu_backward, []
 
-    def spy(*given, again):
-        asked.append(again)
-        return launch(*given, again=again)
+    def spy(*given, recompute):
+        calls.append(recompute)
+        return launch(*given, recompute=recompute)
 
     monkeypatch.setattr(kernels, "launch_gelu_backward", spy)
     for one in parts[:2]:
         one.weight.requires_grad_(False)
     found = _learn(parts, rows, 0.0)
-    assert asked == [False]  # nobody needs the activation
+    assert calls == [False]  # the activation is not needed
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert one is None if place in (2, 4) else torch.equal(one, other)
 
 
-def test_rows_that_need_no_gradient_cost_none(kernels, parts, rows):
+def test_rows_may_need_no_gradient(kernels, parts, rows):
     expected = _learn(parts, rows, 0.0)
     for one in parts:
         one.zero_grad()
@@ -189,7 +188,7 @@ def test_rows_that_need_no_gradient_cost_none(kernels, parts, rows):
     assert all(map(torch.equal, found, expected[2:]))
 
 
-def test_computed_again_from_a_checkpoint_it_drops_and_learns_the_same(kernels, parts, rows):
+def test_gradient_checkpointing_gives_the_same_gradients(kernels, parts, rows):
     def forward(*given):
         return checkpoint(feed_forward_norm, *given, use_reentrant=False)
 
@@ -197,31 +196,29 @@ def test_computed_again_from_a_checkpoint_it_drops_and_learns_the_same(kernels, 
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
-def test_without_a_way_back_the_same_comes_out_and_no_sum_is_written(
-    kernels, monkeypatch, parts, rows
-):
+def test_inference_gives_the_same_result_and_saves_nothing(kernels, monkeypatch, parts, rows):
     expected = _learn(parts, rows, 0.0)[0]
-    launch, asked = kernels.launch_add_norm, []
+    launch, calls = kernels.launch_add_norm, []
 
-    def spy(*given, keep):
-        asked.append(keep)
-        return launch(*given, keep=keep)
+    def spy(*given, save):
+        calls.append(save)
+        return launch(*given, save=save)
 
     monkeypatch.setattr(kernels, "launch_add_norm", spy)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(feed_forward_norm(rows, *parts, 0.0), expected)
-    assert asked == [False]
+    assert calls == [False]
 
 
-def test_rows_in_float32_stay_so_in_the_sum(kernels, parts, rows):
-    rows = rows.float() + 1e-3  # which bfloat16 cannot say
+def test_rows_in_float32_are_summed_in_float32(kernels, parts, rows):
+    rows = rows.float() + 1e-3  # not representable in bfloat16
     found = _learn(parts, rows, 0.0)
     assert found[1].dtype == torch.float32
     _assert_near(found, _expect(parts, rows, torch.ones(R, D)))
 
 
-def test_a_weight_read_here_and_elsewhere_learns_from_both(kernels, parts, rows):
-    """Autocast remembers what it cast: a weight cast without a graph must not be remembered."""
+def test_a_shared_weight_gets_both_gradients(kernels, parts, rows):
+    """The autocast cache must not hold a weight that was cast without a graph."""
 
     def forward(rows, up, *given):
         return feed_forward_norm(rows, up, *given) + F.linear(rows, up.weight).sum()
@@ -232,17 +229,17 @@ def test_a_weight_read_here_and_elsewhere_learns_from_both(kernels, parts, rows)
 
 
 @pytest.mark.parametrize("ffn", [{}, {"activation": "relu"}, {"gated": True}], ids=str)
-def test_a_layer_reads_as_in_plain_torch_whatever_its_activation(kernels, monkeypatch, ffn):
+def test_a_layer_matches_plain_pytorch_with_any_activation(kernels, monkeypatch, ffn):
     torch.manual_seed(0)
     norms = (nn.LayerNorm(D), nn.LayerNorm(D))
     layer = PostNormLayer(AsymmetricAttention(D, 2), FeedForward(D, INNER, **ffn), norms=norms)
     text, hidden = PackedText.from_lists([[1] * 3, [1] * 5]), torch.randn(8, D)
     with torch.autocast("cpu", torch.bfloat16):
         found = layer(hidden, text)
-    monkeypatch.setattr(fused, "_is_hindered", lambda *given: True)
+    monkeypatch.setattr(fused, "can_fuse_linear", lambda *given: False)
     torch.testing.assert_close(found.float(), layer(hidden, text), atol=0.05, rtol=0.05)
 
 
-@pytest.mark.skipif(INTERPRETED, reason="needs to be done once")
-def test_all_of_this_holds_with_the_kernels_themselves(interpret):
+@pytest.mark.skipif(INTERPRETED, reason="runs in the interpreter already")
+def test_the_kernels_pass_the_same_tests(interpret):
     interpret("-m", "pytest", "-q", "-p", "no:cacheprovider", __file__)
