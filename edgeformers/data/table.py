@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -230,6 +231,11 @@ def check_ends(batch: pa.RecordBatch, origin: str, start: int) -> None:
                 f"{origin}, edge {start + row + 1:,}: the {name} is missing; every edge needs "
                 "both ends"
             )
+
+
+def naive_utc(time: datetime) -> datetime:
+    """A time in UTC without a zone, as edge tables store it; without a zone it is UTC already."""
+    return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
 
 def split_labels(value: str | None, separator: str | None) -> list[str]:

@@ -1,12 +1,12 @@
 """Converts ids and edge attributes of networkx and PyG graphs to columns of an edge table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from edgeformers.data.table import EdgeTable
+from edgeformers.data.table import EdgeTable, naive_utc
 from edgeformers.errors import InputError
 
 SIDES = ("source", "target")
@@ -72,7 +72,7 @@ def _utc(value: Any) -> datetime:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return naive_utc(value)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
     return EPOCH + timedelta(seconds=value.item() if isinstance(value, np.number) else value)

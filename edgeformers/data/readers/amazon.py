@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.readers.detect import HEAD_BYTES, first_keys
-from edgeformers.data.readers.files import PathOrGlob, expand_paths, numbered_lines, read_head
+from edgeformers.data.readers.files import PathOrGlob, expand_paths, parse_lines, read_head
 from edgeformers.data.readers.html import html_to_text
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors
@@ -76,15 +76,8 @@ def read_amazon_metadata(
 
     def rows() -> Iterator[dict[str, Any]]:
         for file in files:
-            for number, line in numbered_lines(file):
-                if not line.strip():
-                    continue
-                try:
-                    row = _metadata_row(line)
-                except (ValueError, MemoryError, RecursionError) as error:
-                    errors.report(f"{file}, line {number}: {error}")
-                else:
-                    yield row
+            for _, row in parse_lines(file, _metadata_row, errors):
+                yield row
 
     return NodeTable.from_rows(rows, origin=", ".join(map(str, files)), errors=errors)
 
@@ -112,7 +105,7 @@ def _integral_ratings(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), labels)
 
 
-def _metadata_row(line: bytes) -> dict[str, Any]:
+def _metadata_row(line: str) -> dict[str, Any]:
     item = _parse_item(line)
     asin = item.get("parent_asin") or item.get("asin")
     if not asin:
@@ -125,9 +118,9 @@ def _metadata_row(line: bytes) -> dict[str, Any]:
     return {"id": str(asin), "side": "target", "labels": labels_once, "text": text}
 
 
-def _parse_item(line: bytes) -> Mapping[str, Any]:
+def _parse_item(line: str) -> Mapping[str, Any]:
     """A JSON object, or a Python literal of 2014, which has its keys in single quotes."""
-    text = line.decode("utf-8").strip()
+    text = line.strip()
     try:
         item = ast.literal_eval(text) if text.startswith("{'") else json.loads(text)
     except (ValueError, SyntaxError) as error:

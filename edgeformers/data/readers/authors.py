@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from edgeformers.data.readers.files import numbered_lines
+from edgeformers.data.readers.files import parse_lines
 from edgeformers.data.table import EdgeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 
@@ -54,16 +54,8 @@ def read_authors_edges(folder: str | PathLike[str], *, on_error: OnError = "stop
 
     def rows() -> Iterator[dict[str, Any]]:
         for split, file in files.items():
-            for number, line in _lines(file, errors):
-                fields = [f.strip() for f in line.rsplit(FIELD, 3)]  # a text may contain FIELD
-                if len(fields) < 4 or not all(fields[1:]):
-                    errors.report(
-                        f"{file}, line {number}: expected text{FIELD}source{FIELD}target{FIELD}"
-                        f"label, got {_shorten(line)}"
-                    )
-                else:
-                    text, source, target, label = fields
-                    yield _row(source, target, text, label, split)
+            for _, (text, source, target, label) in parse_lines(file, _parse_edge, errors):
+                yield _row(source, target, text, label, split)
 
     return _table(folder, rows, errors)
 
@@ -100,6 +92,14 @@ def read_authors_pairs(folder: str | PathLike[str], *, on_error: OnError = "stop
     return _table(folder, rows, errors)
 
 
+def _parse_edge(line: str) -> list[str]:
+    fields = [field.strip() for field in line.rsplit(FIELD, 3)]  # a text may contain FIELD
+    if len(fields) < 4 or not all(fields[1:]):
+        expected = FIELD.join(("text", "source", "target", "label"))
+        raise ValueError(f"expected {expected}, got {_shorten(line)}")
+    return fields
+
+
 def _parse_pair(line: str) -> NodePair:
     """One line of a link-prediction file; a ValueError says what is wrong with it."""
     fields = line.split(FIELD)
@@ -133,12 +133,7 @@ def _parse_node(description: str, name: str) -> tuple[str, list[Neighbor]]:
 
 def _neighbor_edges(file: Path, errors: RowErrors) -> Iterator[tuple[str, str, str, str]]:
     """(source, target, text, label) of every neighbor: node1 is a source, node2 a target."""
-    for number, line in _lines(file, errors):
-        try:
-            pair = _parse_pair(line)
-        except ValueError as error:
-            errors.report(f"{file}, line {number}: {error}")
-            continue
+    for _, pair in parse_lines(file, _parse_pair, errors):
         for neighbor, text, label in pair.source_neighbors:
             yield pair.source, neighbor, text, label
         for neighbor, text, label in pair.target_neighbors:
@@ -152,11 +147,7 @@ def _label_and_split_of_pairs(files: dict[str, Path]) -> dict[tuple[str, str], t
     """
     pairs: dict[tuple[str, str], tuple[str, str]] = {}
     for split in sorted(files, key=lambda name: name == "train"):
-        for _, line in _lines(files[split], RowErrors("skip")):
-            try:
-                pair = _parse_pair(line)
-            except ValueError:
-                continue
+        for _, pair in parse_lines(files[split], _parse_pair, RowErrors("skip")):
             pairs.setdefault((pair.source, pair.target), (pair.label, split))
     return pairs
 
@@ -168,17 +159,6 @@ def _files(folder: str | PathLike[str]) -> dict[str, Path]:
             f"{folder} has no train.tsv; pass the folder with train.tsv, val.tsv and test.tsv"
         )
     return {name: file for name, file in files.items() if file.is_file()}
-
-
-def _lines(file: Path, errors: RowErrors) -> Iterator[tuple[int, str]]:
-    for number, line in numbered_lines(file):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            errors.report(f"{file}, line {number}: not UTF-8 ({error.reason})")
-            continue
-        if text.strip():
-            yield number, text
 
 
 def _row(source: str, target: str, text: str, label: str, split: str) -> dict[str, str]:

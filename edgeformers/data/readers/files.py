@@ -2,14 +2,15 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from glob import glob
 from os import PathLike, fspath
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
+from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -26,6 +27,8 @@ BOM = b"\xef\xbb\xbf"
 DAMAGE = (EOFError, zlib.error, pa.ArrowInvalid, OSError)  # raised by damaged compressed files
 
 PathOrGlob = str | PathLike[str]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def expand_paths(paths: PathOrGlob | Iterable[PathOrGlob]) -> list[Path]:
@@ -117,6 +120,36 @@ def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int
                 yield number, line if keep_ends else line.removesuffix(b"\n").removesuffix(b"\r")
     except DAMAGE as error:
         raise _damaged(path, number, error) from error
+
+
+def parse_rows(
+    rows: Iterable[tuple[int, T]], parse: Callable[[T], R], path: Path, errors: RowErrors
+) -> Iterator[tuple[int, R]]:
+    """(line, parsed row) of every row; if `parse` raises a ValueError, the line is reported."""
+    errors.start_file()
+    for line, row in rows:
+        try:
+            parsed = parse(row)
+        except (ValueError, MemoryError, RecursionError) as error:
+            errors.report(f"{path}, line {line}: {error}", line)
+        else:
+            yield line, parsed
+
+
+def parse_lines(
+    path: Path, parse: Callable[[str], R], errors: RowErrors
+) -> Iterator[tuple[int, R]]:
+    """(line, parsed line) of every line of a UTF-8 file that is not blank; see `parse_rows`."""
+
+    def decode_and_parse(line: bytes) -> R:
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError("the bytes are not UTF-8; convert the file to UTF-8") from None
+        return parse(text)
+
+    lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
+    return parse_rows(lines, decode_and_parse, path, errors)
 
 
 def _damaged(path: Path, line: int, error: Exception) -> Exception:

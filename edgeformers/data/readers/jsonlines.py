@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgeformers.data.readers.files import compression_of, numbered_lines
+from edgeformers.data.readers.files import compression_of, numbered_lines, parse_lines
 from edgeformers.data.readers.sources import MAX_DUCKDB_RECORD, TextSource, sql_names, sql_string
 from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
@@ -87,23 +87,11 @@ class JsonLinesSource(TextSource):
                 yield line, [_as_written(record.get(name), types[name]) for name in names]
 
     def _records(self, errors: RowErrors) -> Iterator[tuple[int, _Record]]:
-        for line, content in numbered_lines(self.path):
-            if not content.strip():
-                continue
-            try:
-                record = _parse(content)
-            except ValueError as error:
-                errors.report(f"{self.path}, line {line}: {error}", line)
-            else:
-                yield line, record
+        return parse_lines(self.path, _parse, errors)
 
 
-def _parse(content: bytes) -> _Record:
+def _parse(text: str) -> _Record:
     """The object on a line; a ValueError says what is wrong with it."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError("the bytes are not UTF-8; convert the file to UTF-8") from None
     record = _loads(text)
     if not isinstance(record, _Record):
         raise ValueError(f"expected a JSON object (got {text.strip()[:40]}); {_REMEDY}")

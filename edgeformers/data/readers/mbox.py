@@ -7,7 +7,7 @@ splits at every line that begins with "From ".
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -20,7 +20,14 @@ import pyarrow as pa
 
 from edgeformers.data.readers.files import PathOrGlob, expand_paths, numbered_lines
 from edgeformers.data.readers.mailtext import body_text, decode_bytes, header_text, remove_quotes
-from edgeformers.data.table import EdgeTable, OnError, RowErrors, edge_schema, rows_to_batches
+from edgeformers.data.table import (
+    EdgeTable,
+    OnError,
+    RowErrors,
+    edge_schema,
+    naive_utc,
+    rows_to_batches,
+)
 from edgeformers.errors import InputError
 
 BATCH_MAILS = 4096  # rows per Arrow batch, since the text of a mail can be long
@@ -197,7 +204,6 @@ def _message_ids(message: Message, header: str) -> list[str]:
 
 def _time(date: str) -> datetime | None:
     try:
-        time = parsedate_to_datetime(date)
-        return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+        return naive_utc(parsedate_to_datetime(date))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None

@@ -5,7 +5,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgeformers.data.readers.files import PathOrGlob, expand_paths, numbered_lines
+from edgeformers.data.readers.files import (
+    PathOrGlob,
+    expand_paths,
+    numbered_lines,
+    parse_rows,
+)
 from edgeformers.data.readers.html import html_to_text
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors, edge_schema
+from edgeformers.data.table import (
+    EdgeTable,
+    NodeTable,
+    OnError,
+    RowErrors,
+    edge_schema,
+    naive_utc,
+)
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 
@@ -42,10 +54,8 @@ def read_stackexchange_posts(path: str | PathLike[str], *, on_error: OnError = "
 
     def rows() -> Iterator[dict[str, Any]]:
         accepted = _accepted_answers(file)
-        answers = ((n, p) for n, p in _xml_rows(file, "posts") if p.get("PostTypeId") == ANSWER)
-        columns = ("OwnerUserId", "ParentId", "Body")
-        for post, edge in _edges(file, answers, columns, errors, "answers"):
-            label = "accepted" if _contains(accepted, post.get("Id")) else "other"
+        for edge in _edges(file, "answers", errors):
+            label = "accepted" if _contains(accepted, edge["id"]) else "other"
             yield {**edge, "text": html_to_text(edge["text"]), "label": label}
 
     return EdgeTable.from_rows(
@@ -66,14 +76,13 @@ def read_stackexchange_comments(
     Comments without a user are left out; their number is logged.
     """
     file, errors = _single_file(path), RowErrors(on_error)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        comments = _xml_rows(file, "comments")
-        for _, edge in _edges(file, comments, ("UserId", "PostId", "Text"), errors, "comments"):
-            yield edge
-
     return EdgeTable.from_rows(
-        rows, fields=("time",), extra=EXTRA, origin=str(file), bipartite=True, errors=errors
+        lambda: _edges(file, "comments", errors),
+        fields=("time",),
+        extra=EXTRA,
+        origin=str(file),
+        bipartite=True,
+        errors=errors,
     )
 
 
@@ -84,15 +93,9 @@ def read_stackexchange_questions(
     file, errors = _single_file(path), RowErrors(on_error)
 
     def rows() -> Iterator[dict[str, Any]]:
-        for line, post in _xml_rows(file, "posts"):
-            if post.get("PostTypeId") != QUESTION:
-                continue
-            if not post.get("Id"):
-                errors.report(f"{file}, line {line}: a question has no Id; every post needs one")
-                continue
-            text = f"{post.get('Title', '')}\n{html_to_text(post.get('Body', ''))}".strip()
-            labels = split_tags(post.get("Tags", ""))
-            yield {"id": post["Id"], "side": "target", "labels": labels, "text": text}
+        questions = _xml_rows(file, "posts", QUESTION)
+        for _, row in parse_rows(questions, _question, file, errors):
+            yield row
 
     return NodeTable.from_rows(rows, origin=str(file), errors=errors)
 
@@ -144,8 +147,10 @@ def _single_file(path: str | PathLike[str]) -> Path:
     return files[0]
 
 
-def _xml_rows(file: Path, root: str) -> Iterator[tuple[int, Attributes]]:
-    """(line, attributes) of every <row> of a dump file, in constant memory."""
+def _xml_rows(
+    file: Path, root: str, post_type: str | None = None
+) -> Iterator[tuple[int, Attributes]]:
+    """(line, attributes) of every <row> of a dump file (of one type), in constant memory."""
     parser, rows = expat.ParserCreate(), list[tuple[int, Attributes]]()
     depth = 0
 
@@ -154,7 +159,7 @@ def _xml_rows(file: Path, root: str) -> Iterator[tuple[int, Attributes]]:
         depth += 1
         if depth == 1 and tag != root:
             raise FormatError(f"{file}: expected <{root}> as the first element (got <{tag}>)")
-        if tag == "row":
+        if tag == "row" and post_type in (None, attributes.get("PostTypeId")):
             rows.append((parser.CurrentLineNumber, attributes))
 
     parser.StartElementHandler = start
@@ -184,46 +189,47 @@ def _contains(ids: Ids, post: str | None) -> bool:
     return index < len(ids) and bool(ids[index] == int(post))
 
 
-def _edges(
-    file: Path,
-    rows: Iterable[tuple[int, Attributes]],
-    columns: tuple[str, str, str],
-    errors: RowErrors,
-    kind: str,
-) -> Iterator[tuple[Attributes, dict[str, Any]]]:
-    """(attributes, edge) of every row that has a user; `columns` are source, target and text."""
+def _edges(file: Path, kind: str, errors: RowErrors) -> Iterator[dict[str, Any]]:
+    """The answers of Posts.xml or the comments of Comments.xml that have a user."""
+    columns = ("OwnerUserId", "ParentId", "Body")
+    rows = _xml_rows(file, "posts", ANSWER)
+    if kind == "comments":
+        columns, rows = ("UserId", "PostId", "Text"), _xml_rows(file, "comments")
     omitted = 0
-    for line, row in rows:
-        if columns[0] not in row:
+    for _, edge in parse_rows(rows, lambda row: _edge(row, *columns), file, errors):
+        if edge is None:
             omitted += 1
-            continue
-        try:
-            edge = _edge(row, columns)
-        except ValueError as error:
-            errors.report(f"{file}, line {line}: row {row.get('Id', '?')} {error}")
         else:
-            yield row, edge
+            yield edge
     logger.info("%s: left out %d %s without a user", file, omitted, kind)
 
 
-def _edge(row: Attributes, columns: tuple[str, str, str]) -> dict[str, Any]:
-    source, target, text = (row.get(name, "") for name in columns)
-    if not source or not target:
-        missing = columns[1] if source else columns[0]
-        raise ValueError(f"has no {missing}; every edge needs source and target")
+def _edge(row: Attributes, user: str, target: str, text: str) -> dict[str, Any] | None:
+    """The edge of a row, or None if it has no user; the other arguments name attributes."""
+    if user not in row:
+        return None
+    where = f"row {row.get('Id', '?')} has"
+    for name in (user, target):
+        if not row.get(name):
+            raise ValueError(f"{where} no {name}; every edge needs source and target")
     try:
         time, score = _utc(row.get("CreationDate")), int(row["Score"]) if "Score" in row else None
     except ValueError:
         raise ValueError(
-            f"has CreationDate '{row.get('CreationDate')}' and Score '{row.get('Score')}'; "
+            f"{where} CreationDate '{row.get('CreationDate')}' and Score '{row.get('Score')}'; "
             "expected an ISO time and an integer"
         ) from None
-    return {"source": source, "target": target, "text": text, "time": time, "score": score}
+    edge = {"id": row.get("Id"), "source": row[user], "target": row[target]}
+    return {**edge, "text": row.get(text, ""), "time": time, "score": score}
+
+
+def _question(post: Attributes) -> dict[str, Any]:
+    if not post.get("Id"):
+        raise ValueError("a question has no Id; every post needs one")
+    text = f"{post.get('Title', '')}\n{html_to_text(post.get('Body', ''))}".strip()
+    labels = split_tags(post.get("Tags", ""))
+    return {"id": post["Id"], "side": "target", "labels": labels, "text": text}
 
 
 def _utc(time: str | None) -> datetime | None:
-    """An ISO time as UTC without a zone; times without a zone are UTC."""
-    if not time:
-        return None
-    parsed = datetime.fromisoformat(time)
-    return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
+    return naive_utc(datetime.fromisoformat(time)) if time else None

@@ -71,7 +71,7 @@ def test_an_incomplete_edge_line_is_reported_or_skipped(tmp_path):
 
 def test_a_line_that_is_not_utf8_is_reported(tmp_path):
     (tmp_path / "train.tsv").write_bytes(b"\xff\xfe" + rb"\$\$0\$\$1\$\$2")
-    with pytest.raises(InputError, match=r"train\.tsv, line 1: not UTF-8"):
+    with pytest.raises(InputError, match=r"train\.tsv, line 1: .*UTF-8"):
         read_authors_edges(tmp_path).to_arrow()
 
 
