@@ -43,6 +43,9 @@ EXPERIMENT_FIELDS = {"what": "experiment", "about": "network_info"}
 #: Prefixes of tensor names in saved heads.
 HEAD_TENSORS = {"beside.": "ensemble."}
 
+#: Command-line options.
+OPTIONS = {"--judge": "--ablate-inputs"}
+
 #: Fields of dataclasses in saved JSON files, such as data cards and records.
 FIELDS = {"labelled": "labeled", "unlabelled": "unlabeled", "made": "spec"}
 
@@ -90,3 +93,8 @@ def current_experiment(values: Any) -> Any:
 
 def _current_key(key: str) -> str:
     return EXPERIMENT_FIELDS.get(key) or current_setting(key)
+
+
+def current_option(argument: str) -> str:
+    """A command-line argument, with the old name of an option replaced."""
+    return OPTIONS.get(argument, argument)

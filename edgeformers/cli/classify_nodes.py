@@ -1,21 +1,28 @@
-"""The verb `classify-nodes`: how well the node vectors of a run tell labels of nodes."""
+"""The command `classify-nodes`: how well node vectors predict node labels."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
-import typer
-
-from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, say, say_json
-from edgeformers.data.card.phrasing import counted
-from edgeformers.data.types import Side
+from edgeformers.cli.command import RunCommand, choose, option
 from edgeformers.errors import InputError
-from edgeformers.report.terminal import format_table
 
 if TYPE_CHECKING:
+    from edgeformers.estimators import LinkPredictor
+    from edgeformers.estimators.node_labels import LabeledNodes
     from edgeformers.evaluation import SeedSummary
 
-EXAMPLES = """\b
-Commands that work as pasted:
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyNodes(RunCommand):
+    """Evaluate node vectors by classifying labeled nodes.
+
+    A logistic regression is fitted to the frozen vectors on several random splits.
+    """
+
+    EXAMPLES = """\b
+Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers classify-nodes run-links --node-side target
@@ -25,81 +32,67 @@ With a table of your own:
   edgeformers classify-nodes run --labels products.csv --node-id product --node-labels kind
 """
 
+    labels: str | None = option("A table of nodes. [default: the network's labels]", metavar="FILE")
+    node_id: str = option("Node ids.", "node", metavar="COLUMN")
+    node_labels: str = option("Node labels.", "label", metavar="COLUMN")
+    node_label_separator: str | None = option("Separator between the labels of a node.")
+    node_side: str | None = option("source or target, if ids occur on both sides.")
+    repetitions: int = option("Random splits to fit and test on.", 5)
+    standardize: bool = option("Scale vectors to mean 0 and deviation 1.", False)
 
-def classify_nodes_command(
-    run: RunFolder,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="A table of nodes; without it, the network's own labels."
-        ),
-    ] = None,
-    node_id: Annotated[str, typer.Option(metavar="COLUMN", help="Its ids.")] = "node",
-    node_labels: Annotated[str, typer.Option(metavar="COLUMN", help="Its labels.")] = "label",
-    node_label_separator: Annotated[
-        str | None, typer.Option(help="What stands between several labels of a node.")
-    ] = None,
-    node_side: Annotated[
-        str | None, typer.Option(help="source or target, where both may be meant.")
-    ] = None,
-    repetitions: Annotated[int, typer.Option(help="Splits and fits, each of its own seed.")] = 5,
-    standardize: Annotated[
-        bool, typer.Option("--standardize", help="Bring vectors to mean 0 and deviation 1.")
-    ] = False,
-    network: Network = None,
-    device: Device = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Fit a logistic regression on frozen node vectors, several times, and test it."""
-    from edgeformers.estimators import LinkPredictor
-    from edgeformers.estimators.node_labels import (
-        classify_labeled_nodes,
-        network_node_labels,
-        read_node_labels,
-    )
-    from edgeformers.inference.node_classification import ProbeConfig
-    from edgeformers.runs import open_run
+    def run(self) -> None:
+        from edgeformers.data.types import Side
+        from edgeformers.estimators import LinkPredictor
+        from edgeformers.estimators.node_labels import classify_labeled_nodes
+        from edgeformers.inference.node_classification import ProbeConfig
 
-    side = _checked_side(node_side)
-    predictor = open_run(run, network, device=device, show=not quiet)
-    if not isinstance(predictor, LinkPredictor):
-        raise InputError(f"{run} has vectors of edges; take a link-prediction run")
-    if labels is None:
-        labeled = network_node_labels(predictor.objective.loader.graph, side=side)
-    else:
-        labeled = read_node_labels(
+        if self.node_side is not None:
+            choose("--node-side", self.node_side, get_args(Side))
+        predictor = self.open()
+        if not isinstance(predictor, LinkPredictor):
+            raise InputError(f"{self.folder} has vectors of edges; choose a link-prediction run")
+        labeled = self._labeled_nodes(predictor)
+        config = ProbeConfig(standardize=self.standardize)
+        report = classify_labeled_nodes(
+            predictor, labeled, repetitions=self.repetitions, config=config
+        )
+        values = {
+            "run": str(self.folder),
+            "nodes": len(labeled),
+            "labels": labeled.names,
+            "strangers": labeled.strangers,
+            "runs": report.runs,
+            "summary": {name: _to_json(metric) for name, metric in report.summary.items()},
+        }
+        self.print(values, *self._lines(labeled, report.summary))
+
+    def _labeled_nodes(self, predictor: "LinkPredictor") -> "LabeledNodes":
+        from edgeformers.estimators.node_labels import network_node_labels, read_node_labels
+
+        side: Any = self.node_side
+        if self.labels is None:
+            return network_node_labels(predictor.objective.loader.graph, side=side)
+        return read_node_labels(
             predictor.names,
-            labels,
-            id=node_id,
-            labels=node_labels,
-            label_separator=node_label_separator,
+            self.labels,
+            id=self.node_id,
+            labels=self.node_labels,
+            label_separator=self.node_label_separator,
             side=side,
         )
-    config = ProbeConfig(standardize=standardize)
-    report = classify_labeled_nodes(predictor, labeled, repetitions=repetitions, config=config)
-    if as_json:
-        told = {"run": str(run), "nodes": len(labeled), "labels": labeled.names}
-        told |= {"strangers": labeled.strangers, "runs": report.runs}
-        say_json({**told, "summary": {name: _facts(one) for name, one in report.summary.items()}})
-        return
-    say(f"{len(labeled):,} nodes with {len(labeled.names):,} labels in {run}:")
-    if labeled.strangers:
-        rows = counted(labeled.strangers, "labeled row is", "labeled rows are")
-        say(f"({rows} left out: the network has no such node)")
-    say(
-        "\n".join(
-            format_table([[name, str(one)] for name, one in report.summary.items()], left=(0, 1))
-        )
-    )
+
+    def _lines(self, labeled: "LabeledNodes", summary: "dict[str, SeedSummary]") -> Iterator[str]:
+        from edgeformers.data.card.phrasing import counted
+        from edgeformers.report.terminal import format_table
+
+        yield f"{len(labeled):,} nodes with {len(labeled.names):,} labels in {self.folder}:"
+        if labeled.strangers:
+            rows = counted(labeled.strangers, "labeled row is", "labeled rows are")
+            yield f"({rows} left out: the network has no such node)"
+        yield from format_table([[n, str(value)] for n, value in summary.items()], left=(0, 1))
 
 
-def _checked_side(side: str | None) -> Side | None:
-    if side not in (None, *get_args(Side)):
-        raise InputError(f"--node-side must be source or target (got '{side}')")
-    return None if side is None else "source" if side == "source" else "target"
-
-
-def _facts(one: "SeedSummary") -> dict[str, Any]:
-    """Mean and deviation as JSON can hold them: of a single run there is no deviation."""
-    return {"mean": one.mean, "deviation": None if math.isnan(one.deviation) else one.deviation}
+def _to_json(metric: "SeedSummary") -> dict[str, Any]:
+    """Mean and deviation; the deviation of a single run is null."""
+    deviation = None if math.isnan(metric.deviation) else metric.deviation
+    return {"mean": metric.mean, "deviation": deviation}

@@ -1,38 +1,47 @@
-"""The verb `describe`: what a network is like, in the terminal, as JSON and as a page."""
+"""The command `describe`: the data card of a network."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from edgeformers.data.card.describe import describe
-from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.report.card import card_text, write_card
+from edgeformers.cli.command import Command, argument, option
 
-EXAMPLES = """\b
-Commands that work as pasted:
+if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describe(Command):
+    """Show the data card of a network.
+
+    The card is also written into the network's folder, as card.html and card.json.
+    """
+
+    EXAMPLES = """\b
+Examples:
   edgeformers prepare simulated -o network
   edgeformers describe network
 """
 
+    network: Path = argument("A prepared network.")
+    verify: bool = option("Check the checksum of every file first.", False)
 
-def describe_command(
-    network: Annotated[Path, typer.Argument(help="A prepared network.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the checksum of every file first.")
-    ] = False,
-) -> None:
-    """Show the data card of a network, and write it as card.html and card.json beside it."""
-    show_card(EdgeTextGraph.open(network, verify=verify), as_json=as_json)
+    def run(self) -> None:
+        from edgeformers.data.graph import EdgeTextGraph
+
+        show_card(EdgeTextGraph.open(self.network, verify=self.verify), as_json=self.as_json)
 
 
-def show_card(graph: EdgeTextGraph, *, as_json: bool = False) -> None:
-    """Describe a network, write its page, and print the card."""
+def show_card(graph: "EdgeTextGraph", *, as_json: bool = False, quiet: bool = False) -> None:
+    """Write the data card of a network into its folder, and print it."""
+    from edgeformers.data.card.describe import describe
+    from edgeformers.report.card import card_text, write_card
+
     card = describe(graph)
     page = write_card(card, graph.path)
     if as_json:
         typer.echo(card.to_json())
-    else:
-        typer.echo(card_text(card))
-        typer.echo(f"\nThe same as a page: {page}")
+    elif not quiet:
+        typer.echo(f"{card_text(card)}\n\nAs a page: {page}")

@@ -1,63 +1,52 @@
-"""The verb `embed`: vectors of all nodes or edges, as Parquet."""
+"""The command `embed`: vectors of all nodes or edges as Parquet."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from edgeformers.cli.options import AsJson, Device, Network, Quiet, RunFolder, say, say_json
+from edgeformers.cli.command import OUT, RunCommand, option
 from edgeformers.errors import InputError
 
-EXAMPLES = """\b
-Commands that work as pasted:
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(RunCommand):
+    """Write the vectors of all nodes or edges to Parquet.
+
+    After an interruption, the same command continues where it stopped.
+    """
+
+    EXAMPLES = """\b
+Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers embed run-links --nodes -o nodes.parquet
   edgeformers embed run-links --nodes -o parts.parquet --shard 1/4
 """
 
+    out: Path = option("The Parquet file to write.", ..., names=OUT)
+    nodes: bool = option("Embed all nodes.", False)
+    edges: bool = option("Embed all edges.", False)
+    shard: str = option("Embed the i-th of n shards, in its own file.", "1/1", metavar="I/N")
+    batch: int | None = option("Texts or nodes encoded at once.")
+    int8: bool = option("Quantize on CPU: faster, slightly different vectors.", False)
+    overwrite: bool = option("Replace the vectors of another model.", False)
 
-def embed_command(
-    run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The Parquet file to write.")],
-    nodes: Annotated[bool, typer.Option("--nodes", help="Vectors of all nodes.")] = False,
-    edges: Annotated[bool, typer.Option("--edges", help="Vectors of all edges.")] = False,
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Only the i-th of n parts, each its own file.")
-    ] = "1/1",
-    batch: Annotated[int | None, typer.Option(help="Texts or nodes encoded at once.")] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="On a CPU: quicker, and not quite the same vectors.")
-    ] = False,
-    network: Network = None,
-    device: Device = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace vectors of another model.")
-    ] = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write ids and vectors; run again after an interrupt, it goes on where it stopped."""
-    from edgeformers.inference.embed import embed, parse_shard, read_facts
-    from edgeformers.runs import open_run
+    def run(self) -> None:
+        from edgeformers.inference.embed import embed, parse_shard, read_facts
 
-    if nodes == edges:
-        raise InputError("say what to embed: --nodes or --edges")
-    part = parse_shard(shard)
-    estimator = open_run(run, network, device=device, show=not quiet)
-    path = embed(
-        estimator,
-        what="nodes" if nodes else "edges",
-        out=out,
-        shard=part,
-        batch=batch,
-        int8=int8,
-        overwrite=overwrite,
-        show=not quiet,
-    )
-    facts = read_facts(path)
-    count = facts["rows"][1] - facts["rows"][0]
-    if as_json:
-        say_json({"out": str(path), **facts})
-    else:
-        say(f"{count:,} {facts['what']}, {facts['width']} numbers each: {path}")
+        if self.nodes == self.edges:
+            raise InputError("choose what to embed: --nodes or --edges")
+        shard = parse_shard(self.shard)
+        path = embed(
+            self.open(),
+            what="nodes" if self.nodes else "edges",
+            out=self.out,
+            shard=shard,
+            batch=self.batch,
+            int8=self.int8,
+            overwrite=self.overwrite,
+            show=not self.quiet,
+        )
+        facts = read_facts(path)
+        count = facts["rows"][1] - facts["rows"][0]
+        line = f"{count:,} {facts['what']}, {facts['width']} dimensions: {path}"
+        self.print({"out": str(path), **facts}, line)

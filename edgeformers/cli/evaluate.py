@@ -1,52 +1,62 @@
-"""The verb `evaluate`: how well a run does on a part of its network."""
+"""The command `evaluate`: metrics of a trained model."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-import typer
+from edgeformers.cli.command import RunCommand, choose, option
+from edgeformers.errors import InputError
 
-from edgeformers.cli.options import (
-    AsJson,
-    Device,
-    Network,
-    Quiet,
-    RunFolder,
-    metric_lines,
-    say,
-    say_json,
-)
-from edgeformers.errors import InputError, suggest
 
-PARTS = ("train", "val", "test")
-EXAMPLES = """\b
-Commands that work as pasted:
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(RunCommand):
+    """Evaluate a trained model on a part of its split.
+
+    Metrics come with 95% confidence intervals.
+    """
+
+    EXAMPLES = """\b
+Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train edge-classification network -o run-edges --recipe fast
   edgeformers evaluate run-edges
   edgeformers evaluate run-edges --part val --json
 """
 
+    part: str = option("train, val or test.", "test")
 
-def evaluate_command(
-    run: RunFolder,
-    part: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    network: Network = None,
-    device: Device = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Score a run on a part of the network's split, with 95 % intervals."""
-    from edgeformers.runs import open_run
+    def run(self) -> None:
+        part = choose("part", self.part, ("train", "val", "test"))
+        estimator = self.open()
+        count = len(estimator.objective.parts[part])
+        if not count:
+            raise InputError(f"the part '{part}' of the split is empty; choose another part")
+        results = estimator.evaluate(part)
+        examples = "edges" if estimator.task == "edge-classification" else "links"
+        self.print(
+            {"run": str(self.folder), "task": estimator.task, "part": part, "results": results},
+            f"{self.folder} on {count:,} {examples} of the {part} part:",
+            *metric_lines(results),
+        )
 
-    if part not in PARTS:
-        raise InputError(f"there is no part '{part}'; {suggest(part, PARTS)}")
-    estimator = open_run(run, network, device=device, show=not quiet)
-    count = len(estimator.objective.parts[part])
-    if not count:
-        raise InputError(f"the split has nothing in '{part}'; choose another part")
-    found = estimator.evaluate(part)
-    if as_json:
-        say_json({"run": str(run), "task": estimator.task, "part": part, "results": found})
-        return
-    what = "edges" if estimator.task == "edge-classification" else "links"
-    say(f"{run} on {count:,} {what} of the part '{part}':")
-    say("\n".join(metric_lines(found)))
+
+def metric_lines(results: Mapping[str, Any]) -> list[str]:
+    """Metrics with their intervals, one line each; those of links one line per protocol."""
+    from edgeformers.report.terminal import format_table
+
+    values = {name: value for name, value in results.items() if isinstance(value, int | float)}
+    protocols = list(dict.fromkeys(name.partition("/")[0] for name in values if "/" in name))
+    if not protocols:
+        rows = [[name, f"{v:.4f}", _interval(results, name)] for name, v in values.items()]
+        return format_table(rows, left=(0, 2))
+    metrics = [name.partition("/")[2] for name in values if name.startswith(f"{protocols[0]}/")]
+    rows = [["protocol", *metrics, "95% interval of mrr"]]
+    for protocol in protocols:
+        cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
+        rows.append([protocol, *cells, _interval(results, f"{protocol}/mrr")])
+    return format_table(rows, left=(0, len(metrics) + 1))
+
+
+def _interval(results: Mapping[str, Any], name: str) -> str:
+    bounds = results.get(f"{name}_interval")
+    return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"

@@ -1,4 +1,4 @@
-"""The program `edgeformers`: a verb a file; mistakes are answered with a sentence and code 2."""
+"""The program `edgeformers`; errors a user can correct are one sentence and exit code 2."""
 
 import sys
 from typing import Annotated
@@ -6,42 +6,42 @@ from typing import Annotated
 import typer
 
 import edgeformers
-from edgeformers.cli import (
-    classify_nodes,
-    describe,
-    embed,
-    evaluate,
-    predict,
-    prepare,
-    quickstart,
-    recommend,
-    report,
-    reproduce,
-    train,
-)
+from edgeformers.aliases import current_option
+from edgeformers.cli.classify_nodes import ClassifyNodes
+from edgeformers.cli.command import add_command
+from edgeformers.cli.describe import Describe
+from edgeformers.cli.embed import Embed
+from edgeformers.cli.evaluate import Evaluate
 from edgeformers.cli.messages import name_options
+from edgeformers.cli.predict import Predict
+from edgeformers.cli.prepare import Prepare
+from edgeformers.cli.quickstart import Quickstart
+from edgeformers.cli.recommend import Recommend
+from edgeformers.cli.report import Report
+from edgeformers.cli.reproduce import Reproduce
+from edgeformers.cli.train import Train
 from edgeformers.errors import EdgeformersError
 
-app = typer.Typer(
-    help="Language models on the edges of networks.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("prepare", epilog=prepare.EXAMPLES)(prepare.prepare_command)
-app.command("describe", epilog=describe.EXAMPLES)(describe.describe_command)
-app.command("train", epilog=train.EXAMPLES)(train.train_command)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate_command)
-app.command("predict", epilog=predict.EXAMPLES)(predict.predict_command)
-app.command("embed", epilog=embed.EXAMPLES)(embed.embed_command)
-app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend_command)
-app.command("classify-nodes", epilog=classify_nodes.EXAMPLES)(classify_nodes.classify_nodes_command)
-app.command("reproduce", epilog=reproduce.EXAMPLES)(reproduce.reproduce_command)
-app.command("report", epilog=report.EXAMPLES)(report.report_command)
-app.command("quickstart", epilog=quickstart.EXAMPLES)(quickstart.quickstart_command)
+COMMANDS = {
+    "prepare": Prepare,
+    "describe": Describe,
+    "train": Train,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "embed": Embed,
+    "recommend": Recommend,
+    "classify-nodes": ClassifyNodes,
+    "reproduce": Reproduce,
+    "report": Report,
+    "quickstart": Quickstart,
+}
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+for _name, _command in COMMANDS.items():
+    add_command(app, _name, _command)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(edgeformers.__version__)
         raise typer.Exit
@@ -50,16 +50,19 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Language models on the edges of networks."""
+    """Train language models on networks whose edges carry text."""
 
 
 def run() -> None:
-    """Run the program; what the user can mend gives a sentence and exit code 2."""
+    """Run the program."""
     try:
-        app()
+        app([current_option(argument) for argument in sys.argv[1:]])
     except (EdgeformersError, OSError) as error:
         typer.echo(f"error: {_sentence(error)}", err=True)
         sys.exit(2)
@@ -69,5 +72,5 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, EdgeformersError) or not isinstance(error, OSError):
         return name_options(str(error))
     if error.filename is None:
-        return f"{error}; check the disk and the rights to its files"
+        return f"{error}; check free space and permissions"
     return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"

@@ -1,27 +1,20 @@
-"""The verb `quickstart`: the whole product on a simulated network, in minutes."""
+"""The command `quickstart`: the whole workflow on a simulated network."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from edgeformers.cli.options import AsJson, Quiet, say, say_json
+from edgeformers.cli.command import OUT, Command, option
 from edgeformers.cli.recommend import recommendation_lines
 
 if TYPE_CHECKING:
     from edgeformers.estimators.links import Recommendation
-    from edgeformers.experiments.quickstart import Quickstart
 
-EXAMPLES = """\b
-Commands that work as pasted:
-  edgeformers quickstart
-  edgeformers quickstart -o small --edges 1500
-"""
-
-NEXT = """\
+NEXT = """
 NEXT
-  Open {report}, then ask the models that were trained:
+  Open {report}, and use the trained models:
     edgeformers evaluate {folder}/edges
     edgeformers recommend {folder}/links {source} -k 5 --explain 2
     edgeformers embed {folder}/links --nodes -o nodes.parquet
@@ -29,56 +22,65 @@ NEXT
   With a table of your own, reviews.csv with the columns user, item, review and stars:
     edgeformers prepare reviews.csv --source user --target item --text review --label stars -o net
     edgeformers train edge-classification net -o run-edges
-    edgeformers train link-prediction net -o run-links"""
+    edgeformers train link-prediction net -o run-links
+
+Took {seconds:.0f} seconds."""
 
 
-def quickstart_command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")] = Path(
-        "quickstart"
-    ),
-    edges: Annotated[int, typer.Option(help="Reviews in the simulated network.")] = 5_000,
-    backbone: Annotated[
-        str | None, typer.Option(help="minilm where installed, else scratch:2x64.")
-    ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate a network, train both models beside baselines, and write report.html."""
-    from edgeformers.experiments.quickstart import quickstart
-    from edgeformers.report.results_terminal import results_text
+@dataclass(frozen=True, kw_only=True)
+class Quickstart(Command):
+    """Simulate a network, train all models, and write a report."""
 
-    def tell(line: str) -> None:
-        if not quiet and not as_json:
+    EXAMPLES = """\b
+Examples:
+  edgeformers quickstart
+  edgeformers quickstart -o small --edges 1500
+"""
+
+    out: Path = option("Folder of all results.", Path("quickstart"), names=OUT)
+    edges: int = option("Edges of the simulated network.", 5_000)
+    backbone: str | None = option("[default: minilm if installed, else scratch:2x64]")
+    quiet: bool = option("Hide progress bars.", False)
+
+    def run(self) -> None:
+        from edgeformers.experiments.quickstart import quickstart
+        from edgeformers.report.results_terminal import results_text
+
+        result = quickstart(
+            self.out,
+            edges=self.edges,
+            backbone=self.backbone,
+            say=self._tell,
+            show=not self.quiet,
+        )
+        values = {
+            "report": str(result.report),
+            "tasks": [asdict(task) for task in result.results.tasks],
+            "source": result.source,
+            "recommendations": [asdict(each) for each in result.recommendations],
+            "left_out": result.left_out,
+            "seconds": result.seconds,
+        }
+        heading = reasons_heading(result.recommendations)
+        self.print(
+            values,
+            "\n" + results_text(replace(result.results, settings={})),
+            f"RECOMMENDED to {result.source}, {heading}",
+            *recommendation_lines(result.recommendations),
+            NEXT.format(report=result.report, **vars(result)),
+        )
+        for line in result.left_out:
+            typer.echo(f"left out: {line}", err=True)
+        if result.left_out:
+            raise typer.Exit(1)
+
+    def _tell(self, line: str) -> None:
+        if not self.quiet and not self.as_json:
             typer.echo(line)
 
-    made = quickstart(out, edges=edges, backbone=backbone, say=tell, show=not quiet)
-    if as_json:
-        say_json(_facts(made))
-    else:
-        say("\n" + results_text(replace(made.results, settings={})))
-        say(f"RECOMMENDED to {made.source}, {reasons_heading(made.recommendations)}")
-        say("\n".join(recommendation_lines(made.recommendations)))
-        say("\n" + NEXT.format(report=made.report, folder=made.folder, source=made.source))
-        say(f"\nMade in {made.seconds:.0f} seconds.")
-    for line in made.left_out:
-        typer.echo(f"left out: {line}", err=True)
-    if made.left_out:
-        raise typer.Exit(1)
 
-
-def reasons_heading(found: "list[Recommendation]") -> str:
-    """What the texts below recommendations are; those of weight 0 have caused nothing."""
-    if any(why.weight for one in found for why in one.because):
+def reasons_heading(recommendations: "list[Recommendation]") -> str:
+    """What the texts below recommendations are; texts of weight 0 are not reasons."""
+    if any(reason.weight for each in recommendations for reason in each.because):
         return "with the reviews that caused it"
-    return "by who reviews what alone; with the reviews nearest to theirs"
-
-
-def _facts(made: "Quickstart") -> dict[str, object]:
-    return {
-        "report": str(made.report),
-        "tasks": [asdict(task) for task in made.results.tasks],
-        "source": made.source,
-        "recommendations": [asdict(one) for one in made.recommendations],
-        "left_out": made.left_out,
-        "seconds": made.seconds,
-    }
+    return "from the graph alone, with the most similar reviews"

@@ -1,35 +1,33 @@
-"""The verb `report`: one page over finished runs."""
+"""The command `report`: a page that compares finished runs."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from edgeformers.cli.command import OUT, Command, argument, option
 
-from edgeformers.cli.options import AsJson, say, say_json
 
-EXAMPLES = """\b
-Commands that work as pasted:
+@dataclass(frozen=True, kw_only=True)
+class Report(Command):
+    """Compare finished runs on one HTML page.
+
+    The page shows scores, learning curves and cost, and whether the graph and the text help.
+    """
+
+    EXAMPLES = """\b
+Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train edge-classification network -o runs/stars --recipe fast
   edgeformers train link-prediction network -o runs/links --recipe fast
   edgeformers report runs -o report.html
 """
 
+    runs: list[Path] = argument("Run folders, or folders that contain run folders.")
+    out: Path = option("The page to write.", Path("report.html"), names=OUT)
 
-def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders of those.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
-        "report.html"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Compare finished runs on one page: does the graph help, does the text, at what cost."""
-    from edgeformers.experiments.run_report import write_report
-    from edgeformers.report.conclusions import comparison_json, comparison_lines
+    def run(self) -> None:
+        from edgeformers.experiments.run_report import write_report
+        from edgeformers.report.conclusions import comparison_json, comparison_lines
 
-    page = write_report(runs, out)
-    if as_json:
-        say_json({"page": str(out), **comparison_json(page)})
-        return
-    say("\n".join(comparison_lines(page)))
-    say(f"\nAll of it as a page: {out}")
+        page = write_report(self.runs, self.out)
+        values = {"page": str(self.out), **comparison_json(page)}
+        self.print(values, *comparison_lines(page), f"\nAs a page: {self.out}")

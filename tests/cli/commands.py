@@ -1,12 +1,13 @@
-"""Runs the commands that a verb's help ends with, in order, with settings that take seconds."""
+"""Runs the examples in a command's help, in order, with settings that take seconds."""
 
 import re
 import shlex
 import subprocess
 
+from edgeformers.cli.main import COMMANDS
 from tests.cli.conftest import TINY, call
 
-#: What is added to a command of a verb so that it is quick.
+#: Options that make a command quick.
 QUICK = {
     "prepare": ("--edges", "300", "--quiet"),
     "train": TINY,
@@ -15,14 +16,15 @@ QUICK = {
 }
 
 
-def pasted(verb, examples, skip=()):
-    """Each line of `examples` in the folder where the test stands; gives the answers."""
-    shown = call(verb, "--help").out
-    lines = re.findall(r"^  (\S.*)$", examples, re.MULTILINE)
+def run_examples(command, until=None, skip=()):
+    """Run each example up to the heading `until` in the working folder; returns the answers."""
+    shown = call(command, "--help").out
+    examples = COMMANDS[command].EXAMPLES
+    examples = examples if until is None else examples[: examples.index(until)]
     answers = []
-    for line in lines:
+    for line in re.findall(r"^  (\S.*)$", examples, re.MULTILINE):
         assert f"  {line}\n" in shown
-        words = shlex.split(line)
+        words = shlex.split(line, comments=True)
         if words[0] in skip:
             continue
         if words[0] != "edgeformers":

@@ -4,10 +4,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgeformers.cli.predict import EXAMPLES
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, load
-from tests.cli.commands import pasted
+from tests.cli.commands import run_examples
 from tests.cli.conftest import call
 
 ROWS = [
@@ -60,19 +59,21 @@ def test_all_formats_say_the_same(home, table, tmp_path):
     [
         (["run-edges", "nothing.csv", "-o", "out.csv"], "nothing.csv: no such file"),
         (["run-edges", "{table}", "-o", "out.csv"], "no column 'source'"),
-        (["run-edges", "{table}", "-o", "out.txt", *COLUMNS], "ending in .parquet, .csv or .jsonl"),
-        (["run-links", "{table}", "-o", "out.csv"], "run-links predicts links; ask it with"),
-        (["run-edges", "{taken}", "-o", "out.csv"], "has a column 'prediction' already; rename it"),
+        (["run-edges", "{table}", "-o", "out.txt", *COLUMNS], "out.txt"),
+        (["run-links", "{table}", "-o", "out.csv"], "run-links predicts links"),
+        (["run-edges", "{table}", "-o", "{table}", *COLUMNS], "is the input"),
+        (["run-edges", "{taken}", "-o", "out.csv"], "'prediction'"),
     ],
 )
-def test_a_mistake_is_answered_with_a_sentence(home, table, tmp_path, args, words):
+def test_a_mistake_is_one_sentence_and_exit_code_2(home, table, tmp_path, args, words):
     taken = tmp_path / "taken.csv"
     taken.write_text("source,target,text,prediction\na,b,c,d\n")
-    answer = call("predict", *(str(one).format(table=table, taken=taken) for one in args))
+    answer = call("predict", *(str(arg).format(table=table, taken=taken) for arg in args))
     assert answer.code == 2
     assert words in answer.err
     assert answer.err.count("\n") == 1
     assert not (home / "out.csv").exists()
+    assert table.read_text().startswith("who,what,said,order")
 
 
 def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
@@ -93,6 +94,6 @@ def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_the_commands_of_the_help_work_as_pasted(edgeformers):
-    (*_, last) = pasted("predict", EXAMPLES)
+def test_the_examples_in_the_help_work(edgeformers):
+    (*_, last) = run_examples("predict")
     assert last.out == "1 predictions: predictions.csv\n"

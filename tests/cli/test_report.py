@@ -3,15 +3,14 @@ import re
 
 import pytest
 
-from edgeformers.cli.report import EXAMPLES
-from tests.cli.commands import pasted
+from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
 from tests.report.films import outline
 
 
-def test_the_commands_of_the_help_work_as_pasted(monkeypatch, tmp_path):
+def test_the_examples_in_the_help_work(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    answer = pasted("report", EXAMPLES)[-1]
+    answer = run_examples("report")[-1]
     assert "2 finished runs of 2 models on network" in answer.out
     outline((tmp_path / "report.html").read_text(encoding="utf-8"))
 
