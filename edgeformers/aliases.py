@@ -37,9 +37,6 @@ ROW_TITLES = {
     "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, MF, EASE)",
 }
 
-#: Fields of records and plans that were renamed in 0.2.
-EXPERIMENT_FIELDS = {"what": "experiment", "about": "network_info"}
-
 #: Prefixes of tensor names in saved heads.
 HEAD_TENSORS = {"beside.": "ensemble."}
 
@@ -47,7 +44,13 @@ HEAD_TENSORS = {"beside.": "ensemble."}
 OPTIONS = {"--judge": "--ablate-inputs"}
 
 #: Fields of dataclasses in saved JSON files, such as data cards and records.
-FIELDS = {"labelled": "labeled", "unlabelled": "unlabeled", "made": "spec"}
+FIELDS = {
+    "what": "experiment",
+    "about": "network_info",
+    "labelled": "labeled",
+    "unlabelled": "unlabeled",
+    "made": "spec",
+}
 
 
 def current_field(name: str, known: Container[str]) -> str:
@@ -80,19 +83,11 @@ def _current_tensor(name: str) -> str:
     return name
 
 
-def current_experiment(values: Any) -> Any:
-    """The JSON of a record or plan, with old field names, row names and settings replaced."""
-    if isinstance(values, list):
-        return [current_experiment(value) for value in values]
-    if isinstance(values, Mapping):
-        return {_current_key(key): current_experiment(value) for key, value in values.items()}
-    if isinstance(values, str):
-        return ROWS.get(values) or ROW_TITLES.get(values, values)
-    return values
-
-
-def _current_key(key: str) -> str:
-    return EXPERIMENT_FIELDS.get(key) or current_setting(key)
+def current_names(text: str) -> str:
+    """The JSON text of a record or plan, with old row names, titles and settings replaced."""
+    for old, new in {**ROWS, **ROW_TITLES, **SETTINGS}.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    return text
 
 
 def current_option(argument: str) -> str:

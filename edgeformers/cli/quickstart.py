@@ -50,7 +50,7 @@ Examples:
             self.out,
             edges=self.edges,
             backbone=self.backbone,
-            say=self._tell,
+            log=self._tell,
             show=not self.quiet,
         )
         values = {

@@ -12,7 +12,7 @@ from edgeformers.errors import InputError
 
 if TYPE_CHECKING:
     from edgeformers.experiments.plan import ExperimentOptions
-    from edgeformers.experiments.reproduce import Reproduced
+    from edgeformers.experiments.reproduce import ExperimentResults
 
 TABLES = "tables"
 
@@ -78,7 +78,7 @@ On a dataset of the paper, with its settings, next to its numbers:
             EdgeTextGraph.open(self.data),
             self.out,
             self._experiment_options(),
-            say=_ignore if is_silent else echo if self.dry_run else _echo_stderr,
+            log=_ignore if is_silent else echo if self.dry_run else _echo_stderr,
             show=not is_silent,
         )
         self._print_results([result])
@@ -116,15 +116,14 @@ On a dataset of the paper, with its settings, next to its numbers:
             changed = update_document(self.document, Path.cwd())
             echo(f"{self.document} {'has new tables' if changed else 'is up to date'}")
 
-    def _print_results(self, results: "Sequence[Reproduced]") -> None:
+    def _print_results(self, results: "Sequence[ExperimentResults]") -> None:
         """Print tables on stdout and the rest on stderr; exit with code 1 if a run failed."""
         from edgeformers.experiments.claims import claim_lines
         from edgeformers.experiments.render import render
-        from edgeformers.experiments.reproduce import to_json
 
         tables = [render(result.tables, self.format).rstrip("\n") for result in results]
         if self.as_json or any(tables):
-            self.print([to_json(result) for result in results], *filter(None, tables))
+            self.print([result.to_json() for result in results], *filter(None, tables))
         for result in () if self.as_json else results:
             for line in (*claim_lines(result.checked), *result.notes):
                 _echo_stderr(line)

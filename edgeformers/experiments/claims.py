@@ -1,4 +1,4 @@
-"""Whether our tables bear out what the paper claims: each claim in each table, in words."""
+"""Checks claims against the tables of a record, using paired tests where there are any."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,152 +6,144 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal
 
-from edgeformers.experiments.claim_list import CLAIMS, OURS, SOMETIMES, Claim
+from edgeformers.experiments.claim_list import CLAIMS, OPTIONAL_ROWS, OURS, Claim
 from edgeformers.experiments.model_rows import EDGE_ROWS
 from edgeformers.experiments.record import Comparison, Record
-from edgeformers.experiments.tables import Cell, Spec, row_means, table_specs
+from edgeformers.experiments.tables import Means, TableSpec, row_means, table_specs
 from edgeformers.report.formatting import metric_name
 
 Verdict = Literal["holds", "does not hold", "not significant", "not measured"]
-Means = Mapping[str, Mapping[str, Cell]]
-SIGNS: Mapping[int, Verdict] = {1: "holds", 0: "not significant", -1: "does not hold"}
+VERDICTS: Mapping[int, Verdict] = {1: "holds", 0: "not significant", -1: "does not hold"}
+HEADINGS = {"What the paper claims": False, "Our claims beyond the paper": True}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """One comparison that a claim makes, above 0 where the claim is right."""
+    """One comparison that a claim makes; positive if the claim holds."""
 
     value: float
-    above: str  # a row, or a column where those of one row are to rise
+    above: str  # a row, or a column if columns of one row are compared
     below: str
-    metric: str = ""  # none where columns are compared
+    metric: str = ""  # empty if columns are compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """A claim in the light of one table, told by the comparison that bears it out least."""
+class CheckedClaim:
+    """A claim in one table, decided by its weakest comparison."""
 
     claim: Claim
     table: str
     verdict: Verdict
     margin: float | None = None
-    compared: int = 0  # pairs of numbers
-    weakest: str = ""  # the comparison in words
-    missing: int = 0  # rows the claim names that were not measured
-    test: Comparison | None = None  # of the two rows on the same examples, where there is one
-    is_percent: bool = False  # as the table is
+    compared: int = 0  # number of comparisons
+    weakest: str = ""  # the deciding comparison in words
+    missing: int = 0  # rows of the claim that were not measured
+    test: Comparison | None = None  # the paired test of the deciding comparison
+    is_percent: bool = False
 
     def __str__(self) -> str:
         claim = f"{self.claim.text} ({self.claim.section})"
         if self.margin is None:
             return f"not measured: {claim}"
-        surely = "" if self.test else " by the means, which were not tested"
-        lost = f"; {self.missing} of its rows not measured" if self.missing else ""
+        scale, digits = (100.0, 2) if self.is_percent else (1.0, 4)
+        margin = f"{scale * self.margin:+.{digits}f}"
+        if self.test is not None:
+            low, high = (f"{scale * end:.{digits}f}" for end in (self.test.low, self.test.high))
+            margin += f" (95% interval {low} to {high})"
+        untested = "" if self.test else " by the means (not tested)"
+        missing = f"; {self.missing} of its rows not measured" if self.missing else ""
         return (
-            f"{self.verdict}{surely}: {claim}; {self.weakest} by {self._margin_words()}, the "
-            f"weakest of {self.compared} compared{lost}"
+            f"{self.verdict}{untested}: {claim}; {self.weakest} by {margin}, the weakest of "
+            f"{self.compared} comparisons{missing}"
         )
 
-    def _margin_words(self) -> str:
-        """+0.0100 (95% interval 0.0020 to 0.0180)."""
-        size, digits = (100.0, 2) if self.is_percent else (1.0, 4)
-        shown = f"{size * (self.margin or 0.0):+.{digits}f}"
-        if self.test is None:
-            return shown
-        low, high = (f"{size * bound:.{digits}f}" for bound in (self.test.low, self.test.high))
-        return f"{shown} (95% interval {low} to {high})"
+
+def check_claims(record: Record) -> list[CheckedClaim]:
+    """Every claim about an experiment, in each of its tables that the claim is about."""
+    return [check_claim(claim, record, spec) for claim, spec in _claims_by_table(record)]
 
 
-def check_claims(record: Record) -> list[Checked]:
-    """Every claim about an experiment, in each of its tables of the part that the paper shows."""
-    return [check_claim(claim, record, spec) for claim, spec in _asked(record)]
+def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
+    """One claim in one table, over the measured rows and the metrics of the paper.
 
-
-def check_claim(claim: Claim, record: Record, spec: Spec) -> Checked:
-    """One claim in one table, over the rows that were measured and the metrics of the paper.
-
-    What was compared on the same examples holds, or does not, only where its 95 % interval leaves
-    out 0; of the rest the means decide.
+    A tested comparison counts only if its 95 % interval excludes 0; otherwise the means decide.
     """
     means = row_means(record, spec)
-    found = _margins(claim, means, spec)
-    if not found:
-        return Checked(claim=claim, table=spec.name, verdict="not measured")
+    margins = _margins(claim, means, spec)
+    if not margins:
+        return CheckedClaim(claim=claim, table=spec.name, verdict="not measured")
     tests = {(t.table, t.metric, t.best, t.second): t for t in record.claim_tests}
-    close = [(one, tests.get(_key(spec, one))) for one in _closest(found)]
-    weakest, test = min(close, key=lambda one: (_sign(*one), one[0].value))
-    return Checked(
+    smallest = [(margin, tests.get(_test_key(spec, margin))) for margin in _smallest(margins)]
+    weakest, test = min(smallest, key=lambda pair: (_sign(*pair), pair[0].value))
+    # A claim that values rise is about whichever values were tried.
+    named = () if claim.compare == "rising" else (*claim.better, *claim.worse)
+    return CheckedClaim(
         claim=claim,
         table=spec.name,
-        verdict=SIGNS[_sign(weakest, test)],
+        verdict=VERDICTS[_sign(weakest, test)],
         margin=weakest.value,
-        compared=len(found),
-        weakest=_words(weakest, {info.name: info.title for info in record.rows}),
-        missing=_missing(claim, means),
+        compared=len(margins),
+        weakest=_describe(weakest, record.titles),
+        missing=sum(row not in means and row not in OPTIONAL_ROWS for row in named),
         test=test,
         is_percent=spec.percent,
     )
 
 
-def close_calls(record: Record) -> list[tuple[Spec, Margin]]:
-    """The comparisons of two rows on which the claims of a record rest, each once."""
-    found = {}
-    for claim, spec in _asked(record):
-        for one in _closest(_margins(claim, row_means(record, spec), spec)):
-            if one.metric and not claim.is_lower:
-                found[_key(spec, one)] = (spec, one)
-    return list(found.values())
+def deciding_margins(record: Record) -> list[tuple[TableSpec, Margin]]:
+    """The row comparisons that decide a record's claims, each once: these are to be tested."""
+    deciding = {}
+    for claim, spec in _claims_by_table(record):
+        for margin in _smallest(_margins(claim, row_means(record, spec), spec)):
+            if margin.metric and not claim.lower_is_better:
+                deciding[_test_key(spec, margin)] = (spec, margin)
+    return list(deciding.values())
 
 
-def claim_lines(checked: Sequence[Checked]) -> list[str]:
-    """A line per claim that was measured, with its table; then how many were not."""
-    lines = [f"{one.table}: {one}" for one in checked if one.margin is not None]
-    missing = sum(one.margin is None and one.claim.section != OURS for one in checked)
+def claim_lines(checked: Sequence[CheckedClaim]) -> list[str]:
+    """A line per measured claim, and the number of the paper's claims that were not measured."""
+    lines = [f"{claim.table}: {claim}" for claim in checked if claim.margin is not None]
+    missing = sum(claim.margin is None and claim.claim.section != OURS for claim in checked)
     return [*lines, f"{missing} claims of the paper were not measured"] if missing else lines
 
 
-def claims_text(checked: Sequence[Checked]) -> str:
-    """Every claim in Markdown, measured or not; empty where the paper claims nothing."""
-    parts = {"What the paper claims": False, "What is to be shown beyond the paper": True}
+def claims_markdown(checked: Sequence[CheckedClaim]) -> str:
+    """All claims under headings; empty without claims."""
     blocks = []
-    for heading, is_ours in parts.items():
-        mine = [one for one in checked if (one.claim.section == OURS) == is_ours]
-        tables = dict.fromkeys(one.table for one in mine)
-        told = [
-            f"`{name}`:\n\n" + claims_block([one for one in mine if one.table == name])
-            for name in tables
+    for heading, is_ours in HEADINGS.items():
+        claims = [claim for claim in checked if (claim.claim.section == OURS) == is_ours]
+        lists = [
+            f"`{table}`:\n\n" + claims_list([claim for claim in claims if claim.table == table])
+            for table in dict.fromkeys(claim.table for claim in claims)
         ]
-        blocks += [f"### {heading}\n\n" + "\n".join(told)] if told else []
+        blocks += [f"### {heading}\n\n" + "\n".join(lists)] if lists else []
     return "\n".join(blocks)
 
 
-def claims_block(checked: Sequence[Checked]) -> str:
-    """The claims of one table as a list in Markdown, the verdict in bold."""
-    lines = []
-    for one in checked:
-        verdict, told = one.verdict, str(one)
-        lines.append(f"- **{verdict}**{told.removeprefix(verdict)}")
-    return "\n".join(lines) + "\n" if lines else ""
+def claims_list(checked: Sequence[CheckedClaim]) -> str:
+    """Claims as a Markdown list, the verdicts in bold."""
+    return "".join(f"- **{c.verdict}**{str(c).removeprefix(c.verdict)}\n" for c in checked)
 
 
-def _asked(record: Record) -> Iterator[tuple[Claim, Spec]]:
-    """Claims with the tables that they are about; of a protocol that older records lack, if any."""
+def _claims_by_table(record: Record) -> Iterator[tuple[Claim, TableSpec]]:
+    """Claims with the tables they are about; tables of protocols the record lacks are skipped."""
     for spec in table_specs(record.experiment):
-        if spec.name.endswith(("/paper-shifted", "/paper-unseen")) and not row_means(record, spec):
+        is_optional = spec.name.endswith(("/paper-shifted", "/paper-unseen"))
+        if spec.part not in ("test", "train") or (is_optional and not row_means(record, spec)):
             continue
-        for claim in CLAIMS:
-            if (
-                claim.experiment == record.experiment
-                and set(claim.groups) <= set(spec.groups)
-                and bool(claim.groups) == bool(spec.groups)
-                and spec.part in ("test", "train")
-                and spec.task in (None, _task(claim))
-            ):
+        for claim in CLAIMS.get(record.experiment, ()):
+            has_groups = bool(claim.groups) == bool(spec.groups)
+            if has_groups and set(claim.groups) <= set(spec.groups) and _is_about(claim, spec):
                 yield claim, spec
 
 
-def _margins(claim: Claim, means: Means, spec: Spec) -> list[Margin]:
-    """Every comparison a claim makes in a table."""
+def _is_about(claim: Claim, spec: TableSpec) -> bool:
+    is_edge = claim.better[0] in {row.name for row in EDGE_ROWS}
+    return spec.task in (None, "edge-classification" if is_edge else "link-prediction")
+
+
+def _margins(claim: Claim, means: Means, spec: TableSpec) -> list[Margin]:
+    """Every comparison that a claim makes in a table; the paper does not report Hit@10."""
     metrics = [metric for metric in spec.metrics if not metric.endswith("hit@10")]
     if claim.groups:
         metrics = [metric for metric in metrics if metric.rpartition("/")[2] in claim.groups]
@@ -159,42 +151,44 @@ def _margins(claim: Claim, means: Means, spec: Spec) -> list[Margin]:
         cells = means.get(claim.better[0], {})
         steps = pairwise([(metric, cells[metric].value) for metric in metrics if metric in cells])
         return [Margin(value=b - a, above=after, below=at) for (at, a), (after, b) in steps]
-    return [one for metric in metrics for one in _metric_margins(claim, means, metric)]
+    return [margin for metric in metrics for margin in _metric_margins(claim, means, metric)]
 
 
 def _metric_margins(claim: Claim, means: Means, metric: str) -> Iterator[Margin]:
-    sign = -1.0 if claim.is_lower else 1.0
+    sign = -1.0 if claim.lower_is_better else 1.0
     better, worse = (
-        {row: sign * means[row][metric].value for row in rows if metric in means.get(row, {})}
+        [(row, sign * means[row][metric].value) for row in rows if metric in means.get(row, {})]
         for rows in (claim.better, claim.worse)
     )
     if claim.compare == "rising":
-        pairs = [(after, before) for before, after in pairwise(better.items())]
+        pairs = [(after, before) for before, after in pairwise(better)]
     elif claim.compare == "best":
         pairs = list(product(_best(better), _best(worse)))
     else:
-        pairs = list(product(better.items(), worse.items()))
+        pairs = list(product(better, worse))
     for (above, high), (below, low) in pairs:
         value = high - low + claim.slack * abs(low)
         yield Margin(value=value, above=above, below=below, metric=metric)
 
 
-def _closest(margins: Sequence[Margin]) -> list[Margin]:
+def _best(values: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    return [max(values, key=lambda item: item[1])] if values else []
+
+
+def _smallest(margins: Sequence[Margin]) -> list[Margin]:
     """The smallest margin by each metric."""
-    metrics = dict.fromkeys(one.metric for one in margins)
-    return [min((m for m in margins if m.metric == name), key=_value) for name in metrics]
+    metrics = dict.fromkeys(margin.metric for margin in margins)
+    return [
+        min((m for m in margins if m.metric == metric), key=lambda m: m.value) for metric in metrics
+    ]
 
 
-def _value(margin: Margin) -> float:
-    return margin.value
-
-
-def _key(spec: Spec, margin: Margin) -> tuple[str, str, str, str]:
+def _test_key(spec: TableSpec, margin: Margin) -> tuple[str, str, str, str]:
     return spec.name, margin.metric, margin.above, margin.below
 
 
 def _sign(margin: Margin, test: Comparison | None) -> int:
-    """1: the claim is right here, -1: it is wrong, 0: by no more than chance would have it."""
+    """1: the claim holds here, -1: it does not, 0: the difference is not significant."""
     if test is None:
         return 1 if margin.value > 0 else -1
     if test.low > 0 and margin.value > 0:
@@ -202,27 +196,12 @@ def _sign(margin: Margin, test: Comparison | None) -> int:
     return -1 if test.high < 0 and margin.value < 0 else 0
 
 
-def _words(margin: Margin, titles: Mapping[str, str]) -> str:
+def _describe(margin: Margin, titles: Mapping[str, str]) -> str:
     if not margin.metric:
         return f"{margin.below} to {margin.above}"
     above, below = (
-        re.sub("^- ", "that without the ", titles[row]) for row in (margin.above, margin.below)
+        re.sub("^- ", "the model without the ", titles[row]) for row in (margin.above, margin.below)
     )
     metric = margin.metric.rpartition("/")[2]
     where = f"with {metric} neighbors" if metric.isdigit() else f"in {metric_name(metric)}"
     return f"{above} over {below} {where}"
-
-
-def _missing(claim: Claim, means: Means) -> int:
-    """Rows without numbers; a rise is told of the values that were tried."""
-    named = () if claim.compare == "rising" else (*claim.better, *claim.worse)
-    return sum(row not in means and row not in SOMETIMES for row in named)
-
-
-def _best(values: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [max(values.items(), key=lambda item: item[1])] if values else []
-
-
-def _task(claim: Claim) -> str:
-    is_edge = claim.better[0] in {row.name for row in EDGE_ROWS}
-    return "edge-classification" if is_edge else "link-prediction"

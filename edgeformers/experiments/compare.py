@@ -1,7 +1,6 @@
-"""Whether the best row is really better than the second: both on the same examples.
+"""Paired comparisons of two rows on the same examples.
 
-Seeds are averaged first: what is told is whether other examples would give the same order, not
-whether other seeds would.
+Runs of a row are averaged first: the tests are about other examples, not about other seeds.
 """
 
 from collections.abc import Sequence
@@ -17,11 +16,12 @@ from edgeformers.evaluation import DEGREES, PROFILES, RANK_METRICS, compare_pair
 from edgeformers.evaluation.links import BLOCK, index_blocks
 
 RESAMPLES = 2000
+Tables = Sequence[pa.Table]  # the examples of each run of a row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The mean of one row's runs less that of another's, its 95 % interval, and its p-value."""
+    """The mean of one row's runs minus that of another's, with a 95 % interval and p-value."""
 
     value: float
     low: float
@@ -31,106 +31,100 @@ class Difference:
 
 
 def compare_rows(
-    first: Sequence[pa.Table], second: Sequence[pa.Table], part: str, metric: str, seed: int = 0
+    first: Tables, second: Tables, part: str, metric: str, seed: int = 0
 ) -> Difference | None:
-    """Two rows by the examples of their runs; None where they were not scored on the same ones."""
-    metric, group = _without_group(metric)
-    ours, theirs = ([_chosen(table, part, group) for table in runs] for runs in (first, second))
-    if not ours or not theirs or not _same_edges([*ours, *theirs]) or not len(ours[0]):
+    """Compare two rows by the examples of their runs; None if the examples are not the same."""
+    prefix, _, suffix = metric.rpartition("/")  # full/mrr/degree 1-3: a metric of a group of links
+    metric, group = (prefix, suffix) if suffix in (*DEGREES, *PROFILES) else (metric, "")
+    ours, theirs = ([_select(table, part, group) for table in runs] for runs in (first, second))
+    runs = [*ours, *theirs]
+    if not ours or not theirs or not _same_edges(runs) or not len(ours[0]):
         return None
-    protocol, _, plain = metric.rpartition("/")
-    is_ranked = all(protocol in table.column_names for table in (*ours, *theirs))
-    if protocol and plain in RANK_METRICS and is_ranked:
-        return _compare_ranks(ours, theirs, protocol, plain, seed)
-    if plain in ("macro_f1", "micro_f1") and "predicted" in ours[0].column_names:
-        return _compare_f1(ours, theirs, plain, seed)
+    protocol, _, name = metric.rpartition("/")
+    if protocol and name in RANK_METRICS and all(protocol in run.column_names for run in runs):
+        return _compare_ranks(ours, theirs, protocol, name, seed)
+    if name in ("macro_f1", "micro_f1") and "predicted" in ours[0].column_names:
+        return _compare_f1(ours, theirs, name, seed)
     return None
 
 
 def _compare_ranks(
-    ours: Sequence[pa.Table], theirs: Sequence[pa.Table], protocol: str, metric: str, seed: int
+    ours: Tables, theirs: Tables, protocol: str, metric: str, seed: int
 ) -> Difference:
-    """A permutation test over queries, whose pairs belong together; seeds are averaged first."""
+    """A permutation test over queries, whose links are not independent."""
 
-    def values(runs: Sequence[pa.Table]) -> NDArray[np.float64]:
-        found = [RANK_METRICS[metric](run.column(protocol).to_numpy()) for run in runs]
-        return np.asarray(np.mean(found, axis=0))
+    def mean_values(runs: Tables) -> NDArray[np.float64]:
+        values = [RANK_METRICS[metric](run.column(protocol).to_numpy()) for run in runs]
+        return np.asarray(np.mean(values, axis=0))
 
     queries = ours[0].column("query").to_numpy()
-    found = compare_paired(values(ours), values(theirs), seed, resamples=RESAMPLES, groups=queries)
-    gap = found.difference
+    compared = compare_paired(
+        mean_values(ours), mean_values(theirs), seed, resamples=RESAMPLES, groups=queries
+    )
     return Difference(
-        value=gap.value,
-        low=gap.low,
-        high=gap.high,
-        p_value=found.p_value,
+        value=compared.difference.value,
+        low=compared.difference.low,
+        high=compared.difference.high,
+        p_value=compared.p_value,
         examples=len(queries),
     )
 
 
-def _compare_f1(
-    ours: Sequence[pa.Table], theirs: Sequence[pa.Table], metric: str, seed: int
-) -> Difference:
-    """A bootstrap over edges; Macro-F1 is no mean over examples, so it is made anew each time.
+def _compare_f1(ours: Tables, theirs: Tables, metric: str, seed: int) -> Difference:
+    """A bootstrap over edges; Macro-F1 is not a mean over examples, so it is recomputed each time.
 
-    Edges of one label that all runs predict alike are drawn together, as counts.
+    Edges with the same label and the same predictions by all runs are drawn together, as counts.
     """
     labels = ours[0].column("label").to_numpy()
-    guesses = [run.column("predicted").to_numpy() for run in (*ours, *theirs)]
-    kinds, counts = np.unique(np.stack([labels, *guesses], 1), axis=0, return_counts=True)
-    signs = np.array([1 / len(ours)] * len(ours) + [-1 / len(theirs)] * len(theirs))
-    random, chances = np.random.default_rng(seed), counts / len(labels)
-    drawn = np.concatenate(
+    predicted = [run.column("predicted").to_numpy() for run in (*ours, *theirs)]
+    kinds, counts = np.unique(np.stack([labels, *predicted], 1), axis=0, return_counts=True)
+    weights = np.array([1 / len(ours)] * len(ours) + [-1 / len(theirs)] * len(theirs))
+    rng, probabilities = np.random.default_rng(seed), counts / len(labels)
+    resampled = np.concatenate(
         [
-            _gaps(kinds, random.multinomial(len(labels), chances, len(block)), signs, metric)
+            _f1_gaps(
+                kinds, rng.multinomial(len(labels), probabilities, len(block)), weights, metric
+            )
             for block in index_blocks(RESAMPLES, max(1, BLOCK // 8 // len(kinds)))
         ]
     )
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    wrong = min((drawn <= 0).sum(), (drawn >= 0).sum())
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    opposite = min((resampled <= 0).sum(), (resampled >= 0).sum())
     return Difference(
-        value=float(_gaps(kinds, counts[None], signs, metric)[0]),
+        value=float(_f1_gaps(kinds, counts[None], weights, metric)[0]),
         low=float(low),
         high=float(high),
-        p_value=min(1.0, 2 * (1 + float(wrong)) / (1 + RESAMPLES)),
+        p_value=min(1.0, 2 * (1 + float(opposite)) / (1 + RESAMPLES)),
         examples=len(labels),
     )
 
 
-def _gaps(
-    kinds: NDArray[np.int64], counts: NDArray[np.int64], signs: NDArray[np.float64], metric: str
+def _f1_gaps(
+    kinds: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64], metric: str
 ) -> NDArray[np.float64]:
-    """Kinds of edges [k, 1 + runs] and how many of each [r, k] -> the difference of F1 [r]."""
+    """Label and predictions of each kind of edge [k, 1 + runs], counts [r, k] -> F1 gap [r]."""
     classes = int(kinds.max()) + 1
     gap = np.zeros(len(counts))
-    for run, sign in enumerate(signs, start=1):
-        cells = kinds[:, 0] * classes + kinds[:, run]
+    for run, weight in enumerate(weights, start=1):
         one_hot = np.zeros((len(kinds), classes**2))
-        one_hot[np.arange(len(kinds)), cells] = 1.0
-        tables = (counts @ one_hot).reshape(-1, classes, classes)
+        one_hot[np.arange(len(kinds)), kinds[:, 0] * classes + kinds[:, run]] = 1.0
+        confusion = (counts @ one_hot).reshape(-1, classes, classes)
         if metric == "macro_f1":
-            gap += sign * np.nanmean(f1_of_confusion(tables), axis=1)
+            gap += weight * np.nanmean(f1_of_confusion(confusion), axis=1)
         else:
-            gap += sign * np.trace(tables, axis1=1, axis2=2) / counts.sum(1)
+            gap += weight * np.trace(confusion, axis1=1, axis2=2) / counts.sum(1)
     return gap
 
 
-def _without_group(metric: str) -> tuple[str, str]:
-    """`full/mrr/degree 1-3` -> `full/mrr` and `degree 1-3`; other metrics are of no group."""
-    plain, _, group = metric.rpartition("/")
-    return (plain, group) if group in (*DEGREES, *PROFILES) else (metric, "")
-
-
-def _chosen(table: pa.Table, part: str, group: str) -> pa.Table:
-    """The examples of a part, in order; of a group of links, where one is named."""
+def _select(table: pa.Table, part: str, group: str) -> pa.Table:
+    """The examples of a part, and of a group of links if one is given, sorted by edge."""
     wanted = {"part": part} | ({group.partition(" ")[0]: group} if group else {})
     for column, value in wanted.items():
-        if column not in table.column_names:  # it was written before groups were
+        if column not in table.column_names:  # written by a version without groups
             return table.slice(0, 0)
         table = table.filter(pc.equal(table.column(column).cast(pa.string()), value))
     return table.sort_by("edge")
 
 
-def _same_edges(tables: Sequence[pa.Table]) -> bool:
-    first = tables[0].column("edge")
-    return all(table.column("edge").equals(first) for table in tables[1:])
+def _same_edges(tables: Tables) -> bool:
+    return all(table.column("edge").equals(tables[0].column("edge")) for table in tables[1:])

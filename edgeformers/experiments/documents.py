@@ -1,38 +1,35 @@
-"""Tables and claims in documents: marked blocks made from records, and checked to be so."""
+"""Generated tables and claims in documents: marked blocks, rendered from records."""
 
 import re
 from pathlib import Path
 
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.claims import check_claims, claims_block, claims_text
+from edgeformers.experiments.claims import check_claims, claims_list, claims_markdown
 from edgeformers.experiments.record import Record
-from edgeformers.experiments.render import markdown_table, to_markdown
+from edgeformers.experiments.render import table_markdown, to_markdown
 from edgeformers.experiments.tables import make_tables
 from edgeformers.files import write_atomic
 
-#: <!-- table: NAME from PATH --> or <!-- claims: ... -->, then what was made, then <!-- end -->
+#: <!-- table: NAME from PATH --> or <!-- claims: ... -->, the generated text, <!-- end -->
 BLOCK = re.compile(
-    r"(?P<open><!-- (?P<kind>table|claims): (?P<name>\S+) from (?P<path>\S+) -->\n)"
+    r"(?P<start><!-- (?P<kind>table|claims): (?P<name>\S+) from (?P<path>\S+) -->\n)"
     r"(?P<body>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
 
 
 def render_document(text: str, root: Path) -> str:
-    """A document with every block made anew; paths in it are below `root`."""
-    makers = {"table": table_text, "claims": verdict_text}
-    return BLOCK.sub(
-        lambda found: (
-            found["open"]
-            + makers[found["kind"]](root / found["path"], found["name"])
-            + found["end"]
-        ),
-        text,
-    )
+    """The document with every block rendered again; record paths are relative to `root`."""
+
+    def render(block: re.Match[str]) -> str:
+        body = table_block if block["kind"] == "table" else claims_block
+        return block["start"] + body(root / block["path"], block["name"]) + block["end"]
+
+    return BLOCK.sub(render, text)
 
 
 def update_document(path: Path, root: Path) -> bool:
-    """Make the blocks of a document anew; whether anything changed."""
+    """Render the blocks of a document again; returns whether anything changed."""
     before = path.read_text(encoding="utf-8")
     after = render_document(before, root)
     if after != before:
@@ -40,23 +37,23 @@ def update_document(path: Path, root: Path) -> bool:
     return after != before
 
 
-def table_text(record_file: Path, name: str) -> str:
-    """One table of a record by its name; the record's own name stands for all of them."""
+def table_block(record_file: Path, name: str) -> str:
+    """One table of a record in Markdown, or all tables under the record's own name."""
     tables = make_tables(Record.read(record_file))
     if name == record_file.stem:
         return to_markdown(tables)
     known = {table.name: table for table in tables}
     if name not in known:
         raise InputError(f"{record_file} has no table '{name}'; {suggest(name, known)}")
-    return markdown_table(known[name])
+    return table_markdown(known[name])
 
 
-def verdict_text(record_file: Path, name: str) -> str:
-    """What the paper claims of one table of a record; its own name stands for all of them."""
+def claims_block(record_file: Path, name: str) -> str:
+    """The claims about one table of a record, or all claims under the record's own name."""
     checked = check_claims(Record.read(record_file))
     if name == record_file.stem:
-        return claims_text(checked)
-    known = list(dict.fromkeys(one.table for one in checked))
+        return claims_markdown(checked)
+    known = dict.fromkeys(claim.table for claim in checked)
     if name not in known:
-        raise InputError(f"{record_file}: nothing is claimed of '{name}'; {suggest(name, known)}")
-    return claims_block([one for one in checked if one.table == name])
+        raise InputError(f"{record_file} has no claims about '{name}'; {suggest(name, known)}")
+    return claims_list([claim for claim in checked if claim.table == name])

@@ -33,7 +33,7 @@ def draw(plan: Plan, graph: EdgeTextGraph | None, record: Record) -> tuple[list[
     Pictures of a model need its network; studies are drawn from their record alone.
     """
     named: Mapping[str, Drawing] = study_plots(record)
-    if graph is not None and plan.experiment in PICTURES and record.entries and not plan.waiting:
+    if graph is not None and plan.experiment in PICTURES and record.entries and not plan.pending:
         named = {plan.experiment: PICTURES[plan.experiment](plan, graph)}
     files: list[Path] = []
     notes: list[str] = []

@@ -1,8 +1,8 @@
-"""Does the graph help, does the text? A trained model beside cheap ones that see either alone."""
+"""Input ablation: does a model need the graph, does it need the text?"""
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ import torch
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.config import flatten
 from edgeformers.data.batch import UNKNOWN, EdgeBatch, edge_batch
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
@@ -18,77 +17,60 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.estimators.settings import chosen_name
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_rows import ROWS
+from edgeformers.experiments.plan import split_name
 from edgeformers.experiments.run_report.input_kinds import input_kind
-from edgeformers.experiments.scoring import (
-    Scored,
-    score_classifier,
-    score_edge_baseline,
-    score_link_baseline,
-    score_predictor,
-)
+from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
 from edgeformers.registry import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from edgeformers.report.results_verdict import best_by_input
-from edgeformers.report.scores import InputKind, MetricValue, ModelScores, TaskScores
+from edgeformers.report.scores import InputKind, MetricValue, TaskScores
 from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
+Ablated = tuple[str, InputKind, RunScores]  # title, inputs and scores of a model
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A model, what it sees, and how it did."""
+def ablate_inputs(model: EdgeClassifier | LinkPredictor) -> TaskScores:
+    """Test scores of a model next to models of the text alone and of the nodes alone.
 
-    title: str
-    inputs: InputKind
-    scored: Scored
-
-
-def ablate_inputs(made: EdgeClassifier | LinkPredictor) -> TaskScores:
-    """What tells whether nodes add to what the text says, and the text to the nodes: test scores.
-
-    The trained model stands beside simple ones that see one side alone, and a model of edges also
-    beside itself, its nodes or its texts hidden. The best of each kind are compared edge by edge:
-    these are the gains. `edgeformers.report.conclusions` says it in sentences.
+    These are simple baselines and, for edge models, the model itself with its nodes or texts
+    masked. `gains` are paired comparisons of the best model of each kind; see
+    `edgeformers.report.conclusions` for their wording.
     """
-    metric = METRICS[made.task]
-    made._part("test")  # refuses a split without one
-    if isinstance(made, EdgeClassifier):
-        if made.head.kind not in ("class", "ordered"):
-            raise InputError("what helps is told where edges have one class each, and of links")
-        found = [*_hidden(made), *_simple(made)]
-    else:
-        found = [_whole(made), *_simple(made)]
-    models = [
-        ModelScores(
-            model=one.title, inputs=one.inputs, metrics={metric: _score(one.scored, metric)}
-        )
-        for one in found
-    ]
-    task = TaskScores(task=made.task, metrics=[metric], models=models)
-    tables = {one.title: one.scored.examples for one in found}
-    best = {model.inputs: tables[model.model] for model in best_by_input(task)}
+    metric = METRICS[model.task]
+    model._part("test")  # raises if the split has no test edges
+    if isinstance(model, EdgeClassifier) and model.head.kind not in ("class", "ordered"):
+        raise InputError("input ablation needs links, or edges with one class each")
+    ablated = [*_masked(model), *_baselines(model)]
+    models = [scores.model_scores(title, inputs, [metric]) for title, inputs, scores in ablated]
+    task = TaskScores(task=model.task, metrics=[metric], models=models)
+    examples = {title: scores.examples for title, _, scores in ablated}
+    best = {scores.inputs: examples[scores.model] for scores in best_by_input(task)}
     gains: dict[str, MetricValue] = {}
-    for seen in ("text", "nodes"):
-        if "both" in best and seen in best:
-            gap = compare_rows([best["both"]], [best[seen]], "test", metric)
+    for kind in ("text", "nodes"):
+        if "both" in best and kind in best:
+            gap = compare_rows([best["both"]], [best[kind]], "test", metric)
             if gap is not None:
-                gains[seen] = MetricValue(value=gap.value, low=gap.low, high=gap.high)
+                gains[kind] = MetricValue(value=gap.value, low=gap.low, high=gap.high)
     return replace(task, gains=gains)
 
 
-class NodesHidden(EdgeLoader):
-    """Edges between nodes that nobody knows."""
+class MaskedNodes(EdgeLoader):
+    """Loads edges with unknown end nodes."""
 
     def plain(self, edge_ids: Ids) -> EdgeBatch:
-        return _between_unknown(super().plain(edge_ids))
+        return self._masked(super().plain(edge_ids))
 
     def whole(self, edge_ids: Ids) -> EdgeBatch:
-        return _between_unknown(super().whole(edge_ids))
+        return self._masked(super().whole(edge_ids))
+
+    def _masked(self, edges: EdgeBatch) -> EdgeBatch:
+        unknown = torch.full_like(edges.src, UNKNOWN)
+        return replace(edges, src=unknown, dst=unknown)
 
 
-class TextsHidden(EdgeLoader):
-    """Edges without a word: the special tokens alone."""
+class MaskedTexts(EdgeLoader):
+    """Loads edges with empty texts: only the special tokens are left."""
 
     def plain(self, edge_ids: Ids) -> EdgeBatch:
         return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.num_special)
@@ -97,71 +79,59 @@ class TextsHidden(EdgeLoader):
         return self.plain(edge_ids)
 
 
-def _between_unknown(edges: EdgeBatch) -> EdgeBatch:
-    nobody = torch.full_like(edges.src, UNKNOWN)
-    return replace(edges, src=nobody, dst=nobody)
+def _masked(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:
+    """The model itself; an edge model of both inputs also with its nodes or its texts masked.
 
-
-def _whole(made: EdgeClassifier | LinkPredictor) -> Seen:
-    """The trained model as it is."""
-    name = chosen_name(made.config)
-    settings = flatten(made.config.to_dict())
-    score = score_classifier(made) if isinstance(made, EdgeClassifier) else score_predictor(made)
-    return Seen(title=ROWS[name].title, inputs=input_kind(name, settings), scored=score)
-
-
-def _hidden(made: EdgeClassifier) -> Iterator[Seen]:
-    """A model of edges as it is and, where it sees both, with its nodes hidden, or its texts.
-
-    One that reads the texts around its ends too would read those still.
+    Texts are not masked if the model also reads the texts around an edge's ends.
     """
-    whole = _whole(made)
-    yield whole
-    if whole.inputs != "both":
+    name = chosen_name(model.config)
+    title, inputs = ROWS[name].title, input_kind(name, flatten(model.config.to_dict()))
+    yield title, inputs, _test_scores(model, model)
+    if inputs != "both" or isinstance(model, LinkPredictor):
         return
-    hidden: tuple[tuple[str, InputKind, type[EdgeLoader]], ...] = (
-        ("nodes", "text", NodesHidden),
-        ("texts", "nodes", TextsHidden),
-    )
-    for what, left, loader in hidden[:1] if made.entry.context else hidden:
-        blind = copy.copy(made)
-        blind.objective = copy.copy(made.objective)
-        blind.objective.loader = loader(**vars(made.objective.loader))
-        scored = score_classifier(blind)
-        yield Seen(title=f"{whole.title}, {what} hidden", inputs=left, scored=scored)
+    masks: dict[str, tuple[InputKind, type[EdgeLoader]]] = {"nodes": ("text", MaskedNodes)}
+    if not model.entry.context:
+        masks["texts"] = ("nodes", MaskedTexts)
+    for masked_input, (kind, loader) in masks.items():
+        masked = copy.copy(model)
+        masked.objective = copy.copy(model.objective)
+        masked.objective.loader = loader(**vars(model.objective.loader))
+        yield f"{title}, {masked_input} hidden", kind, _test_scores(masked, model)
 
 
-def _simple(made: EdgeClassifier | LinkPredictor) -> Iterator[Seen]:
-    """Simple models that see one side alone, as the tables have them."""
-    graph, seed = made.objective.loader.graph, made.config.train.seed
-    split, is_edge = made._split(graph), made.task == "edge-classification"
-    score: Any = score_edge_baseline if is_edge else score_link_baseline
-    makers: Mapping[str, Any] = EDGE_BASELINES if is_edge else LINK_BASELINES
-    for name in ("tfidf", "node-ids") if is_edge else _fitting(made, graph, split):
-        reads = {"backbone": made.config.model.backbone, "max_tokens": made.config.data.max_tokens}
-        given = reads if name in BACKBONE_BASELINES else {}
+def _baselines(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:
+    """Simple baselines of the text or of the nodes alone."""
+    graph, config = model.objective.loader.graph, model.config
+    split = split_name(config, graph)
+    reader = {"backbone": config.model.backbone, "max_tokens": config.data.max_tokens}
+    baselines: Mapping[str, Any] = {**EDGE_BASELINES, **LINK_BASELINES}
+    for name in _baseline_names(model, split):
+        options = reader if name in BACKBONE_BASELINES else {}
         try:
-            fitted = makers[name](seed=seed, **given).fit(graph, split)
-        except MissingExtraError:  # the model with one side hidden has to do
+            baseline = baselines[name](seed=config.train.seed, **options).fit(graph, split)
+        except MissingExtraError:  # the masked model has to do
             continue
-        scored = score(fitted, graph, split, seed)
-        yield Seen(title=ROWS[name].title, inputs=input_kind(name, {}), scored=scored)
+        yield ROWS[name].title, input_kind(name, {}), _test_scores(baseline, model)
 
 
-def _fitting(
-    made: EdgeClassifier | LinkPredictor, graph: EdgeTextGraph, split: str
-) -> Iterator[str]:
-    """Models of links that take no longer than minutes here; an untrained backbone says nothing."""
-    yield "popularity"
-    yield from ["reciprocity"] * can_reciprocate(graph)
-    yield from ["text-similarity"] * (not is_scratch(made.config.model.backbone))
-    yield from ["ease"] * fits_ease(graph)
-    yield from ["als"] * fits_als(graph)
-    yield from ["lightgcn"] * fits_lightgcn(graph, split)
+def _test_scores(scored: Any, model: EdgeClassifier | LinkPredictor) -> RunScores:
+    """Test scores of a model or baseline on the network and split of `model`."""
+    graph, config = model.objective.loader.graph, model.config
+    split = split_name(config, graph)
+    return score(scored, graph, split, seed=config.train.seed, parts=("test",))
 
 
-def _score(scored: Scored, metric: str) -> MetricValue:
-    """The metric on the test part, with its interval where there is one."""
-    found = scored.results["test"]
-    low, high = found.get(f"{metric}_interval", (None, None))
-    return MetricValue(value=found[metric], low=low, high=high)
+def _baseline_names(model: EdgeClassifier | LinkPredictor, split: str) -> list[str]:
+    """Baselines that take at most minutes here; an untrained backbone carries no information."""
+    if isinstance(model, EdgeClassifier):
+        return ["tfidf", "node-ids"]
+    graph = model.objective.loader.graph
+    fits = {
+        "popularity": True,
+        "reciprocity": can_reciprocate(graph),
+        "text-similarity": not is_scratch(model.config.model.backbone),
+        "ease": fits_ease(graph),
+        "als": fits_als(graph),
+        "lightgcn": fits_lightgcn(graph, split),
+    }
+    return [name for name, is_feasible in fits.items() if is_feasible]

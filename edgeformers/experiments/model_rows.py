@@ -1,4 +1,4 @@
-"""The rows of every table: which model each is, and what it is called in the paper."""
+"""The rows of every table: which model each row is, and what the paper calls it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,72 +9,58 @@ from edgeformers.config import Task
 from edgeformers.errors import InputError, suggest
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
-RANDOM = ("als", "bpr", "lightgcn", "frozen-boosting")  # simple baselines that draw at random
+RANDOM_BASELINES = ("als", "bpr", "lightgcn", "frozen-boosting")  # whose results vary with the seed
 Group = Literal["simple", "words", "gnn", "plm", "ours"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRow:
-    """A row of a table: a model with the settings that make the row."""
+    """A row of a table: a model and the settings that define the row."""
 
-    name: str  # also of its folder
+    name: str  # also of the run folder
     title: str
-    model: str  # in the registry of models, or among the simple baselines
+    model: str  # in the model registry, or a simple baseline
     task: Task
     group: Group
     in_paper: bool = True
-    is_random: bool = False  # of a simple baseline: whether another seed gives other scores
-    settings: Mapping[str, Any] = field(default_factory=dict)  # over those of the recipe
+    settings: Mapping[str, Any] = field(default_factory=dict)  # override those of the recipe
 
     @property
     def is_simple(self) -> bool:
-        """Whether it is fitted on a CPU at once, its own settings chosen on validation."""
-        return self.model not in MODELS and self.model in _simple(self.task)
+        """Whether it is a simple baseline, which is fitted at once and tunes itself."""
+        is_edge = self.task == "edge-classification"
+        baselines: Mapping[str, Any] = EDGE_BASELINES if is_edge else LINK_BASELINES
+        return self.model not in MODELS and self.model in baselines
+
+    @property
+    def is_random(self) -> bool:
+        """Whether results vary with the seed."""
+        return not self.is_simple or self.model in RANDOM_BASELINES
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a model."""
+        """Whether the model is part of this installation."""
         return self.model in MODELS or self.is_simple
 
+    def variant(self, suffix: str, title: str, settings: Mapping[str, Any]) -> "ModelRow":
+        """The same model with other settings."""
+        changed = {**self.settings, **settings}
+        return replace(self, name=f"{self.name}-{suffix}", title=title, settings=changed)
 
-def _simple(task: Task) -> Mapping[str, Any]:
-    return EDGE_BASELINES if task == "edge-classification" else LINK_BASELINES
 
-
-def _rows(task: Task, *given: tuple[str, str, Group, bool]) -> tuple[ModelRow, ...]:
+def _rows(task: Task, *rows: tuple[str, str, Group, bool]) -> tuple[ModelRow, ...]:
     return tuple(
-        ModelRow(
-            name=name,
-            title=title,
-            model=name,
-            task=task,
-            group=group,
-            in_paper=published,
-            is_random=name in RANDOM,
-        )
-        for name, title, group, published in given
+        ModelRow(name=name, title=title, model=name, task=task, group=group, in_paper=in_paper)
+        for name, title, group, in_paper in rows
     )
 
 
-def _alone_and_ensemble(model: str, title: str, others: str) -> tuple[ModelRow, ModelRow]:
-    """An Edgeformer as the others are, alone, and as the recipe `default` has it."""
-    is_edge = MODELS[model].encodes == "edges"
-    alone = ModelRow(
-        name=model,
-        title=title,
-        model=model,
-        task="edge-classification" if is_edge else "link-prediction",
-        group="ours",
-        settings={"edges.ensemble" if is_edge else "links.ensemble": False},
-    )
-    ensemble = replace(
-        alone,
-        name=f"{model}-ensemble",
-        title=f"{title} + ensemble ({others})",
-        in_paper=False,
-        settings=dict.fromkeys(alone.settings, True),
-    )
-    return alone, ensemble
+def _with_ensemble(task: Task, model: str, title: str, others: str) -> tuple[ModelRow, ModelRow]:
+    """An Edgeformer alone, and with the ensemble of the default recipe."""
+    setting = "edges.ensemble" if task == "edge-classification" else "links.ensemble"
+    alone = replace(_rows(task, (model, title, "ours", True))[0], settings={setting: False})
+    ensemble = alone.variant("ensemble", f"{title} + ensemble ({others})", {setting: True})
+    return alone, replace(ensemble, in_paper=False)
 
 
 EDGE_ROWS = (
@@ -93,7 +79,7 @@ EDGE_ROWS = (
         ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
         ("graphformers", "GraphFormers", "plm", True),
     ),
-    *_alone_and_ensemble("edgeformer-e", "Edgeformer-E", "words, nodes"),
+    *_with_ensemble("edge-classification", "edgeformer-e", "Edgeformer-E", "words, nodes"),
 )
 LINK_ROWS = (
     *_rows(
@@ -118,15 +104,16 @@ LINK_ROWS = (
         ("bert-censnet", "BERT+CensNet", "plm", True),
         ("bert-nenn", "BERT+NENN", "plm", True),
     ),
-    *_alone_and_ensemble("edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
+    *_with_ensemble("link-prediction", "edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
 )
-#: For networks in which nodes can be linked back.
-RETURN_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
-#: The order of groups is that of the paper's tables; the simple ones stand first.
-ROWS: Mapping[str, ModelRow] = {row.name: row for row in (*EDGE_ROWS, *RETURN_ROWS, *LINK_ROWS)}
+#: Only for networks in which a node can link back.
+RECIPROCITY_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
+ROWS: Mapping[str, ModelRow] = {
+    row.name: row for row in (*EDGE_ROWS, *RECIPROCITY_ROWS, *LINK_ROWS)
+}
 
-#: Virtual tokens as the paper's Table 3 names them.
-TOKENS = {
+#: Virtual tokens by the names of the paper's Table 3.
+VIRTUAL_TOKENS = {
     "edgeformer-e": {"source": "source node token", "target": "target node token"},
     "edgeformer-n": {
         "center": "center node token",
@@ -136,61 +123,57 @@ TOKENS = {
 }
 NODE_ROWS = ("als", "censnet", "nenn", "bert-n", "bert-censnet", "bert-nenn", "edgeformer-n")
 TIMED_ROWS = ("bert-gin", "bert-nenn", "graphformers-n", "edgeformer-n")
+TIMED_BATCH = 25  # nodes per timed mini-batch, as in the paper
+TIMED_NEIGHBORS = (2, 3, 4, 5)  # edges per node
 DIMENSIONS = (4, 8, 16, 32, 64)
 NEIGHBORS = (2, 3, 4, 5, 6, 8)
-COLD_SPLIT = "cold-source+drop-target"  # what `cold-start` measures on, unless told otherwise
+COLD_SPLIT = "cold-source+drop-target"  # the default split of the cold-start experiment
 
 
 def ablation_rows() -> tuple[ModelRow, ...]:
-    """Both Edgeformers, whole and without each of their virtual tokens."""
-    found = []
-    for model, tokens in TOKENS.items():
-        whole = ROWS[model]
-        found.append(whole)
+    """Both Edgeformers, complete and without each of their virtual tokens."""
+    rows = []
+    for model, tokens in VIRTUAL_TOKENS.items():
+        rows.append(ROWS[model])
         for token, title in tokens.items():
-            left = [name for name in tokens if name != token]
-            found.append(_variant(whole, f"without-{token}", f"- {title}", {"model.tokens": left}))
-    return tuple(found)
+            kept = [name for name in tokens if name != token]
+            settings = {"model.tokens": kept}
+            rows.append(ROWS[model].variant(f"without-{token}", f"- {title}", settings))
+    return tuple(rows)
 
 
 def dimension_rows(values: Sequence[int] = DIMENSIONS) -> tuple[ModelRow, ...]:
-    """Edgeformer-N with node vectors of several widths."""
-    whole = ROWS["edgeformer-n"]
-    return tuple(_variant(whole, f"width-{n}", str(n), {"model.node_width": n}) for n in values)
+    """Edgeformer-N with node embeddings of several widths."""
+    row = ROWS["edgeformer-n"]
+    return tuple(row.variant(f"width-{n}", str(n), {"model.node_width": n}) for n in values)
 
 
 def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[ModelRow, ...]:
-    """Edgeformer-N that reads so many edges of each node."""
-    names = ("data.source_neighbors", "data.target_neighbors")
-    whole = ROWS["edgeformer-n"]
+    """Edgeformer-N with several neighborhood sizes."""
+    row, names = ROWS["edgeformer-n"], ("data.source_neighbors", "data.target_neighbors")
     return tuple(
-        _variant(whole, f"neighbors-{n}", str(n), {name: [n] for name in names}) for n in values
+        row.variant(f"neighbors-{n}", str(n), {name: [n] for name in names}) for n in values
     )
 
 
 def cold_rows(
     rows: Iterable[ModelRow] = LINK_ROWS, split: str = COLD_SPLIT
 ) -> tuple[ModelRow, ...]:
-    """Models of links, learned without some nodes that they are then asked about."""
-    return tuple(_variant(row, "cold", row.title, {"data.split": split}) for row in rows)
+    """Link models trained without the nodes they are tested on."""
+    return tuple(row.variant("cold", row.title, {"data.split": split}) for row in rows)
 
 
-def choose_rows(rows: Iterable[ModelRow], wanted: Sequence[str] | None) -> tuple[ModelRow, ...]:
-    """The rows there are models for, or those wanted by name."""
+def choose_rows(rows: Iterable[ModelRow], names: Sequence[str] | None) -> tuple[ModelRow, ...]:
+    """The rows whose models exist, or those with the given names, in the order of the table."""
     known = {row.name: row for row in rows}
-    wanted = None if wanted is None else [aliases.ROWS.get(name, name) for name in wanted]
-    if wanted is not None and not wanted:
-        raise InputError(f"no row is named; available: {', '.join(known)}")
-    for name in wanted or ():
+    if names is None:
+        return tuple(row for row in known.values() if row.exists)
+    if not names:
+        raise InputError(f"no row is named; available rows: {', '.join(known)}")
+    chosen = [aliases.ROWS.get(name, name) for name in names]
+    for name in chosen:
         if name not in known:
             raise InputError(f"this table has no row '{name}'; {suggest(name, known)}")
         if not known[name].exists:
-            raise InputError(f"the model of the row '{name}' is not part of this installation")
-    return tuple(
-        row for row in known.values() if row.exists and (wanted is None or row.name in wanted)
-    )
-
-
-def _variant(row: ModelRow, ending: str, title: str, settings: Mapping[str, Any]) -> ModelRow:
-    name, all_settings = f"{row.name}-{ending}", {**row.settings, **settings}
-    return replace(row, name=name, title=title, settings=all_settings)
+            raise InputError(f"the model of row '{name}' is not part of this installation")
+    return tuple(row for row in known.values() if row.name in chosen)

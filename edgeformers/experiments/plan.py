@@ -1,129 +1,28 @@
-"""A plan: every run that an experiment needs, each with its folder; nothing is trained here."""
+"""Experiment plans: every run of an experiment with its settings and folder, before training."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from edgeformers.aliases import current_experiment
-from edgeformers.config import RunConfig, Task, make_config
+from edgeformers import aliases
+from edgeformers.config import RunConfig, Task, flatten, make_config, matches_file
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.errors import FormatError, InputError
+from edgeformers.decode import decode_json
+from edgeformers.errors import InputError
 from edgeformers.estimators import run_config
 from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import published_dataset
 from edgeformers.files import write_atomic
-from edgeformers.runs import MODEL, RESULTS, network_fingerprint
+from edgeformers.registry import BACKBONE_BASELINES
+from edgeformers.runs import CONFIG, ESTIMATORS, MODEL, RECORD, RESULTS, network_fingerprint
+from edgeformers.training.initialization import is_scratch
 
 PLAN = "plan.json"
 VERSION = 1
-SPLITS: Mapping[Task, str] = {"edge-classification": "edge", "link-prediction": "link"}
-NEED_MODELS = ("node-classification", "embedding-plot", "attention-map")  # after they are scored
-Kind = Literal["model", "simple", "trial"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One model trained once: a row, a seed, all settings, and the folder it is for."""
-
-    row: str
-    title: str
-    group: str
-    model: str
-    kind: Kind
-    task: Task
-    seed: int
-    folder: str
-    config: dict[str, Any]  # of a RunConfig; of a simple baseline only its split counts
-    settings: dict[str, Any] = field(default_factory=dict)  # those that differ from the recipe's
-
-    @property
-    def path(self) -> Path:
-        return Path(self.folder)
-
-    @property
-    def is_finished(self) -> bool:
-        return (self.path / RESULTS).is_file()
-
-    @property
-    def log(self) -> Path:
-        """Where a process of its own writes what it says."""
-        return self.path.with_name(f"{self.path.name}.log")
-
-    @property
-    def failure(self) -> Path:
-        """Why it failed, where it did."""
-        return self.path.with_name(f"{self.path.name}.failed")
-
-    def to_config(self) -> RunConfig:
-        return RunConfig.from_dict(self.config)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The runs of an experiment on a network, as they are written to plan.json."""
-
-    experiment: str
-    network: str
-    fingerprint: str
-    network_info: dict[str, Any]  # name, origin and counts
-    dataset: str | None  # of the paper, whose numbers stand beside ours
-    recipe: str
-    backbone: str
-    folder: str
-    runs: list[Run]
-    left_out: list[str] = field(default_factory=list)  # what could not be planned, and why
-    device: str | None = None
-    keep_models: bool = True
-    is_tuned: bool = False
-    version: int = VERSION
-
-    @property
-    def path(self) -> Path:
-        return Path(self.folder) / self.experiment
-
-    @property
-    def waiting(self) -> list[Run]:
-        return [run for run in self.runs if not self.is_done(run)]
-
-    def is_done(self, run: Run) -> bool:
-        """Whether a run is finished, and its model there if this experiment looks into models.
-
-        What was seen in a model is kept (`seen`), and then the model is no longer needed.
-        """
-        looks_into = self.experiment in NEED_MODELS and run.kind == "model"
-        is_there = (run.path / MODEL).is_dir() or self.seen(run).is_file()
-        return run.is_finished and (not looks_into or is_there)
-
-    def seen(self, run: Run) -> Path:
-        """The file for what node classification finds in a run's model."""
-        return self.path / "nodes" / f"{run.row}-{run.seed}.json"
-
-    def write(self) -> Path:
-        """plan.json in the experiment's folder."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path / PLAN, json.dumps(asdict(self), indent=1) + "\n")
-        return self.path / PLAN
-
-    @classmethod
-    def read(cls, path: Path) -> "Plan":
-        """The plan that `write` wrote; its folder is where it is found now."""
-        try:
-            values = current_experiment(json.loads(path.read_text(encoding="utf-8")))
-            if values.get("version") != VERSION:
-                raise FormatError(f"{path}: version {VERSION} expected; run the experiment again")
-            before = Path(values["folder"])
-            here = path.resolve().parents[len(Path(values["experiment"]).parts)]
-            runs = [Run(**run) for run in values.pop("runs")]
-            moved = [_moved(run, before, here) for run in runs]
-            return cls(**{**values, "folder": str(here)}, runs=moved)
-        except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, FormatError):
-                raise
-            raise FormatError(
-                f"{path} is no plan of an experiment ({error}); run the experiment again"
-            ) from error
+NEED_MODELS = ("node-classification", "embedding-plot", "attention-map")  # after scoring
+RunKind = Literal["model", "simple", "trial"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +32,7 @@ class ExperimentOptions:
     recipe: str = "default"
     seeds: int = 3
     settings: Mapping[str, Any] = field(default_factory=dict)
-    published: str | None = None
+    published: str | None = None  # the paper's dataset whose numbers are shown next to ours
     device: str | None = None
     keep_models: bool = True
     models: Sequence[str] | None = None  # rows to run; None: all of the experiment's rows
@@ -146,8 +45,171 @@ class ExperimentOptions:
     estimate: bool = True
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise InputError(f"--seeds must be at least 1 (got {self.seeds})")
+        for name in ("seeds", "jobs", "rounds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"--{name} must be at least 1 (got {value})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of an experiment: a table row, a seed, all settings, and the run folder."""
+
+    row: str
+    title: str
+    group: str
+    model: str
+    kind: RunKind
+    task: Task
+    seed: int
+    folder: str
+    config: dict[str, Any]  # of a RunConfig; a simple baseline only uses its split and text reader
+    settings: dict[str, Any] = field(default_factory=dict)  # those that differ from the recipe
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / RESULTS).is_file()
+
+    @property
+    def log(self) -> Path:
+        """The output of a run in a separate process, and tracebacks."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def failure(self) -> Path:
+        """The error message of a failed run."""
+        return self.path.with_name(f"{self.path.name}.failed")
+
+    def to_config(self) -> RunConfig:
+        return RunConfig.from_dict(self.config)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "PlannedRun":
+        """A copy with settings changed by dotted name."""
+        config = self.to_config().with_settings(settings)
+        return replace(self, config=config.to_dict(), settings={**self.settings, **settings})
+
+    def reader_options(self) -> dict[str, Any]:
+        """How a baseline on frozen text encodes texts: like the other rows of its table.
+
+        An untrained backbone carries no information, so the baseline's default is used instead.
+        """
+        if self.model not in BACKBONE_BASELINES:
+            return {}
+        config = self.to_config()
+        backbone = config.model.backbone
+        options: dict[str, Any] = {} if is_scratch(backbone) else {"backbone": backbone}
+        return options | {"max_tokens": config.data.max_tokens}
+
+    def baseline_info(self, fingerprint: str) -> dict[str, Any]:
+        """What run.json says about a simple baseline's folder."""
+        info = {"task": self.task, "model": self.model, "split": self.to_config().data.split}
+        return {**info, "network_fingerprint": fingerprint, **self.reader_options()}
+
+    def owns_folder(self, fingerprint: str) -> bool:
+        """Whether the run folder is new, or has these settings and this network."""
+        record, config = self.path / RECORD, self.path / CONFIG
+        written = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else None
+        if self.kind == "simple":
+            return written in (None, self.baseline_info(fingerprint))
+        if written is not None and written.get("network_fingerprint") != fingerprint:
+            return False
+        return not config.is_file() or matches_file(config, self.to_config())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The runs of an experiment on a network, saved as plan.json."""
+
+    experiment: str
+    network: str
+    fingerprint: str
+    network_info: dict[str, Any]  # name, origin and counts
+    dataset: str | None  # of the paper, for its published numbers
+    recipe: str
+    backbone: str
+    folder: str
+    runs: list[PlannedRun]
+    left_out: list[str] = field(default_factory=list)  # what could not be planned, and why
+    device: str | None = None
+    keep_models: bool = True
+    is_tuned: bool = False
+    version: int = VERSION
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder) / self.experiment
+
+    @property
+    def pending(self) -> list[PlannedRun]:
+        return [run for run in self.runs if not self.is_done(run)]
+
+    def is_done(self, run: PlannedRun) -> bool:
+        """Whether a run is finished and, if this experiment needs its model, has one.
+
+        Node classification no longer needs a model once its metrics are saved.
+        """
+        needs_model = self.experiment in NEED_MODELS and run.kind == "model"
+        has_model = (run.path / MODEL).is_dir() or self.node_metrics_file(run).is_file()
+        return run.is_finished and (has_model or not needs_model)
+
+    def node_metrics_file(self, run: PlannedRun) -> Path:
+        """The file with a run's node classification metrics."""
+        return self.path / "nodes" / f"{run.row}-{run.seed}.json"
+
+    def failures(self) -> list[str]:
+        """The error messages of runs whose last attempt failed."""
+        return [
+            f"{run.row}, seed {run.seed}: {run.failure.read_text(encoding='utf-8').strip()}"
+            for run in self.pending
+            if run.failure.is_file()
+        ]
+
+    def check_folders(self) -> None:
+        """Refuse run folders that belong to other settings or to another network."""
+        for run in self.runs:
+            if not run.owns_folder(self.fingerprint):
+                raise InputError(
+                    f"{run.path} is a run with other settings or on another network; choose "
+                    "another folder with -o, or remove it"
+                )
+
+    def write(self) -> Path:
+        """Save as plan.json in the experiment's folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomic(self.path / PLAN, json.dumps(asdict(self), indent=1) + "\n")
+        return self.path / PLAN
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """Load a saved plan; if the folder was moved, run folders follow."""
+        plan = decode_json(
+            cls,
+            aliases.current_names(path.read_text(encoding="utf-8")),
+            source=str(path),
+            version=VERSION,
+            remedy="run the experiment again",
+        )
+        folder = path.resolve().parents[len(Path(plan.experiment).parts)]
+        runs = [
+            replace(run, folder=str(folder / run.path.relative_to(plan.folder)))
+            for run in plan.runs
+        ]
+        return replace(plan, folder=str(folder), runs=runs)
+
+
+def find_plans(folder: Path) -> list[Plan]:
+    """The plans of all experiments in a folder."""
+    paths = sorted(folder.expanduser().glob(f"*/{PLAN}"))
+    if not paths:
+        raise InputError(
+            f"{folder} contains no experiment; run one first: edgeformers reproduce "
+            f"edge-classification --data NETWORK -o {folder}"
+        )
+    return [Plan.read(path) for path in paths]
 
 
 def make_plan(
@@ -157,79 +219,73 @@ def make_plan(
     out: Path,
     options: ExperimentOptions,
 ) -> Plan:
-    """Every row with every seed; tasks that the network has nothing for are left out, and said."""
+    """Plan every row with every seed; tasks that the network does not support are left out."""
     folder = out.expanduser().resolve()
-    possible, left_out = _possible(rows, graph, options)
-    runs = [run for row in possible for run in _runs(row, graph, folder, options)]
+    left_out = _unsupported_tasks(rows, graph, options)
+    supported = [row for row in rows if row.task not in left_out]
+    runs = [run for row in supported for run in _planned_runs(row, graph, folder, options)]
     if not runs:
-        raise InputError("; ".join(left_out) or f"no model for {experiment} is installed")
-    configs = [run.to_config() for run in runs]
+        raise InputError("; ".join(left_out.values()) or f"no model for {experiment} is installed")
+    counts = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    origin = Path(graph.origin).name or graph.origin
     return Plan(
         experiment=experiment,
         network=str(graph.path.resolve()),
         fingerprint=network_fingerprint(graph),
-        network_info=describe_network(graph),
+        network_info={"name": graph.name, "origin": origin, **counts},
         dataset=published_dataset(graph, options.published),
         recipe=options.recipe,
-        backbone=configs[0].model.backbone,
+        backbone=runs[0].to_config().model.backbone,
         folder=str(folder),
         runs=runs,
-        left_out=left_out,
+        left_out=list(left_out.values()),
         device=options.device,
         keep_models=options.keep_models,
     )
 
 
 def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) -> RunConfig:
-    """The recipe, what the model wants of its own, what the user set, and what the row is."""
-    given: dict[str, Any] = {}
+    """The settings of a row: recipe, model defaults, user settings, and the row's own on top."""
+    settings: dict[str, Any] = {}
     if options.recipe == "paper" and row.task == "link-prediction":
-        given |= published_neighbors(graph)
-    given |= {**options.settings, **row.settings}
+        settings |= published_neighbors(graph)
+    settings |= {**options.settings, **row.settings}
     if row.is_simple:
-        return make_config(row.task, options.recipe, settings=given)
-    return run_config(row.task, options.recipe, settings={**given, "model.name": row.model})
+        return make_config(row.task, options.recipe, settings=settings)
+    return run_config(row.task, options.recipe, settings={**settings, "model.name": row.model})
 
 
 def published_neighbors(graph: EdgeTextGraph) -> dict[str, Any]:
-    """How many edges the paper samples around a node of this dataset, where it is one of its."""
+    """The paper's neighborhood sizes, if the network is one of its datasets."""
     sizes = graph.meta.neighbors
     if not sizes:
         return {}
-    given: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in ("source", "target")}
-    return given | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
+    settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
+    return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
 
 
-def describe_network(graph: EdgeTextGraph) -> dict[str, Any]:
-    """What a record says of the data: no more than its name, origin and counts."""
-    counts = {"nodes": graph.num_nodes, "edges": graph.num_edges}
-    return {"name": graph.name, "origin": Path(graph.origin).name or graph.origin, **counts}
+def split_name(config: RunConfig, graph: EdgeTextGraph) -> str:
+    """The split of a run: the configured one, the task's default, or the network's only one."""
+    default = ESTIMATORS[config.task].default_split
+    if config.data.split or default in graph.splits or len(graph.splits) != 1:
+        return config.data.split or default
+    return next(iter(graph.splits))
 
 
-def with_settings(runs: Iterable[Run], settings: Mapping[str, Mapping[str, Any]]) -> list[Run]:
-    """Runs of which some rows have other settings by now: those that tuning chose."""
-    return [_changed(run, settings.get(run.row, {})) for run in runs]
-
-
-def _changed(run: Run, settings: Mapping[str, Any]) -> Run:
-    if not settings:
-        return run
-    config = run.to_config().with_settings(settings)
-    return replace(run, config=config.to_dict(), settings={**run.settings, **settings})
-
-
-def _runs(
+def _planned_runs(
     row: ModelRow, graph: EdgeTextGraph, folder: Path, options: ExperimentOptions
-) -> Iterator[Run]:
-    """A run per seed; a simple baseline that is not random is fitted once."""
+) -> Iterator[PlannedRun]:
+    """One run per seed, or a single run of a deterministic baseline."""
     config = row_config(row, graph, options)
-    plain = row_config(ROWS.get(row.model, row), graph, options)
-    name = row.model if config == plain else row.name  # a variant that is none shares the folder
-    count = 1 if row.is_simple and not row.is_random else options.seeds
-    first = config.train.seed
-    for seed in range(first, first + count):
-        made = config.with_settings({"train.seed": seed})
-        yield Run(
+    base_config = row_config(ROWS.get(row.model, row), graph, options)
+    # A variant with the same settings as the model itself shares the model's runs.
+    name = row.model if config == base_config else row.name
+    old_names = [old for old, new in aliases.ROWS.items() if new == name]
+    name = next((old for old in old_names if (folder / "runs" / old).is_dir()), name)
+    first_seed = config.train.seed
+    for seed in range(first_seed, first_seed + (options.seeds if row.is_random else 1)):
+        seeded = config.with_settings({"train.seed": seed})
+        yield PlannedRun(
             row=row.name,
             title=row.title,
             group=row.group,
@@ -238,38 +294,30 @@ def _runs(
             task=row.task,
             seed=seed,
             folder=str(folder / "runs" / name / str(seed)),
-            config=made.to_dict(),
-            settings=_differing(made, options.recipe),
+            config=seeded.to_dict(),
+            settings=_changed_settings(seeded),
         )
 
 
-def _differing(config: RunConfig, recipe: str) -> dict[str, Any]:
-    """Settings that the recipe has otherwise, the seed and the model's name aside."""
-    mine, theirs = config.to_dict(), make_config(config.task, recipe).to_dict()
-    found = {}
-    for section, values in mine.items():
-        for name, value in values.items() if isinstance(values, dict) else ():
-            if value != theirs[section][name]:
-                found[f"{section}.{name}"] = value
-    return {name: v for name, v in found.items() if name not in ("train.seed", "model.name")}
+def _changed_settings(config: RunConfig) -> dict[str, Any]:
+    """Settings that differ from the recipe, except for the seed and the model name."""
+    recipe = flatten(make_config(config.task, config.recipe).to_dict())
+    return {
+        name: value
+        for name, value in flatten(config.to_dict()).items()
+        if value != recipe[name] and name not in ("train.seed", "model.name")
+    }
 
 
-def _possible(
+def _unsupported_tasks(
     rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
-) -> tuple[list[ModelRow], list[str]]:
-    """Rows whose task the network can be used for, and a sentence for each task it cannot."""
-    left_out = {}
-    if graph.labels is None:
-        left_out["edge-classification"] = f"{graph.path} has no edge labels: nothing to classify"
+) -> dict[Task, str]:
+    """Tasks that the network has no labels or no split for, with the reason."""
+    reasons: dict[Task, str] = {}
     for row in rows:
-        given = {**options.settings, **row.settings}.get("data.split")
-        named = str(given or SPLITS[row.task])
-        if not graph.has_split(named) and (given or len(graph.splits) != 1):
-            left_out.setdefault(row.task, f"{graph.path} has no split '{named}' for {row.task}")
-    kept = [row for row in rows if row.task not in left_out]
-    wanted = {row.task for row in rows}
-    return kept, [why for task, why in left_out.items() if task in wanted]
-
-
-def _moved(run: Run, before: Path, here: Path) -> Run:
-    return replace(run, folder=str(here / run.path.relative_to(before)))
+        split = split_name(row_config(row, graph, options), graph)
+        if row.task == "edge-classification" and graph.labels is None:
+            reasons[row.task] = f"{graph.path} has no edge labels, so edges cannot be classified"
+        elif not graph.has_split(split):
+            reasons.setdefault(row.task, f"{graph.path} has no split '{split}' for {row.task}")
+    return reasons

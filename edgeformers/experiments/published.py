@@ -1,4 +1,4 @@
-"""Every number of the paper's tables, to stand beside ours."""
+"""Every number of the paper's result tables, to be shown next to ours."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,102 +11,89 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.recipes import load_recipe, recipe_names
 from edgeformers.errors import InputError, suggest
 
-Unit = Literal["percent", "share", "ms"]
 Mark = Literal["", "bold", "italic"]
 
 
 @dataclass(frozen=True)
-class PublishedCell:
-    """A number as the paper prints it, how it is set, and its deviation where one is given."""
+class Cell:
+    """A number of a table, its deviation if known, and how it is set."""
 
     value: float
     deviation: float | None = None
     mark: Mark = ""
 
+    def scaled(self, factor: float) -> "Cell":
+        """The number in another unit."""
+        deviation = None if self.deviation is None else self.deviation * factor
+        return Cell(self.value * factor, deviation, self.mark)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedTable:
-    """One table of the paper: `cells[dataset][row][metric]`, rows under our names."""
+    """A table of the paper: `cells[dataset][row][metric]` as printed, with our row names."""
 
     name: str
     caption: str
     tables: tuple[int, ...]  # its numbers in the paper
     part: str
-    unit: Unit
+    unit: Literal["percent", "share", "ms"]
     metrics: tuple[str, ...]
-    cells: Mapping[str, Mapping[str, Mapping[str, PublishedCell]]]
+    cells: Mapping[str, Mapping[str, Mapping[str, Cell]]]
     gains: Mapping[str, tuple[float, ...]]  # over the best baseline in percent, where printed
 
-    def cell(self, dataset: str | None, row: str, metric: str) -> PublishedCell | None:
-        """What was published for a row on a dataset, if anything."""
+    def cell(self, dataset: str | None, row: str, metric: str) -> Cell | None:
+        """The published number of a row on a dataset, if any."""
         return self.cells.get(dataset or "", {}).get(row, {}).get(metric)
-
-    def in_our_units(self, cell: PublishedCell) -> tuple[float, float | None]:
-        """Value and deviation as our runs give them: shares of one instead of percents."""
-        size = 100.0 if self.unit == "percent" else 1.0
-        return cell.value / size, None if cell.deviation is None else cell.deviation / size
-
-
-def published_names() -> list[str]:
-    """The tables that `published_table` knows."""
-    return list(_tables())
 
 
 def published_table(name: str) -> PublishedTable:
-    """One table of the paper by its name."""
-    if name not in _tables():
-        raise InputError(f"the paper has no table '{name}'; {suggest(name, _tables())}")
-    return _tables()[name]
-
-
-def published_dataset(graph: EdgeTextGraph, named: str | None = None) -> str | None:
-    """The paper's dataset a network is: the one named, or the one it was prepared as."""
-    if named is not None:
-        if named not in recipe_names():
-            raise InputError(
-                f"the paper has no dataset '{named}'; {suggest(named, recipe_names())}"
-            )
-        return named
-    for name in recipe_names():
-        title = load_recipe(name).title
-        if any(note.startswith(f"the paper's dataset {title}:") for note in graph.notes):
-            return name
-    return None
+    """A table of the paper by name: edge-classification, link-prediction, ablation, ..."""
+    if name not in published_tables():
+        raise InputError(f"the paper has no table '{name}'; {suggest(name, published_tables())}")
+    return published_tables()[name]
 
 
 @cache
-def _tables() -> dict[str, PublishedTable]:
+def published_tables() -> dict[str, PublishedTable]:
+    """All tables by name."""
     text = files("edgeformers.experiments").joinpath("published.toml").read_text("utf-8")
-    return {name: _table(name, given) for name, given in tomllib.loads(text).items()}
+    return {name: _table(name, values) for name, values in tomllib.loads(text).items()}
 
 
-def _table(name: str, given: dict[str, Any]) -> PublishedTable:
-    metrics = tuple(given["metrics"])
-    cells = {
-        dataset: {row: _cells(given, dataset, row, values) for row, values in rows.items()}
-        for dataset, rows in given["rows"].items()
-    }
+def published_dataset(graph: EdgeTextGraph, name: str | None = None) -> str | None:
+    """The paper's dataset that a network is: the given one, or the one it was prepared as."""
+    if name is not None and name not in recipe_names():
+        raise InputError(f"the paper has no dataset '{name}'; {suggest(name, recipe_names())}")
+    if name is not None:
+        return name
+    for recipe in recipe_names():
+        title = load_recipe(recipe).title
+        if any(note.startswith(f"the paper's dataset {title}:") for note in graph.notes):
+            return recipe
+    return None
+
+
+def _table(name: str, values: Mapping[str, Any]) -> PublishedTable:
     return PublishedTable(
         name=name,
-        caption=given["caption"],
-        tables=tuple(given["tables"]),
-        part=given["part"],
-        unit=given["unit"],
-        metrics=metrics,
-        cells=cells,
-        gains={dataset: tuple(gains) for dataset, gains in given.get("gain", {}).items()},
+        caption=values["caption"],
+        tables=tuple(values["tables"]),
+        part=values["part"],
+        unit=values["unit"],
+        metrics=tuple(values["metrics"]),
+        cells={
+            dataset: {row: _cells(values, dataset, row) for row in rows}
+            for dataset, rows in values["rows"].items()
+        },
+        gains={dataset: tuple(gains) for dataset, gains in values.get("gain", {}).items()},
     )
 
 
-def _cells(
-    given: dict[str, Any], dataset: str, row: str, values: list[Any]
-) -> dict[str, PublishedCell]:
-    found = {}
-    for place, (metric, value) in enumerate(zip(given["metrics"], values, strict=True)):
-        kinds: tuple[Mark, ...] = ("bold", "italic")
-        set_so = [
-            kind for kind in kinds if given.get(kind, {}).get(dataset, {place: ""})[place] == row
-        ]
-        number, deviation = value if isinstance(value, list) else (value, None)
-        found[metric] = PublishedCell(number, deviation, set_so[0] if set_so else "")
-    return found
+def _cells(values: Mapping[str, Any], dataset: str, row: str) -> dict[str, Cell]:
+    cells, marks = {}, {kind: values.get(kind, {}).get(dataset) for kind in ("bold", "italic")}
+    printed = values["rows"][dataset][row]
+    for column, (metric, number) in enumerate(zip(values["metrics"], printed, strict=True)):
+        mark: Any = next((kind for kind, rows in marks.items() if rows and rows[column] == row), "")
+        value, deviation = number if isinstance(number, list) else (number, None)
+        cells[metric] = Cell(value, deviation, mark)
+    return cells

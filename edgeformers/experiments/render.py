@@ -1,17 +1,17 @@
-"""Tables as text: for a terminal, Markdown, CSV and LaTeX."""
+"""Tables as plain text, Markdown, CSV and LaTeX."""
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.tables import Cell, Table
-from edgeformers.report import terminal
+from edgeformers.experiments.published import Cell
+from edgeformers.experiments.tables import Table
+from edgeformers.report.terminal import format_table
 
-Format = Literal["terminal", "markdown", "csv", "latex"]
-PAPER = "paper"  # above the published numbers
-LONG = 12  # a table in Markdown with more rows than this names their groups
+PAPER = "paper"  # heading of published numbers
+LONG = 12  # Markdown tables with more rows have group headings
 GROUPS = {
     "simple": "simple baselines",
     "words": "bags of words",
@@ -19,65 +19,113 @@ GROUPS = {
     "plm": "with a language model",
     "ours": "ours",
 }
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-}
+LATEX_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "–": "--",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+LATEX_TABLE = r"""\begin{table}
+\caption{%s}
+\centering
+\begin{tabular}{%s}
+\toprule
+%s
+\bottomrule
+\end{tabular}
+\end{table}"""
 
 
-def render(tables: Sequence[Table], how: str) -> str:
-    """All tables in one format."""
-    if how not in FORMATS:
-        raise InputError(f"there is no format '{how}'; {suggest(how, FORMATS)}")
-    return FORMATS[how](tables)
+def render(tables: Sequence[Table], format: str) -> str:
+    """All tables in one format: terminal, markdown, csv or latex."""
+    if format not in FORMATS:
+        raise InputError(f"unknown format '{format}'; {suggest(format, FORMATS)}")
+    return FORMATS[format](tables)
 
 
-def to_terminal(tables: Sequence[Table]) -> str:
-    """Plain lines; * marks the best, + the second."""
-    marks = {"bold": "*", "italic": "+", "": " "}
+def to_text(tables: Sequence[Table]) -> str:
+    """Plain text; * marks the best, + the second."""
+    styles = {"bold": "{}*", "italic": "{}+", "": "{} "}
     blocks = []
     for table in tables:
-        shown = _rows(table, lambda text, mark: f"{text}{marks[mark]}")
         header = [f"{cell} " if cell else cell for cell in _header(table)]
-        lines = [*terminal.format_table([header, *shown]), *_wrapped(table.notes)]
-        blocks.append("\n".join([table.title, *lines]))
-    blocks.append("\n".join(_wrapped(_shared_facts(tables))))
+        lines = format_table([header, *_rows(table, styles)])
+        blocks.append("\n".join([table.title, *lines, *_wrap(table.notes)]))
+    blocks.append("\n".join(_wrap(_shared_facts(tables))))
     return "\n\n".join(blocks).strip("\n") + "\n" if tables else ""
 
 
 def to_markdown(tables: Sequence[Table]) -> str:
-    """A heading, a table and its notes each; the best in bold, the second in italics."""
+    """A heading, a table and notes each; the best in bold, the second in italics."""
     blocks = [f"### {table.title}\n\n{_markdown(table, table.notes)}" for table in tables]
     return "\n".join([*blocks, _paragraph(_shared_facts(tables))]) if tables else ""
 
 
-def markdown_table(table: Table) -> str:
-    """One table with all that is to be said of it, under no heading."""
+def table_markdown(table: Table) -> str:
+    """One table with its notes and facts, without a heading."""
     return _markdown(table, [*table.notes, *table.facts])
 
 
+def to_csv(tables: Sequence[Table]) -> str:
+    """One line per table, row and metric."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", "row", "metric", "mean", "deviation", "runs", "published", "mark"])
+    for table in tables:
+        for row in table.rows:
+            for metric in table.metrics:
+                cell, published = row.cells.get(metric), row.published.get(metric)
+                if cell is not None or published is not None:
+                    digits = table.digits + 2
+                    values = [_number(cell, digits), _deviation(cell, digits), row.runs]
+                    values += [_number(published, table.digits), cell.mark if cell else ""]
+                    writer.writerow([table.name, row.name, metric, *values])
+    return out.getvalue()
+
+
+def to_latex(tables: Sequence[Table]) -> str:
+    """Tables for the booktabs package; the best in bold, the second in italics."""
+    styles = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "": "{}"}
+    blocks = []
+    for table in tables:
+        header = [escape_latex(cell) for cell in _header(table)]
+        lines, group = [" & ".join(header) + r" \\"], None
+        for row, cells in zip(table.rows, _rows(table, styles, escape_latex), strict=True):
+            lines += [] if row.group == group else [r"\midrule"]
+            lines.append(" & ".join(cells) + r" \\")
+            group = row.group
+        columns = "l" + "c" * (len(header) - 1)
+        blocks.append(LATEX_TABLE % (escape_latex(table.title), columns, "\n".join(lines)))
+    return "\n\n".join(blocks) + "\n" if blocks else ""
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX prints literally."""
+    return text.translate(LATEX_ESCAPES)
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
+    "terminal": to_text,
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "latex": to_latex,
+}
+
+
 def _markdown(table: Table, notes: Sequence[str]) -> str:
-    sets = {"bold": "**{}**", "italic": "_{}_", "": "{}"}
-    header = _header(table)
+    styles = {"bold": "**{}**", "italic": "_{}_", "": "{}"}
+    header, group = _header(table), ""
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    shown, group = _rows(table, lambda text, mark: sets[mark].format(text)), ""
-    for row, cells in zip(table.rows, shown, strict=True):
-        if len(shown) > LONG and row.group != group:
+    for row, cells in zip(table.rows, _rows(table, styles), strict=True):
+        if len(table.rows) > LONG and row.group != group:
             group = row.group
             lines.append(f"| _{GROUPS.get(group, group)}_ |" + " |" * (len(header) - 1))
         lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    more = "\n" + _paragraph(notes) if notes else ""
-    return "\n".join(lines) + "\n" + more
+    return "\n".join(lines) + "\n" + ("\n" + _paragraph(notes) if notes else "")
 
 
 def _paragraph(notes: Sequence[str]) -> str:
@@ -86,108 +134,45 @@ def _paragraph(notes: Sequence[str]) -> str:
 
 
 def _shared_facts(tables: Sequence[Table]) -> list[str]:
-    """What is to be said of several tables of one record, once."""
+    """The facts of several tables of one record, each once."""
     return list(dict.fromkeys(fact for table in tables for fact in table.facts))
 
 
-def _wrapped(notes: Sequence[str]) -> list[str]:
-    return [line for note in notes for line in terminal.wrap(note, 100, "  ", "    ")]
-
-
-def to_csv(tables: Sequence[Table]) -> str:
-    """One line per table, row and metric, for other programs."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "row", "metric", "mean", "deviation", "runs", "published", "mark"])
-    for table in tables:
-        for row in table.rows:
-            for metric in table.metrics:
-                mine, theirs = row.cells.get(metric), row.published.get(metric)
-                if mine is None and theirs is None:
-                    continue
-                writer.writerow([
-                    table.name,
-                    row.name,
-                    metric,
-                    "" if mine is None else f"{mine.value:.{table.digits + 2}f}",
-                    "" if mine is None else _deviation(mine, table.digits + 2),
-                    row.runs,
-                    "" if theirs is None else f"{theirs.value:.{table.digits}f}",
-                    "" if mine is None else mine.mark,
-                ])  # fmt: skip
-    return out.getvalue()
-
-
-def to_latex(tables: Sequence[Table]) -> str:
-    """Tables for the package booktabs; the best bold, the second in italics, as in the paper."""
-    sets = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "": "{}"}
-    blocks = []
-    for table in tables:
-        header = [escape_latex(cell) for cell in _header(table)]
-        shown = _rows(table, lambda text, mark: sets[mark].format(escape_latex(text)), escape_latex)
-        body = []
-        for number, (row, cells) in enumerate(zip(table.rows, shown, strict=True)):
-            if number and row.group != table.rows[number - 1].group:
-                body.append(r"\midrule")
-            body.append(" & ".join(cells) + r" \\")
-        blocks.append("\n".join([
-            r"\begin{table}",
-            rf"\caption{{{escape_latex(table.title)}}}",
-            r"\centering",
-            rf"\begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
-            r"\toprule",
-            " & ".join(header) + r" \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]))  # fmt: skip
-    return "\n\n".join(blocks) + "\n" if blocks else ""
-
-
-def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is."""
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
-    "terminal": to_terminal,
-    "markdown": to_markdown,
-    "csv": to_csv,
-    "latex": to_latex,
-}
+def _wrap(notes: Sequence[str]) -> list[str]:
+    return [
+        line
+        for note in notes
+        for line in textwrap.wrap(note, 100, initial_indent="  ", subsequent_indent="    ")
+    ]
 
 
 def _header(table: Table) -> list[str]:
-    found = [""]
-    for metric, name in zip(table.metrics, table.names, strict=True):
-        found += [name, PAPER] if table.has_published(metric) else [name]
-    return found
+    header = [""]
+    for metric, name in zip(table.metrics, table.metric_names, strict=True):
+        header += [name, PAPER] if table.has_published(metric) else [name]
+    return header
 
 
 def _rows(
-    table: Table, set_cell: Callable[[str, str], str], title: Callable[[str], str] = str
-) -> list[list[str]]:
-    """Every row as cells of text, in the order of the header."""
-    found = []
+    table: Table, styles: Mapping[str, str], escape: Callable[[str], str] = str
+) -> Iterator[list[str]]:
+    """Every row as formatted cells, in the order of the header."""
     for row in table.rows:
-        cells = [title(row.title)]
+        cells = [escape(row.title)]
         for metric in table.metrics:
-            cells.append(_shown(row.cells.get(metric), table.digits, set_cell))
-            if table.has_published(metric):
-                cells.append(_shown(row.published.get(metric), table.digits, set_cell))
-        found.append(cells)
-    return found
+            sources = (row.cells, row.published) if table.has_published(metric) else (row.cells,)
+            for source in sources:
+                cell, text = source.get(metric), "–"
+                if cell is not None:
+                    deviation = _deviation(cell, table.digits)
+                    text = _number(cell, table.digits) + (f" ± {deviation}" if deviation else "")
+                cells.append(styles[cell.mark if cell else ""].format(escape(text)))
+        yield cells
 
 
-def _shown(cell: Cell | None, digits: int, set_cell: Callable[[str, str], str]) -> str:
-    if cell is None:
-        return set_cell("–", "")
-    spread = _deviation(cell, digits)
-    text = f"{cell.value:.{digits}f}" + (f" ± {spread}" if spread else "")
-    return set_cell(text, cell.mark)
+def _number(cell: Cell | None, digits: int) -> str:
+    return "" if cell is None else f"{cell.value:.{digits}f}"
 
 
-def _deviation(cell: Cell, digits: int) -> str:
-    return "" if cell.deviation is None else f"{cell.deviation:.{digits}f}"
+def _deviation(cell: Cell | None, digits: int) -> str:
+    return "" if cell is None or cell.deviation is None else f"{cell.deviation:.{digits}f}"

@@ -1,4 +1,4 @@
-"""An experiment of the paper from start to end: plan, run, gather, write."""
+"""Reproduces a table or figure of the paper: plans runs, executes them, and writes the results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,10 @@ from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.claims import Checked, check_claims, claims_text
-from edgeformers.experiments.collect import collect_results, find_plans
+from edgeformers.experiments.claims import CheckedClaim, check_claims, claims_markdown
+from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.drawings import draw
 from edgeformers.experiments.efficiency import time_models
-from edgeformers.experiments.estimate import duration, estimate
-from edgeformers.experiments.execute import Failure, execute
-from edgeformers.experiments.folders import check_folders
-from edgeformers.experiments.memory import default_jobs
 from edgeformers.experiments.model_rows import (
     COLD_SPLIT,
     DIMENSIONS,
@@ -24,7 +20,7 @@ from edgeformers.experiments.model_rows import (
     LINK_ROWS,
     NEIGHBORS,
     NODE_ROWS,
-    RETURN_ROWS,
+    RECIPROCITY_ROWS,
     ROWS,
     TIMED_ROWS,
     ModelRow,
@@ -35,16 +31,24 @@ from edgeformers.experiments.model_rows import (
     neighbor_rows,
 )
 from edgeformers.experiments.node_classification import classify_all, find_labels
-from edgeformers.experiments.plan import NEED_MODELS, ExperimentOptions, Plan, make_plan
+from edgeformers.experiments.plan import (
+    NEED_MODELS,
+    ExperimentOptions,
+    Plan,
+    find_plans,
+    make_plan,
+)
 from edgeformers.experiments.record import RECORD, Record
-from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_terminal
+from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_text
+from edgeformers.experiments.resources import default_jobs, estimate_time, format_duration
+from edgeformers.experiments.runner import execute
 from edgeformers.experiments.tables import Table, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
 from edgeformers.files import write_atomic
 from edgeformers.report.terminal import format_table
 
-Say = Callable[[str], None]
-#: The experiments, and which table or figure of the paper each makes.
+Log = Callable[[str], None]
+#: The experiments, and the table or figure of the paper that each reproduces.
 EXPERIMENTS: Mapping[str, str] = {
     "edge-classification": "Tables 1 and 7",
     "link-prediction": "Tables 2 and 8",
@@ -57,7 +61,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "neighbor-size": "Figure 4",
     "attention-map": "Figure 5",
 }
-ONE_SEED = ("efficiency", "embedding-plot", "attention-map")
+SINGLE_SEED = ("efficiency", "embedding-plot", "attention-map")
 STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[ModelRow, ...]], tuple[int, ...]]] = {
     "node-dimension": (dimension_rows, DIMENSIONS),
     "neighbor-size": (neighbor_rows, NEIGHBORS),
@@ -65,49 +69,79 @@ STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[ModelRow, ...]], tup
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduced:
-    """What an experiment gave."""
+class ExperimentResults:
+    """The results of an experiment, and the files they were written to."""
 
     plan: Plan
     record: Record | None = None
     tables: list[Table] = field(default_factory=list)
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[CheckedClaim] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Results as plain values."""
+        return {
+            "experiment": self.plan.experiment,
+            "folder": str(self.plan.path),
+            "runs": [
+                {"row": run.row, "seed": run.seed, "finished": self.plan.is_done(run)}
+                for run in self.plan.runs
+            ],
+            "files": [str(path) for path in self.files],
+            "tables": {
+                table.name: {
+                    row.name: {metric: cell.value for metric, cell in row.cells.items()}
+                    for row in table.rows
+                }
+                for table in self.tables
+            },
+            "claims": [
+                {
+                    "table": checked.table,
+                    "claim": checked.claim.text,
+                    "verdict": checked.verdict,
+                    "margin": checked.margin,
+                    "interval": checked.test and [checked.test.low, checked.test.high],
+                    "rows_missing": checked.missing,
+                }
+                for checked in self.checked
+            ],
+            "failures": self.failures,
+            "notes": self.notes,
+        }
 
 
 def experiment_rows(
-    experiment: str, options: ExperimentOptions, *, returns: bool = False
+    experiment: str, options: ExperimentOptions, *, reciprocal: bool = False
 ) -> tuple[ModelRow, ...]:
-    """The rows an experiment has, those wanted, and of those the ones there are models for.
+    """The rows of an experiment, or those of them that the options name.
 
-    Some rows are only for networks in which nodes can be linked back (`returns`).
+    Some rows only make sense if nodes can link back (`reciprocal`).
     """
-    links = (*RETURN_ROWS, *LINK_ROWS) if returns else LINK_ROWS
-    rows: Mapping[str, tuple[ModelRow, ...]] = {
-        "edge-classification": EDGE_ROWS,
-        "link-prediction": links,
-        "cold-start": links,
-        "ablation": ablation_rows(),
-        "node-classification": tuple(ROWS[name] for name in NODE_ROWS),
-        "efficiency": tuple(ROWS[name] for name in TIMED_ROWS),
-        "embedding-plot": (ROWS["edgeformer-n"],),
-        "attention-map": (ROWS["edgeformer-e"],),
-    }
     if experiment not in EXPERIMENTS:
-        raise InputError(
-            f"there is no experiment '{experiment}'; {suggest(experiment, EXPERIMENTS)}"
-        )
+        raise InputError(f"unknown experiment '{experiment}'; {suggest(experiment, EXPERIMENTS)}")
     if options.values is not None and experiment not in STUDIES:
         raise InputError(f"--values is for {' and '.join(STUDIES)}, not for {experiment}")
     if options.values is not None and min(options.values) < 1:
-        raise InputError(f"--values are 1 or more (got {min(options.values)})")
+        raise InputError(f"--values must be at least 1 (got {min(options.values)})")
     if options.tune and experiment == "efficiency":
-        raise InputError("--tune changes nothing that efficiency measures; leave it out")
+        raise InputError("--tune does not affect efficiency, which measures time; leave it out")
     if experiment in STUDIES:
-        make, usual = STUDIES[experiment]
-        return choose_rows(make(options.values or usual), options.models)
+        make_rows, default_values = STUDIES[experiment]
+        return choose_rows(make_rows(options.values or default_values), options.models)
+    link_rows = (*RECIPROCITY_ROWS, *LINK_ROWS) if reciprocal else LINK_ROWS
+    rows: Mapping[str, Sequence[ModelRow]] = {
+        "edge-classification": EDGE_ROWS,
+        "link-prediction": link_rows,
+        "cold-start": link_rows,
+        "ablation": ablation_rows(),
+        "node-classification": [ROWS[name] for name in NODE_ROWS],
+        "efficiency": [ROWS[name] for name in TIMED_ROWS],
+        "embedding-plot": [ROWS["edgeformer-n"]],
+        "attention-map": [ROWS["edgeformer-e"]],
+    }
     return choose_rows(rows[experiment], options.models)
 
 
@@ -117,29 +151,29 @@ def reproduce(
     out: Path,
     options: ExperimentOptions,
     *,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     show: bool = True,
-) -> Reproduced:
-    """Make a table or a figure of the paper on a network; run again, it goes on."""
-    rows = experiment_rows(experiment, options, returns=can_reciprocate(graph))
-    if experiment in ONE_SEED:
+) -> ExperimentResults:
+    """Run an experiment on a network, or resume it; `log` receives lines about the plan."""
+    rows = experiment_rows(experiment, options, reciprocal=can_reciprocate(graph))
+    if experiment in SINGLE_SEED:
         options = replace(options, seeds=1)
     if experiment in NEED_MODELS:
         options = replace(options, keep_models=True)
     if experiment == "cold-start":
-        rows, options = _on_cold_split(rows, graph, options)
+        rows, options = _use_cold_split(rows, graph, options)
     plan = make_plan(experiment, rows, graph, out, options)
     if not options.tune:
-        check_folders(plan)  # before anything is measured or promised
+        plan.check_folders()  # before anything is measured
     labels = find_labels(graph, options.labels) if experiment == "node-classification" else None
     trials = trial_plan(plan, options.settings) if options.tune else None
-    seconds = _announce(plan, trials, graph, options, say)
+    seconds = _announce(plan, trials, graph, options, log)
     if options.dry_run:
-        return Reproduced(plan=plan)
+        return ExperimentResults(plan=plan)
     if experiment == "efficiency":
         plan.write()
-        return write_outputs(plan, time_models(plan, graph, rounds=options.rounds))
-    failures: list[Failure] = []
+        return write_results(plan, time_models(plan, graph, rounds=options.rounds))
+    failures: list[str] = []
     if trials is not None:
         trials.write()
         jobs = _jobs(trials, graph, options)
@@ -148,135 +182,95 @@ def reproduce(
     plan.write()
     failures += execute(plan, jobs=_jobs(plan, graph, options), show=show, seconds=seconds)
     if labels is not None:
-        record, lost = classify_all(plan, graph, labels)
-        return write_outputs(plan, record, failures=[*failures, *lost])
-    return write_outputs(plan, collect_results(plan), graph, failures)
+        record, node_failures = classify_all(plan, graph, labels)
+        return write_results(plan, record, failures=[*failures, *node_failures])
+    return write_results(plan, collect_results(plan), graph, failures)
 
 
-def _on_cold_split(
-    rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
-) -> tuple[tuple[ModelRow, ...], ExperimentOptions]:
-    """Rows on a split with nodes held out: the user's own, or the usual one."""
-    settings = dict(options.settings)
-    split = str(settings.pop("data.split", COLD_SPLIT))
-    if not (graph.split(split) == PROFILE).any():
-        raise InputError(
-            f"the split '{split}' holds no nodes out, of which cold-start asks; take "
-            "--set data.split=cold-source or cold-target"
-        )
-    return cold_rows(rows, split), replace(options, settings=settings)
-
-
-def rebuild_tables(folder: Path) -> list[Reproduced]:
-    """Tables of all experiments in a folder, from what their runs left; nothing is trained."""
-    found = []
+def rebuild_tables(folder: Path) -> list[ExperimentResults]:
+    """Write the tables of all experiments in a folder again, without training anything."""
+    results = []
     for plan in find_plans(folder):
         from_record = plan.experiment in ("node-classification", "efficiency")
         record = Record.read(plan.path / RECORD) if from_record else collect_results(plan)
-        found.append(write_outputs(plan, record))
-    return found
+        results.append(write_results(plan, record))
+    return results
 
 
-def write_outputs(
+def write_results(
     plan: Plan,
     record: Record,
     graph: EdgeTextGraph | None = None,
-    failures: Sequence[Failure] = (),
-) -> Reproduced:
-    """The record, its tables in every format, and the figures where the network is at hand."""
+    failures: Sequence[str] = (),
+) -> ExperimentResults:
+    """Write the record, its tables in every format and, given the network, the figures."""
     tables, checked = make_tables(record), check_claims(record)
     record.write(plan.path / RECORD)
     texts = {
-        "tables.md": "\n".join(filter(None, (to_markdown(tables), claims_text(checked)))),
-        "tables.txt": to_terminal(tables),
+        "tables.md": "\n".join(filter(None, (to_markdown(tables), claims_markdown(checked)))),
+        "tables.txt": to_text(tables),
         "tables.csv": to_csv(tables),
         "tables.tex": to_latex(tables),
     }
     for name, text in texts.items():
-        (plan.path / name).unlink(missing_ok=True)  # those of an earlier plan
+        (plan.path / name).unlink(missing_ok=True)  # of an earlier plan
         if tables:
             write_atomic(plan.path / name, text)
     files = [plan.path / name for name in (RECORD, *(texts if tables else ()))]
-    drawn, notes = draw(plan, graph, record)
-    return Reproduced(
+    figures, notes = draw(plan, graph, record)
+    return ExperimentResults(
         plan=plan,
         record=record,
         tables=tables,
         checked=checked,
-        files=[*files, *drawn],
+        files=[*files, *figures],
         failures=list(failures),
         notes=notes,
     )
 
 
-def plan_lines(plan: Plan) -> list[list[str]]:
-    """A row per row of the table: its model, its seeds, and how many of its runs are done."""
-    lines = [["row", "model", "seeds", "finished"]]
-    for name in dict.fromkeys(run.row for run in plan.runs):
-        mine = [run for run in plan.runs if run.row == name]
-        seeds = ", ".join(str(run.seed) for run in mine)
-        done = sum(plan.is_done(run) for run in mine)
-        lines.append([name, mine[0].model, seeds, f"{done} of {len(mine)}"])
-    return lines
+def _use_cold_split(
+    rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
+) -> tuple[tuple[ModelRow, ...], ExperimentOptions]:
+    """Rows on a split with held-out nodes: the user's, or the default one."""
+    settings = dict(options.settings)
+    split = str(settings.pop("data.split", COLD_SPLIT))
+    if not (graph.split(split) == PROFILE).any():
+        raise InputError(
+            f"the split '{split}' holds out no nodes, as cold-start requires; use "
+            "--set data.split=cold-source or cold-target"
+        )
+    return cold_rows(rows, split), replace(options, settings=settings)
 
 
 def _announce(
-    plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: ExperimentOptions, say: Say
+    plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: ExperimentOptions, log: Log
 ) -> Mapping[str, float]:
-    """Say what will be done; gives the seconds that a run of each row is expected to take."""
-    say(f"{plan.experiment} ({EXPERIMENTS[plan.experiment]}) on {graph!r}, recipe {plan.recipe}:")
-    say("\n".join(format_table(plan_lines(plan), left=(0, 1, 2))))
-    for why in plan.left_out:
-        say(f"Left out: {why}")
-    lost = [f"{run.row}, seed {run.seed}" for run in plan.waiting if run.is_finished]
-    if lost:
-        say(f"Trained again, for their models were not kept: {'; '.join(lost)}.")
+    """Log the plan and return the expected seconds per run of each row."""
+    log(f"{plan.experiment} ({EXPERIMENTS[plan.experiment]}) on {graph!r}, recipe {plan.recipe}:")
+    lines = [["row", "model", "seeds", "finished"]]
+    for name in dict.fromkeys(run.row for run in plan.runs):
+        runs = [run for run in plan.runs if run.row == name]
+        done = f"{sum(map(plan.is_done, runs))} of {len(runs)}"
+        lines.append([name, runs[0].model, ", ".join(str(run.seed) for run in runs), done])
+    log("\n".join(format_table(lines, left=(0, 1, 2))))
+    for reason in plan.left_out:
+        log(f"Left out: {reason}")
+    retrained = [f"{run.row}, seed {run.seed}" for run in plan.pending if run.is_finished]
+    if retrained:
+        log(f"Trained again because their models were not kept: {'; '.join(retrained)}.")
     if trials is not None:
-        say(f"Before that, {len(trials.runs)} trials of settings on validation.")
+        log(f"First, {len(trials.runs)} tuning trials on validation.")
     if plan.experiment == "efficiency" or not options.estimate:
         return {}
-    jobs = _jobs(plan, graph, options)
-    expected = estimate(plan, graph)
-    if plan.waiting:
-        say(expected.sentence(jobs))
-    if trials is not None and expected.per_run:
-        more = sum(expected.per_run.get(run.row, 0.0) for run in trials.waiting)
-        say(f"The trials take about {duration(more / jobs)} more.")
-    return expected.per_run
+    jobs, estimate = _jobs(plan, graph, options), estimate_time(plan, graph)
+    if plan.pending:
+        log(estimate.describe(jobs))
+    if trials is not None and estimate.per_run:
+        seconds = sum(estimate.per_run.get(run.row, 0.0) for run in trials.pending)
+        log(f"Tuning takes another {format_duration(seconds / jobs)}.")
+    return estimate.per_run
 
 
 def _jobs(plan: Plan, graph: EdgeTextGraph, options: ExperimentOptions) -> int:
     return default_jobs(plan, graph) if options.jobs is None else options.jobs
-
-
-def to_json(found: Reproduced) -> dict[str, Any]:
-    """What the command line tells machines."""
-    return {
-        "experiment": found.plan.experiment,
-        "folder": str(found.plan.path),
-        "runs": [
-            {"row": run.row, "seed": run.seed, "finished": found.plan.is_done(run)}
-            for run in found.plan.runs
-        ],
-        "files": [str(path) for path in found.files],
-        "tables": {
-            one.name: {
-                row.name: {metric: cell.value for metric, cell in row.cells.items()}
-                for row in one.rows
-            }
-            for one in found.tables
-        },
-        "claims": [
-            {
-                "table": one.table,
-                "claim": one.claim.text,
-                "verdict": one.verdict,
-                "margin": one.margin,
-                "interval": one.test and [one.test.low, one.test.high],
-                "rows_missing": one.missing,
-            }
-            for one in found.checked
-        ],
-        "failures": [str(failure) for failure in found.failures],
-        "notes": found.notes,
-    }

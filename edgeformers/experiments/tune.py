@@ -1,4 +1,8 @@
-"""Tuning: the grid of every row tried on validation with one seed, as much for all rows."""
+"""Tuning: every row's grid of settings is tried on validation, with one seed.
+
+Trials are runs of a plan, so they resume and run in parallel like any other run; Optuna would add
+a second store of results for a grid of at most a few points.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,8 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from edgeformers.config import flatten
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
-from edgeformers.experiments.plan import Plan, Run, with_settings
+from edgeformers.experiments.plan import Plan, PlannedRun
 from edgeformers.registry import MODELS
 from edgeformers.runs import read_results
 
@@ -15,83 +20,74 @@ TRIALS = "trials"
 
 
 def trial_plan(plan: Plan, fixed: Mapping[str, Any]) -> Plan:
-    """Every point of every row's grid, with the first seed; what the user fixed is not varied.
+    """Every point of every row's grid with the first seed, except for settings the user fixed.
 
-    Simple baselines have no trials here: they try their grids by themselves.
+    Simple baselines are not included: they tune themselves while fitting.
     """
-    first = {run.row: run for run in reversed(plan.runs) if run.kind == "model"}
-    order = [row for row in dict.fromkeys(run.row for run in plan.runs) if row in first]
-    trials = [trial for row in order for trial in _trials(plan, first[row], fixed)]
+    first_runs: dict[str, PlannedRun] = {}
+    for run in plan.runs:
+        if run.kind == "model":
+            first_runs.setdefault(run.row, run)
+    trials = []
+    for row, run in first_runs.items():
+        grid = {n: values for n, values in MODELS[run.model].grid.items() if n not in fixed}
+        for number, point in enumerate(product(*grid.values()) if grid else ()):
+            folder = Path(plan.folder) / TRIALS / row / str(number)
+            trial = replace(run, kind="trial", folder=str(folder))
+            trials.append(trial.with_settings(dict(zip(grid, point, strict=True))))
     return replace(plan, experiment=f"{plan.experiment}/{TRIALS}", runs=trials)
 
 
 def tuned_plan(plan: Plan, trials: Plan) -> Plan:
-    """The plan with the best settings of every row, in folders that say that they were tuned.
+    """The plan with the best settings of every row, in folders named ROW-tuned.
 
-    A row of which no trial was finished cannot be told its settings, and is left out.
+    Rows without a finished trial are left out.
     """
-    tried = dict.fromkeys(run.row for run in trials.runs)
-    chosen = {row: best for row in tried if (best := best_settings(trials, row)) is not None}
-    lost = [row for row in tried if row not in chosen]
-    runs = [
-        replace(run, folder=str(_tuned_folder(run))) if run.row in chosen else run
-        for run in plan.runs
-        if run.row not in lost
-    ]
-    why = [f"{row}: none of its trials was finished" for row in lost]
-    return replace(
-        plan,
-        runs=with_settings(runs, chosen),
-        left_out=[*plan.left_out, *why],
-        is_tuned=True,
-    )
+    tuned_rows = dict.fromkeys(run.row for run in trials.runs)
+    best = {row: best_settings(trials, row) for row in tuned_rows}
+    runs = []
+    for run in plan.runs:
+        settings = best.get(run.row)
+        if settings is not None:
+            folder = run.path.parent.with_name(f"{run.row}-tuned") / run.path.name
+            runs.append(replace(run, folder=str(folder)).with_settings(settings))
+        elif run.row not in tuned_rows:
+            runs.append(run)
+    failed = [f"{row}: no trial finished" for row in tuned_rows if best[row] is None]
+    return replace(plan, runs=runs, left_out=[*plan.left_out, *failed], is_tuned=True)
 
 
 def best_settings(trials: Plan, row: str) -> dict[str, Any] | None:
-    """What did best on validation, of equals the first; None where no trial was finished."""
-    found = [(run, *_score(run)) for run in trials.runs if run.row == row and run.is_finished]
-    if not found:
+    """The settings with the best validation score (the first of equals); None without a trial."""
+    scores = [(run, *_score(run)) for run in trials.runs if run.row == row and run.is_finished]
+    if not scores:
         return None
-    sign = -1.0 if found[0][1] in SMALLER_IS_BETTER else 1.0
-    best, _, _ = max(found, key=lambda one: sign * one[2])
-    return {name: _setting(best, name) for name in MODELS[best.model].grid}
+    sign = -1.0 if scores[0][1] in SMALLER_IS_BETTER else 1.0
+    best, _, _ = max(scores, key=lambda score: sign * score[2])
+    return _grid_point(best)
 
 
 def trial_records(trials: Plan) -> list[dict[str, Any]]:
-    """Every trial: its row, what was tried, and what it reached on validation."""
-    found = []
+    """Row, settings and validation score of every trial; the score of an unfinished one is None."""
+    records = []
     for run in trials.runs:
-        tried = {name: _setting(run, name) for name in MODELS[run.model].grid}
         metric, score = _score(run) if run.is_finished else ("", None)
-        found.append({"row": run.row, "tried": tried, "metric": metric, "score": score})
-    return found
+        records.append(
+            {"row": run.row, "tried": _grid_point(run), "metric": metric, "score": score}
+        )
+    return records
 
 
 def is_trial(results: Mapping[str, Any]) -> bool:
-    """Whether results.json is that of a trial: the best score on validation, and no other part."""
+    """Whether results.json belongs to a trial: it only has the best validation score."""
     return list(results) == ["val"] and set(results["val"]) == {"select", "score"}
 
 
-def _trials(plan: Plan, run: Run, fixed: Mapping[str, Any]) -> list[Run]:
-    grid = {n: values for n, values in MODELS[run.model].grid.items() if n not in fixed}
-    found: list[Run] = []
-    for number, point in enumerate(product(*grid.values()) if grid else ()):
-        folder = Path(plan.folder) / TRIALS / run.row / str(number)
-        trial = replace(run, kind="trial", folder=str(folder))
-        settings = dict(zip(grid, point, strict=True))
-        found += with_settings([trial], {run.row: settings})
-    return found
+def _grid_point(run: PlannedRun) -> dict[str, Any]:
+    settings = flatten(run.to_config().to_dict())
+    return {name: settings[name] for name in MODELS[run.model].grid}
 
 
-def _tuned_folder(run: Run) -> Path:
-    return run.path.parent.with_name(f"{run.row}-tuned") / run.path.name
-
-
-def _setting(run: Run, name: str) -> Any:
-    section, _, setting = name.rpartition(".")
-    return run.config[section][setting]
-
-
-def _score(run: Run) -> tuple[str, float]:
-    found = read_results(run.path)["val"]
-    return str(found["select"]), float(found["score"])
+def _score(run: PlannedRun) -> tuple[str, float]:
+    results = read_results(run.path)["val"]
+    return str(results["select"]), float(results["score"])

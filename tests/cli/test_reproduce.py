@@ -106,8 +106,7 @@ def test_a_dry_run_prints_the_plan(home, tmp_path):
         ["tfidf", "tfidf", "0", "1", "of", "1"],
         ["edgeformer-e", "edgeformer-e", "0,", "1,", "2", "2", "of", "3"],
     ]
-    assert lines[4].startswith("It will take about ")
-    assert "(an estimate" in lines[4]
+    assert lines[4].startswith("Estimated time: ")
 
 
 def test_a_failed_run_gives_exit_code_1_and_the_others_are_reported(home, tmp_path):

@@ -12,7 +12,7 @@ from edgeformers.errors import ConfigError
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.estimators.links import COLD_NODE_RATE
 from edgeformers.evaluation.network_links import candidate_nodes, drawable_nodes
-from edgeformers.experiments.scoring import score_link_baseline
+from edgeformers.experiments.scoring import score
 
 SPLIT = "cold-source+drop-target"
 SETTINGS = {
@@ -178,7 +178,7 @@ def test_texts_and_neighbors_together_rank_for_a_new_node_above_popularity_and_t
         made = make(**more, **{"model.node_init": "random"}).fit(hobbies)
         return made.evaluate(protocols=("full",))["full/mrr"]
 
-    popular = score_link_baseline(Popularity().fit(hobbies, SPLIT), hobbies, SPLIT, 0)
+    popular = score(Popularity().fit(hobbies, SPLIT), hobbies, SPLIT)
     ours, text = mrr("edgeformer-n"), mrr("bert-n")
     assert ours > text + 0.05
     assert ours > popular.results["test"]["full/mrr"] + 0.05

@@ -14,7 +14,7 @@ from edgeformers.estimators import LinkPredictor, load
 from edgeformers.experiments.input_ablation import ablate_inputs
 from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import experiment_rows
-from edgeformers.experiments.scoring import score_link_baseline
+from edgeformers.experiments.scoring import score
 from edgeformers.inference.batch_inference import recommend_all
 from edgeformers.inference.ensemble import ReturnedPart, fit_ensemble
 
@@ -119,7 +119,7 @@ def test_who_wrote_and_was_not_answered_is_recommended_and_who_was_is_not(mail, 
 def test_it_ranks_above_what_does_not_know_who_wrote(mail, fitted):
     ours = fitted.evaluate(protocols=("full",))["full/mrr"]
     known, popular = (
-        score_link_baseline(one.fit(mail, "link"), mail, "link", 0).results["test"]["full/mrr"]
+        score(one.fit(mail, "link"), mail, "link").results["test"]["full/mrr"]
         for one in (Reciprocity(), Popularity())
     )
     assert known > popular + 0.1
@@ -177,7 +177,7 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
 
 def test_tables_and_verdicts_have_it_where_it_can_be(mail, fitted, simulated):
     names = [
-        row.name for row in experiment_rows("link-prediction", ExperimentOptions(), returns=True)
+        row.name for row in experiment_rows("link-prediction", ExperimentOptions(), reciprocal=True)
     ]
     assert names[:2] == ["reciprocity", "popularity"]
     assert "reciprocity" not in [

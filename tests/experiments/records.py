@@ -2,7 +2,7 @@
 
 from edgeformers.experiments.model_rows import (
     LINK_ROWS,
-    RETURN_ROWS,
+    RECIPROCITY_ROWS,
     ROWS,
     ablation_rows,
     cold_rows,
@@ -12,7 +12,7 @@ from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
 NETWORK = {"name": "net", "origin": "net.csv", "nodes": 1200, "edges": 34567, "fingerprint": "f"}
 KNOWN = {
     **ROWS,
-    **{row.name: row for row in (*ablation_rows(), *cold_rows((*LINK_ROWS, *RETURN_ROWS)))},
+    **{row.name: row for row in (*ablation_rows(), *cold_rows((*LINK_ROWS, *RECIPROCITY_ROWS)))},
 }
 
 

