@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.data.simulate import BestScores, EdgeScore, SimulationConfig, simulate
-from edgeformers.data.simulate.best_edges import BestRules, macro_f1, maximize_macro_f1
+from edgeformers.data.simulate.best_edges import BestRules, maximize_macro_f1, rule_macro_f1
 from edgeformers.data.simulate.best_links import taste_given_topics
 from edgeformers.data.simulate.words import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
 from edgeformers.data.simulate.writer import format_ids
@@ -349,8 +349,8 @@ def test_macro_f1_is_maximized_as_well_as_by_exhaustive_search():
     for _ in range(20):
         joint = rng.dirichlet([0.6, 0.6, 0.6], size=6) * rng.random((6, 1))
         rules = itertools.product(range(3), repeat=6)
-        best = max(macro_f1(joint, np.array(rule)) for rule in rules)
-        assert macro_f1(joint, maximize_macro_f1(joint)) == pytest.approx(best, abs=1e-12)
+        best = max(rule_macro_f1(joint, np.array(rule)) for rule in rules)
+        assert rule_macro_f1(joint, maximize_macro_f1(joint)) == pytest.approx(best, abs=1e-12)
 
 
 def test_a_class_that_never_occurs_is_never_predicted():

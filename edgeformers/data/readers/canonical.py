@@ -85,7 +85,7 @@ class Columns:
         padded = [column for column in available if column.strip() == name]
         if padded:
             return f"{padded[0]!r} has spaces around it; rename it, or set `{role}=`{of_reader}"
-        return f"{suggest(name, map(shorten, available))} (set it with `{role}=`{of_reader})"
+        return f"{suggest(name, map(excerpt, available))} (set it with `{role}=`{of_reader})"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Problems(dict[int, str]):
     def add(self, rows: pa.Array, name: str, what: str, values: pa.Array | None = None) -> None:
         """Note the rows where the mask `rows` is True, with their values if given."""
         for row in pc.indices_nonzero(rows).to_pylist():
-            value = "" if values is None else f": '{shorten(values[row].as_py())}'"
+            value = "" if values is None else f": '{excerpt(values[row].as_py())}'"
             self.setdefault(row, f"column '{name}'{value} {what}")
 
 
@@ -211,7 +211,7 @@ def is_list(type_: pa.DataType) -> bool:
     )
 
 
-def shorten(value: str) -> str:
+def excerpt(value: str) -> str:
     """A value on one line of at most 60 characters, for messages."""
     line = " ".join(value.split())
     return line if len(line) <= 60 else line[:57] + "..."

@@ -16,10 +16,10 @@ from edgeformers.data.readers.canonical import (
     Problems,
     convert_edges,
     convert_nodes,
+    excerpt,
     is_list,
     is_text,
     looks_like_numbers,
-    shorten,
 )
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import COMPRESSIONS, expand_paths, plain_suffix
@@ -257,5 +257,5 @@ def _check_text_column(source: RowSource, batch: pa.RecordBatch, columns: Column
     remedy = f"available: {', '.join(others)}" if others else "there is no other text column"
     raise InputError(
         f"{source.origin}: the text column '{name}' holds only numbers (such as "
-        f"'{shorten(example)}'); set `text=` to the column with the words; {remedy}"
+        f"'{excerpt(example)}'); set `text=` to the column with the words; {remedy}"
     )

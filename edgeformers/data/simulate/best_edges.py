@@ -63,8 +63,8 @@ class DecisionRules:
         return self._score(counts)
 
     def _score(self, mass: Floats) -> EdgeScore:
-        hits = np.trace(confusion(mass, self.most_accurate))
-        return EdgeScore(macro_f1(mass, self.best_f1), float(hits / mass.sum()))
+        hits = np.trace(rule_confusion(mass, self.most_accurate))
+        return EdgeScore(rule_macro_f1(mass, self.best_f1), float(hits / mass.sum()))
 
 
 class BestRules:
@@ -124,15 +124,15 @@ def target_mass(model: Model) -> Floats:
     return mass.astype(np.float64).reshape(products, LEVELS)
 
 
-def confusion(joint: Floats, rule: Ints) -> Floats:
+def rule_confusion(joint: Floats, rule: Ints) -> Floats:
     """The confusion table [C true, C predicted] of a rule, in units of the mass [cells, C]."""
     classes = joint.shape[1]
     return np.stack([np.bincount(rule, joint[:, k], classes) for k in range(classes)])
 
 
-def macro_f1(joint: Floats, rule: Ints) -> float:
+def rule_macro_f1(joint: Floats, rule: Ints) -> float:
     """Macro-F1 of a rule, over the classes that occur as a label or as a prediction."""
-    return float(np.nanmean(f1_of_confusion(confusion(joint, rule))))
+    return float(np.nanmean(f1_of_confusion(rule_confusion(joint, rule))))
 
 
 def maximize_macro_f1(joint: Floats) -> Ints:
@@ -143,7 +143,7 @@ def maximize_macro_f1(joint: Floats) -> Ints:
     """
     rule: Ints = joint.argmax(axis=1)
     mass, cells = joint.sum(axis=1), np.arange(len(joint))
-    table = confusion(joint, rule)
+    table = rule_confusion(joint, rule)
     hits, size = np.diag(table).copy(), table.sum(axis=0) + table.sum(axis=1)
     while True:
         current = np.nan_to_num(f1(hits, size))
