@@ -26,13 +26,13 @@ EVERY_EDGE = pytest.mark.parametrize("name", EDGE_BASELINES)
 EVERY_LINK = pytest.mark.parametrize("name", LINK_BASELINES)
 
 #: One quick setting where the defaults take long; a baseline not named here has its defaults.
-ONE_C = {"inverse_penalties": [3.0]}
+ONE_C = {"grid": [3.0]}
 PAIRS = {"grid": [PairwiseConfig(width=16, lr=0.03, batch=512, epochs=30)]}
 QUICK = {
     "node-ids": ONE_C,
     "tfidf": ONE_C,
     "tfidf-nodes": ONE_C,
-    "frozen": {"inverse_penalties": [30.0]},
+    "frozen": {"grid": [30.0]},
     "frozen-boosting": {"grid": [BoostingConfig(trees=15)]},
     "als": {"grid": [ALSConfig()]},
     "mf": {"grid": [ALSConfig()]},

@@ -99,11 +99,11 @@ def test_popularity_alone_is_no_better_for_being_taken_off_itself(simulated):
 def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
     rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
     plain = make_network(rows)
-    with pytest.raises(InputError, match="has no labels to learn; name the label column"):
+    with pytest.raises(InputError, match="no labels"):
         labeled_edge_parts(plain, "edge")
     rows = [{**row, "label": None if i else "5"} for i, row in enumerate(rows)]
     labeled = make_network(rows, out="few")
-    with pytest.raises(InputError, match=r"split 'edge' has no labelled edge in '(train|val)'"):
+    with pytest.raises(InputError, match="no labeled edge"):
         labeled_edge_parts(labeled, "edge")
     with pytest.raises(InputError, match="'train' of the split 'link' has 0 links"):
         link_parts(plain, "link")

@@ -1,42 +1,39 @@
-"""Gradient boosting on frozen text vectors and on what is known of both ends of an edge."""
+"""Gradient boosting on frozen text vectors and on statistics of both nodes of an edge."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.baselines.base import GridTrial, best_setting, grid_search
 from edgeformers.baselines.text.edge_classifiers import (
-    ClassifiedEdges,
-    LabeledParts,
-    NodeColumns,
-    labeled_parts,
-    validation_f1,
+    EdgeClassifierBaseline,
+    LabeledEdges,
+    NodeOneHots,
 )
 from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import require
 
-Floats = NDArray[np.float32]
+Features = NDArray[np.float32]
 
-COMPONENTS = 64  # of the text vectors, by variance
-FOLDS = 10  # parts of the training edges, each seen by the statistics of the others alone
-PRIOR_EDGES = 5.0  # the shares of all classes count as so many edges of every node
+COMPONENTS = 64  # principal components of the text vectors
+FOLDS = 10  # of the training edges, each described by statistics of the other folds
+PRIOR_EDGES = 5.0  # weight of the overall class frequencies in those of a node
 
-_FOLD_STREAM = 0xF01D  # names the draws of folds among all that use a seed
+_FOLD_STREAM = 0xF01D  # distinguishes the draws of folds from others with the same seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoostingConfig:
-    """Settings of one boosting."""
+    """Settings of one boosted ensemble."""
 
-    trees: int = 200  # of each class
+    trees: int = 200  # per class
     leaves: int = 15
-    leaf_edges: int = 20  # training edges of a leaf at least
+    leaf_edges: int = 20  # minimum training edges in a leaf
     rate: float = 0.05
 
 
@@ -48,13 +45,13 @@ GRID = (
 )
 
 
-class FrozenBoosting(ClassifiedEdges):
-    """Boosted trees that see the text, and how the other edges of both ends were labeled.
+class FrozenBoosting(EdgeClassifierBaseline[BoostingConfig]):
+    """Boosted trees over the text and the labels of other edges of both nodes.
 
-    Features of an edge: 64 principal components of its text vector and, for each end, the number
-    of its other training edges, the shares of their classes, and how much the text is like
-    theirs. An edge's own label is never among its features: see `NodeStatistics`. About a minute
-    for 35,000 edges of 5 classes on one core, beside reading every text once.
+    Features of an edge: 64 principal components of its text vector and, for each node, the number
+    of its other training edges, their class frequencies, and how similar the text is to theirs. An
+    edge's own label is never among its features: see `NodeStatistics`. Takes about a minute for
+    35,000 edges of 5 classes on one core, besides encoding every text once.
     """
 
     def __init__(
@@ -66,125 +63,110 @@ class FrozenBoosting(ClassifiedEdges):
         seed: int = 0,
         show: bool = False,
     ) -> None:
-        self.backbone = backbone
-        self.max_tokens = max_tokens
-        self.grid = grid
-        self.seed = seed
-        self.show = show
-        self.trials: list[GridTrial[BoostingConfig]] = []
-        self.setting: dict[str, Any] = {}
+        super().__init__(grid, seed=seed)
+        self.backbone, self.max_tokens, self.show = backbone, max_tokens, show
 
-    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
-        """Learn from the training edges that have a label; keep the best by Macro-F1."""
-        parts = labeled_parts(graph, split)
-        self.graph = graph
-        vectors = text_vectors(graph, self.backbone, max_tokens=self.max_tokens, show=self.show)
-        self._components = Components(vectors, parts.train)
-        self._statistics = NodeStatistics(graph, split, parts, self._components, seed=self.seed)
-        features = self._features(parts.train)
-        held = self._features(parts.val)
-        self._model, self.trials = grid_search(
-            self.grid,
-            lambda config: self._boost(features, parts.train_labels, config),
-            lambda model: validation_f1(model, held, parts.val_labels),
+    def _train_features(self, split: str, edges: LabeledEdges) -> Any:
+        vectors = text_vectors(
+            self.graph, self.backbone, max_tokens=self.max_tokens, show=self.show
         )
-        read = {"backbone": self.backbone, "max_tokens": self.max_tokens}
-        self.setting = {**read, **asdict(best_setting(self.trials))}
-        return self
+        self._components = TextComponents(vectors, edges.train)
+        self._statistics = NodeStatistics(
+            self.graph, split, edges, self._components, seed=self.seed
+        )
+        return self._features(edges.train)
 
-    def _features(self, edges: Ids) -> Floats:
+    def _features(self, edges: Ids) -> Features:
         return np.hstack([self._components.of(edges), self._statistics.of(edges)])
 
-    def _boost(self, features: Floats, labels: Ids, config: BoostingConfig) -> Any:
+    def _classifier(self, setting: BoostingConfig, num_edges: int) -> Any:
         ensemble = require("sklearn.ensemble", "baselines")
-        model = ensemble.HistGradientBoostingClassifier(
-            max_iter=config.trees,
-            max_leaf_nodes=config.leaves,
-            min_samples_leaf=config.leaf_edges,
-            learning_rate=config.rate,
+        return ensemble.HistGradientBoostingClassifier(
+            max_iter=setting.trees,
+            max_leaf_nodes=setting.leaves,
+            min_samples_leaf=setting.leaf_edges,
+            learning_rate=setting.rate,
             early_stopping=False,
             random_state=self.seed,
         )
-        return model.fit(features, labels)
+
+    def _describe(self, setting: BoostingConfig, num_edges: int) -> dict[str, Any]:
+        return {"backbone": self.backbone, "max_tokens": self.max_tokens, **asdict(setting)}
 
 
-class Components:
-    """The directions in which the training texts differ most."""
+class TextComponents:
+    """Principal components of the training texts."""
 
     def __init__(self, vectors: Vectors, train: Ids, count: int = COMPONENTS) -> None:
         texts = vectors[train].astype(np.float32)
         self.vectors, self.mean = vectors, texts.mean(axis=0)
         texts -= self.mean
-        _, directions = np.linalg.eigh(texts.T @ texts)  # by rising variance
+        _, directions = np.linalg.eigh(texts.T @ texts)  # by increasing variance
         self.directions = directions[:, ::-1][:, :count]  # [D, components]
 
-    def of(self, edges: Ids) -> Floats:
+    def of(self, edges: Ids) -> Features:
         """[n] edges -> [n, components]."""
         texts = self.vectors[edges].astype(np.float32) - self.mean
         return np.asarray(texts @ self.directions, np.float32)
 
 
 class NodeStatistics:
-    """What the other training edges of an edge's two ends say: how many, their classes, texts.
+    """Statistics of the other training edges of both nodes: their number, classes and texts.
 
-    Training edges are dealt into folds, and the shares of a fold's edges are counted on the other
-    folds alone, the shares of all classes that smooth them included. Leaving out only the edge
-    itself would not do: where the trees can tell a node, by the number of its edges, what is
-    missing from its shares gives the label away. Other edges see all folds.
+    Training edges are divided into folds, and the class frequencies of a fold's edges, including
+    the overall frequencies that smooth them, are counted on the other folds only. Leaving out only
+    the edge itself would leak its label: trees can identify a node by its number of edges, and what
+    is missing from its class frequencies then gives the label away. All other edges use all folds.
     """
 
     def __init__(
         self,
         graph: EdgeTextGraph,
         split: str,
-        parts: LabeledParts,
-        texts: Components,
+        edges: LabeledEdges,
+        texts: TextComponents,
         *,
         folds: int = FOLDS,
         seed: int = 0,
     ) -> None:
-        self.graph, self.texts = graph, texts
-        self.nodes = NodeColumns(graph, split)
+        self.num_classes, self.texts = len(graph.label_names), texts
+        self.nodes = NodeOneHots(graph, split)
         self.fold = np.full(graph.num_edges, folds, np.int64)  # the last: edges of no fold
-        self.fold[parts.train] = hash_keys(seed, _FOLD_STREAM, parts.train) % np.uint64(folds)
-        self.counts, self.prior = self._count(parts, folds)
-        incidence = self.nodes.of(parts.train)
-        sums = incidence.T @ texts.of(parts.train)
+        self.fold[edges.train] = hash_keys(seed, _FOLD_STREAM, edges.train) % np.uint64(folds)
+        self.counts, self.prior = self._count(edges, folds)
+        incidence = self.nodes.of(edges.train)
+        sums = incidence.T @ texts.of(edges.train)
         self.sums = np.pad(sums, ((0, 1), (0, 0)))  # [nodes + 1, components]
         self.degree = np.append(incidence.sum(axis=0), 0.0)  # [nodes + 1]
 
-    def of(self, edges: Ids) -> Floats:
-        """[n] edges -> [n, 2 (C + 2)]: of each end the class shares, the degree, the likeness."""
-        ends = self._ends(edges)
-        return np.hstack([self._of_end(edges, end) for end in ends]).astype(np.float32)
+    def of(self, edges: Ids) -> Features:
+        """[n] edges -> [n, 2 (C + 2)]: class frequencies, degree and similarity of each node."""
+        columns = self.nodes.columns(edges)  # -1 is the last row, which is empty
+        return np.hstack([self._of_node(edges, node) for node in columns]).astype(np.float32)
 
-    def _ends(self, edges: Ids) -> tuple[Ids, Ids]:
-        """Both ends; a node that training has not seen is -1, the last row, which is empty."""
-        graph, nodes = self.graph, self.nodes
-        return nodes.source[graph.src[edges]], nodes.target[graph.dst[edges]]
-
-    def _of_end(self, edges: Ids, end: Ids) -> NDArray[np.float64]:
+    def _of_node(self, edges: Ids, node: Ids) -> Floats:
         fold = self.fold[edges]
-        counts, prior = self.counts[fold, end], self.prior[fold]  # [n, C]
+        counts, prior = self.counts[fold, node], self.prior[fold]  # [n, C]
         shares = (counts + PRIOR_EDGES * prior) / (counts.sum(1, keepdims=True) + PRIOR_EDGES)
-        is_own = fold < len(self.prior) - 1  # the edge itself is one of its ends' edges
-        degree = self.degree[end] - is_own
+        is_own = fold < len(self.prior) - 1  # the edge itself is among its nodes' edges
+        degree = self.degree[node] - is_own
         texts = self.texts.of(edges)
-        others = self.sums[end] - is_own[:, None] * texts
-        lengths = np.linalg.norm(texts, axis=1) * np.linalg.norm(others, axis=1)
-        likeness = np.where(degree > 0, (texts * others).sum(1) / np.maximum(lengths, 1e-12), 0.0)
-        return np.column_stack([shares, np.log1p(degree), likeness])
+        others = self.sums[node] - is_own[:, None] * texts
+        norms = np.linalg.norm(texts, axis=1) * np.linalg.norm(others, axis=1)
+        cosine = np.where(degree > 0, (texts * others).sum(1) / np.maximum(norms, 1e-12), 0.0)
+        return np.column_stack([shares, np.log1p(degree), cosine])
 
-    def _count(self, parts: LabeledParts, folds: int) -> tuple[Floats, NDArray[np.float64]]:
-        """How often each node has each class outside a fold [folds + 1, nodes + 1, C], and the
-        shares of all classes there [folds + 1, C].
+    def _count(self, edges: LabeledEdges, folds: int) -> tuple[Features, Floats]:
+        """Classes of each node outside a fold [folds + 1, nodes + 1, C], and overall frequencies.
+
+        The latter are [folds + 1, C].
         """
-        classes, fold = len(self.graph.label_names), self.fold[parts.train]
-        counts = np.zeros((folds, self.nodes.width + 1, classes), np.float32)
-        for end in self._ends(parts.train):
-            np.add.at(counts, (fold, end, parts.train_labels), 1)
-        of_class = np.zeros((folds, classes))
-        np.add.at(of_class, (fold, parts.train_labels), 1)
-        left = of_class.sum(0) - np.pad(of_class, ((0, 1), (0, 0)))
-        prior = left / np.maximum(left.sum(1, keepdims=True), 1)
+        fold, labels = self.fold[edges.train], edges.train_labels
+        counts = np.zeros((folds, self.nodes.width + 1, self.num_classes), np.float32)
+        for node in self.nodes.columns(edges.train):
+            np.add.at(counts, (fold, node, labels), 1)
+        totals = np.zeros((folds, self.num_classes))
+        np.add.at(totals, (fold, labels), 1)
+        outside = totals.sum(0) - np.pad(totals, ((0, 1), (0, 0)))
+        prior = outside / np.maximum(outside.sum(1, keepdims=True), 1)
         return counts.sum(0) - np.pad(counts, ((0, 1), (0, 0), (0, 0))), prior

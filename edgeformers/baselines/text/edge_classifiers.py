@@ -1,176 +1,173 @@
-"""What edge baselines share: labeled edges, one-hot nodes, and a logistic regression over them."""
+"""What edge baselines share: labeled edges, node one-hots, and a grid search over classifiers."""
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from edgeformers.baselines.base import GridTrial, best_setting, grid_search
+from edgeformers.baselines.base import GridTrial, Setting, best_setting, grid_search
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import TRAIN, VAL
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Floats, Ids, Ints
 from edgeformers.errors import InputError, require
+from edgeformers.evaluation.metrics import macro_f1
+from edgeformers.evaluation.network_labels import labeled_edge_parts
 
-MANY_EDGES = 200_000  # training edges above which the regression is fitted by stochastic gradients
-STEPS, EPOCHS = 1000, 20  # at most, of L-BFGS and of stochastic gradients
+LBFGS_EDGES = 200_000  # training edges up to which logistic regression is solved by L-BFGS
+LBFGS_STEPS, SGD_EPOCHS = 1000, 20  # at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabeledParts:
-    """The edges to learn from and to choose settings on, with their classes."""
+class LabeledEdges:
+    """Training and validation edges with their classes."""
 
     train: Ids
-    train_labels: Ids
+    train_labels: Ints
     val: Ids
-    val_labels: Ids
+    val_labels: Ints
 
 
-def labeled_parts(graph: EdgeTextGraph, split: str) -> LabeledParts:
-    """Training and validation edges whose class is known; training must have two classes."""
+def labeled_edges(graph: EdgeTextGraph, split: str) -> LabeledEdges:
+    """Training and validation edges with a known class; training needs two classes."""
     graph.verify()
-    train, val = (labeled_edges(graph, split, part) for part in (TRAIN, VAL))
-    labels = np.asarray(graph.labels, np.int64)
-    found = np.unique(labels[train])
-    if len(found) < 2:
-        names = ", ".join(graph.label_names[code] for code in found) or "none"
-        raise InputError(
-            f"the training edges of the split '{split}' of {graph.path} have fewer than two "
-            f"classes ({names}); there is nothing to tell apart"
-        )
-    return LabeledParts(train=train, train_labels=labels[train], val=val, val_labels=labels[val])
-
-
-def labeled_edges(graph: EdgeTextGraph, split: str, part: int) -> Ids:
-    """The edges of a part whose class is known."""
     if graph.labels is None or graph.label_kind != "class":
         kind = {"multi": "several labels", "number": "a number"}.get(graph.label_kind or "", "none")
         raise InputError(
-            f"an edge baseline needs one class per edge; {graph.path} has {kind}; "
+            f"an edge baseline needs one class per edge, but {graph.path} has {kind}; "
             "prepare it with a column of classes as its label"
         )
-    return np.flatnonzero((graph.split(split) == part) & (graph.labels >= 0))
+    parts = labeled_edge_parts(graph, split, required=())
+    train, val, labels = parts["train"], parts["val"], np.asarray(graph.labels, np.int64)
+    classes = np.unique(labels[train])
+    if len(classes) < 2:
+        names = ", ".join(graph.label_names[code] for code in classes) or "none"
+        raise InputError(
+            f"the training edges of the split '{split}' of {graph.path} have fewer than two "
+            f"classes ({names})"
+        )
+    return LabeledEdges(train=train, train_labels=labels[train], val=val, val_labels=labels[val])
 
 
-def validation_f1(model: Any, features: Any, labels: Ids) -> float:
-    """Macro-F1 of a fitted model on validation; nan where there is nothing to try on."""
-    if not len(labels):
-        return float("nan")
-    metrics = require("sklearn.metrics", "baselines")
-    predicted = model.predict(features)
-    return float(metrics.f1_score(labels, predicted, average="macro", zero_division=0))
+class NodeOneHots:
+    """One-hot features of both nodes of an edge; a node unseen in training has none.
 
-
-def spread_classes(table: NDArray[Any], classes: Ids, num_classes: int) -> NDArray[np.float64]:
-    """[n, classes seen in training] -> [n, C]; a class that training never showed has 0."""
-    spread = np.zeros((len(table), num_classes))
-    spread[:, classes] = table
-    return spread
-
-
-class NodeColumns:
-    """One-hot features of an edge's two ends; a node that training has not seen has none.
-
-    Where source and target are one kind of node and edges have a direction, a node has one column
-    as a source and another as a target.
+    In a directed network with one node type, a node has one column as a source and another as a
+    target.
     """
 
     def __init__(self, graph: EdgeTextGraph, split: str) -> None:
         seen = np.flatnonzero(graph.splits.seen_in_training(split))
         self.source = np.full(graph.num_nodes, -1)
         self.source[seen] = np.arange(len(seen))
-        both = graph.is_directed and not graph.is_bipartite
-        self.target = np.where(self.source >= 0, self.source + both * len(seen), -1)
-        self.width = len(seen) * (2 if both else 1)
+        has_roles = graph.is_directed and not graph.is_bipartite
+        self.target = np.where(self.source >= 0, self.source + has_roles * len(seen), -1)
+        self.width = len(seen) * (2 if has_roles else 1)
         self.graph = graph
 
+    def columns(self, edges: Ids) -> tuple[Ids, Ids]:
+        """The columns of the source and of the target of each edge; -1 if unseen."""
+        return self.source[self.graph.src[edges]], self.target[self.graph.dst[edges]]
+
     def of(self, edges: Ids) -> Any:
-        """[n] edges -> sparse ones [n, width]."""
-        graph = self.graph
-        columns = np.concatenate([self.source[graph.src[edges]], self.target[graph.dst[edges]]])
+        """[n] edges -> sparse [n, width]."""
+        columns = np.concatenate(self.columns(edges))
         rows = np.tile(np.arange(len(edges)), 2)
-        known = columns >= 0
-        ones = np.ones(np.count_nonzero(known), np.float32)
+        is_seen = columns >= 0
+        ones = np.ones(np.count_nonzero(is_seen), np.float32)
         sparse = require("scipy.sparse", "baselines")
         shape = (len(edges), self.width)
-        return sparse.csr_array((ones, (rows[known], columns[known])), shape=shape)
+        return sparse.csr_array((ones, (rows[is_seen], columns[is_seen])), shape=shape)
 
 
-class ClassifiedEdges(ABC):
-    """What a fitted classifier of scikit-learn says of edges; a baseline says what it reads."""
+class EdgeClassifierBaseline(ABC, Generic[Setting]):
+    """A scikit-learn classifier of edge features, chosen from a grid by Macro-F1 on validation."""
 
     graph: EdgeTextGraph
-    _model: Any
+    model: Any
+
+    def __init__(self, grid: Sequence[Setting], *, seed: int) -> None:
+        self.grid = grid
+        self.seed = seed
+        self.trials: list[GridTrial[Setting]] = []
+        self.setting: dict[str, Any] = {}
+
+    @abstractmethod
+    def _train_features(self, split: str, edges: LabeledEdges) -> Any:
+        """Fit whatever features depend on; return those of the training edges [n, F]."""
 
     @abstractmethod
     def _features(self, edges: Ids) -> Any:
         """The features of at least one edge [n, F], dense or sparse."""
 
-    def predict_proba(self, edge_ids: ArrayLike) -> NDArray[np.float64]:
-        """[n] edges -> [n, C]; a class that training never showed has probability 0."""
-        edges = np.asarray(edge_ids, np.int64)
-        classes = len(self.graph.label_names)
-        if not len(edges):
-            return np.zeros((0, classes))
-        table = self._model.predict_proba(self._features(edges))
-        return spread_classes(table, self._model.classes_, classes)
+    @abstractmethod
+    def _classifier(self, setting: Setting, num_edges: int) -> Any:
+        """An unfitted scikit-learn classifier for `num_edges` training edges."""
 
-    def predict(self, edge_ids: ArrayLike) -> Ids:
-        """The likeliest class of each edge."""
+    @abstractmethod
+    def _describe(self, setting: Setting, num_edges: int) -> dict[str, Any]:
+        """The chosen setting by name."""
+
+    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
+        """Fit every setting of the grid on labeled training edges; keep the best on validation."""
+        self.graph, edges = graph, labeled_edges(graph, split)
+        train = self._train_features(split, edges)
+        val = self._features(edges.val) if len(edges.val) else None
+
+        def fit_one(setting: Setting) -> Any:
+            limit = require("sklearn.exceptions", "baselines").ConvergenceWarning
+            with warnings.catch_warnings():  # stopping at the limit of steps is fine
+                warnings.simplefilter("ignore", limit)
+                model = self._classifier(setting, len(edges.train))
+                return model.fit(train, edges.train_labels)
+
+        def score(model: Any) -> float:
+            return float("nan") if val is None else macro_f1(edges.val_labels, model.predict(val))
+
+        self.model, self.trials = grid_search(self.grid, fit_one, score)
+        self.setting = self._describe(best_setting(self.trials), len(edges.train))
+        return self
+
+    def predict_proba(self, edge_ids: ArrayLike) -> Floats:
+        """[n] edges -> [n, C]; a class without training edges has probability 0."""
+        edges = np.asarray(edge_ids, np.int64)
+        table = np.zeros((len(edges), len(self.graph.label_names)))
+        if len(edges):
+            table[:, self.model.classes_] = self.model.predict_proba(self._features(edges))
+        return table
+
+    def predict(self, edge_ids: ArrayLike) -> Ints:
+        """The most probable class of each edge."""
         return np.asarray(self.predict_proba(edge_ids).argmax(axis=1))
 
 
-class LogisticEdges(ClassifiedEdges):
-    """Logistic regression over features of edges; a baseline says what these are.
+class LogisticEdgeBaseline(EdgeClassifierBaseline[float]):
+    """Logistic regression over features of edges; the grid holds scikit-learn's C.
 
-    C is chosen from a grid by Macro-F1 on validation. Up to 200,000 training edges the regression
-    is multinomial and solved to the optimum (L-BFGS). Above, where that takes many minutes for
-    each C, it is one class against the rest by averaged stochastic gradients: much faster, and a
-    little behind.
+    With up to `lbfgs_edges` training edges the regression is multinomial and solved to the optimum
+    by L-BFGS. With more, which would take many minutes for each C, it is one-vs-rest by averaged
+    stochastic gradient descent: much faster and slightly less accurate.
     """
 
-    def __init__(self, *, inverse_penalties: Sequence[float], many_edges: int, seed: int) -> None:
-        self.inverse_penalties = inverse_penalties
-        self.many_edges = many_edges
-        self.seed = seed
-        self.trials: list[GridTrial[float]] = []
-        self.setting: dict[str, Any] = {}
+    def __init__(
+        self, grid: Sequence[float], *, lbfgs_edges: int = LBFGS_EDGES, seed: int = 0
+    ) -> None:
+        super().__init__(grid, seed=seed)
+        self.lbfgs_edges = lbfgs_edges
 
-    @abstractmethod
-    def _learn(self, split: str, train: Ids) -> Any:
-        """Learn what features are; gives those of the training edges [n, F]."""
-
-    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
-        """Learn from the training edges that have a label."""
-        parts = labeled_parts(graph, split)
-        self.graph = graph
-        features = self._learn(split, parts.train)
-        held = self._features(parts.val) if len(parts.val) else None
-        solver = "lbfgs" if len(parts.train) <= self.many_edges else "sgd"
-        self._model, self.trials = grid_search(
-            self.inverse_penalties,
-            lambda inverse: self._regress(solver, features, parts.train_labels, inverse),
-            lambda model: validation_f1(model, held, parts.val_labels),
-        )
-        self.setting = {"C": best_setting(self.trials), "solver": solver}
-        return self
-
-    def _regress(self, solver: str, features: Any, labels: Ids, inverse: float) -> Any:
+    def _classifier(self, setting: float, num_edges: int) -> Any:
         linear = require("sklearn.linear_model", "baselines")
-        if solver == "lbfgs":
-            model = linear.LogisticRegression(C=inverse, max_iter=STEPS)
-        else:
-            model = linear.SGDClassifier(
-                loss="log_loss",
-                alpha=1 / (inverse * len(labels)),
-                average=True,
-                max_iter=EPOCHS,
-                random_state=self.seed,
-            )
-        limit = require("sklearn.exceptions", "baselines").ConvergenceWarning
-        with warnings.catch_warnings():  # a model that stops at its limit of steps is as good
-            warnings.simplefilter("ignore", limit)
-            return model.fit(features, labels)
+        if num_edges <= self.lbfgs_edges:
+            return linear.LogisticRegression(C=setting, max_iter=LBFGS_STEPS)
+        return linear.SGDClassifier(
+            loss="log_loss",
+            alpha=1 / (setting * num_edges),
+            average=True,
+            max_iter=SGD_EPOCHS,
+            random_state=self.seed,
+        )
+
+    def _describe(self, setting: float, num_edges: int) -> dict[str, Any]:
+        return {"C": setting, "solver": "lbfgs" if num_edges <= self.lbfgs_edges else "sgd"}

@@ -1,31 +1,33 @@
-"""Node ids alone, under logistic regression: what the two ends of an edge say without its text."""
+"""Logistic regression on the ids of both nodes of an edge, without its text."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from edgeformers.baselines.text.edge_classifiers import MANY_EDGES, LogisticEdges, NodeColumns
+from edgeformers.baselines.text.edge_classifiers import (
+    LBFGS_EDGES,
+    LabeledEdges,
+    LogisticEdgeBaseline,
+    NodeOneHots,
+)
 from edgeformers.data.types import Ids
 
-INVERSE_PENALTIES = (3.0, 1.0, 10.0, 30.0, 100.0)  # the C of scikit-learn: larger is freer
+GRID = (3.0, 1.0, 10.0, 30.0, 100.0)
 
 
-class NodeIds(LogisticEdges):
-    """Logistic regression on the one-hot ids of both ends; an edge of two new nodes gets the
-    shares of the classes. Seconds on one core.
+class NodeIds(LogisticEdgeBaseline):
+    """Uses one-hot node ids; an edge of two new nodes gets the class frequencies.
+
+    Takes seconds on one core.
     """
 
     def __init__(
-        self,
-        *,
-        inverse_penalties: Sequence[float] = INVERSE_PENALTIES,
-        many_edges: int = MANY_EDGES,
-        seed: int = 0,
+        self, *, grid: Sequence[float] = GRID, lbfgs_edges: int = LBFGS_EDGES, seed: int = 0
     ) -> None:
-        super().__init__(inverse_penalties=inverse_penalties, many_edges=many_edges, seed=seed)
+        super().__init__(grid, lbfgs_edges=lbfgs_edges, seed=seed)
 
-    def _learn(self, split: str, train: Ids) -> Any:
-        self._nodes = NodeColumns(self.graph, split)
-        return self._features(train)
+    def _train_features(self, split: str, edges: LabeledEdges) -> Any:
+        self._nodes = NodeOneHots(self.graph, split)
+        return self._features(edges.train)
 
     def _features(self, edges: Ids) -> Any:
         return self._nodes.of(edges)

@@ -6,11 +6,11 @@ import pytest
 from edgeformers.baselines.text.boosting import (
     PRIOR_EDGES,
     BoostingConfig,
-    Components,
     FrozenBoosting,
     NodeStatistics,
+    TextComponents,
 )
-from edgeformers.baselines.text.edge_classifiers import labeled_parts
+from edgeformers.baselines.text.edge_classifiers import labeled_edges
 from edgeformers.baselines.text.frozen_vectors import text_vectors
 from edgeformers.data.splits import TEST, TRAIN
 from edgeformers.evaluation.metrics import micro_f1
@@ -43,15 +43,15 @@ def backbone(ratings, tmp_path):
 
 
 def make_statistics(graph, backbone, labels=None, **more):
-    parts = labeled_parts(graph, "given")
+    parts = labeled_edges(graph, "given")
     if labels is not None:
         parts = replace(parts, train_labels=labels)
-    texts = Components(text_vectors(graph, backbone), parts.train, 4)
+    texts = TextComponents(text_vectors(graph, backbone), parts.train, 4)
     return NodeStatistics(graph, "given", parts, texts, **more)
 
 
 def test_no_training_edge_has_its_own_label_among_its_features(ratings, backbone):
-    parts = labeled_parts(ratings, "given")
+    parts = labeled_edges(ratings, "given")
     before = make_statistics(ratings, backbone).of(parts.train)
     for place in range(0, len(parts.train), 7):
         changed = parts.train_labels.copy()
@@ -62,7 +62,7 @@ def test_no_training_edge_has_its_own_label_among_its_features(ratings, backbone
 
 
 def test_labels_of_a_fold_leave_all_features_of_the_fold_alone(ratings, backbone):
-    parts = labeled_parts(ratings, "given")
+    parts = labeled_edges(ratings, "given")
     statistics = make_statistics(ratings, backbone)
     fold = statistics.fold[parts.train] == 3
     changed = np.where(fold, 1 - parts.train_labels, parts.train_labels)
@@ -112,7 +112,7 @@ def test_how_the_ends_were_labeled_elsewhere_tells_the_class(ratings, backbone):
 
 
 def test_edges_of_a_node_and_fold_look_alike_whatever_their_labels(ratings, backbone):
-    parts = labeled_parts(ratings, "given")
+    parts = labeled_edges(ratings, "given")
     statistics = make_statistics(ratings, backbone)
     shares = statistics.of(parts.train)[:, :2]
     source, fold = ratings.src[parts.train], statistics.fold[parts.train]
@@ -128,7 +128,7 @@ def test_components_are_principal_components_of_the_training_texts(ratings, back
     from sklearn.decomposition import PCA
 
     vectors = text_vectors(ratings, backbone)
-    train = labeled_parts(ratings, "given").train
-    ours = Components(vectors, train, 2).of(np.arange(9))
+    train = labeled_edges(ratings, "given").train
+    ours = TextComponents(vectors, train, 2).of(np.arange(9))
     theirs = PCA(2).fit(vectors[train].astype(np.float64)).transform(vectors[:9].astype(np.float64))
     np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-5)

@@ -22,8 +22,8 @@ def test_edges_of_one_text_are_one_to_it_whoever_wrote_them(opinions, tmp_path):
     np.testing.assert_allclose(table, table[[0, 0, 0]], atol=1e-6)
 
 
-@pytest.mark.parametrize("many_edges", [10**6, 0], ids=["lbfgs", "sgd"])
-def test_both_solvers_give_probabilities(opinions, tmp_path, many_edges):
+@pytest.mark.parametrize("lbfgs_edges", [10**6, 0], ids=["lbfgs", "sgd"])
+def test_both_solvers_give_probabilities(opinions, tmp_path, lbfgs_edges):
     backbone = write_backbone(tmp_path / "backbone", opinions)
-    model = Frozen(backbone, many_edges=many_edges).fit(opinions, "given")
+    model = Frozen(backbone, lbfgs_edges=lbfgs_edges).fit(opinions, "given")
     np.testing.assert_allclose(model.predict_proba(np.arange(10)).sum(1), 1.0)

@@ -35,7 +35,7 @@ def test_an_edge_of_two_new_nodes_gets_what_the_classes_alone_say(make_parts):
     graph = make_parts([*rows, new, {**new, "source": "newer"}])
     last = [graph.num_edges - 2, graph.num_edges - 1]
     up = graph.label_names.index("up")
-    strict = NodeIds(inverse_penalties=[1e-6]).fit(graph, "given").predict_proba(last)
+    strict = NodeIds(grid=[1e-6]).fit(graph, "given").predict_proba(last)
     np.testing.assert_allclose(strict[:, up], 2 / 3, atol=1e-3)  # two of the three sources
     free = NodeIds().fit(graph, "given").predict_proba(last)
     np.testing.assert_array_equal(free[0], free[1])
