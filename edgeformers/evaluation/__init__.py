@@ -1,4 +1,4 @@
-"""Protocols that rank links, the report that always names them, and how sure a number is."""
+"""Evaluation: link ranking protocols, reports, and statistical significance."""
 
 from edgeformers.evaluation.links import LinkMask, LinkTable, node_positions
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives

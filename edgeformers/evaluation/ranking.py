@@ -1,10 +1,10 @@
-"""Three protocols that rank the right node of a test pair; their figures cannot be compared.
+"""Three protocols that rank the positive of a test pair; their scores are not comparable.
 
-- `paper`: among the right nodes of its own batch of 100 pairs in file order, as published;
-- `sampled`: among 99 nodes drawn evenly from those that are no known link of the query;
-- `full`: among all candidate nodes, known links of the query left out. What a user meets.
+- `paper`: among the positives of its batch of 100 pairs in file order, as published;
+- `sampled`: among 99 uniformly drawn candidates that are not linked to the query;
+- `full`: among all candidates except known links of the query, as in a recommender.
 
-Two more, `paper-shifted` and `paper-unseen`, are `paper` with scores fitted to batches (`shift`).
+`paper-shifted` and `paper-unseen` are `paper` with corrected scores (`popularity_correction`).
 """
 
 from typing import Any
@@ -18,17 +18,26 @@ from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validat
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
 from edgeformers.evaluation.scorers import InnerProductScorer, Scorer
 
-BATCH = 100  # pairs per batch of the protocol `paper`
+BATCH = 100  # pairs per batch in the protocol `paper`
 
 
 def rank_in_batch(query: Any, key: Any, batch: int = BATCH) -> Floats:
     """Protocol `paper`: pair i is (query[i], key[i]) [n, D], ranked among the keys of its batch.
 
-    Keys of one node in a batch have one score and share their rank. The last batch may be
-    smaller, and is then an easier one, as in the release.
+    Keys of the same node in a batch tie. The last batch may be smaller, and then easier, as in the
+    released code.
     """
     rows, columns = validated_pairs(np.arange(len(key)), np.arange(len(query)), len(key))
     return rank_batches(InnerProductScorer(query, key), rows, columns, batch)
+
+
+def rank_batches(scorer: Scorer, rows: Ids, columns: Ids, batch: int) -> Floats:
+    """Protocol `paper` for any scorer."""
+    ranks = np.empty(len(rows))
+    for part in index_blocks(len(rows), batch):
+        scores = scorer.scores(rows[part], columns[part])
+        ranks[part] = metrics.rank_of(scores, np.arange(len(part)))
+    return ranks
 
 
 def rank_sampled(
@@ -40,20 +49,15 @@ def rank_sampled(
     seed: int = 0,
     negatives: int = NEGATIVES,
 ) -> Floats:
-    """Protocol `sampled`: among `negatives` nodes that are no known link (`sample_negatives`)."""
+    """Protocol `sampled`: rank among `negatives` candidates from `sample_negatives`."""
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
     for part in index_blocks(len(rows), max(1, BLOCK // 512 // (negatives + 1))):
+        pairs = rows[part], columns[part]
         drawn = sample_negatives(
-            rows[part],
-            columns[part],
-            scorer.num_candidates,
-            known=known,
-            seed=seed,
-            count=negatives,
+            *pairs, scorer.num_candidates, known=known, seed=seed, count=negatives
         )
-        asked = np.hstack([columns[part, None], np.maximum(drawn, 0)])
-        scores = scorer.pick(rows[part], asked)
+        scores = scorer.pick(pairs[0], np.hstack([pairs[1][:, None], np.maximum(drawn, 0)]))
         own, others, is_drawn = scores[:, :1], scores[:, 1:], drawn >= 0
         ahead = (~(others <= own) & is_drawn).sum(1)
         ranks[part] = metrics.expected_rank(ahead, ((others == own) & is_drawn).sum(1))
@@ -69,40 +73,30 @@ def rank_full(
 ) -> Floats:
     """Protocol `full`: rank of `positives[i]` among all candidates for `queries[i]` (row i).
 
-    Candidates known to be linked to the query do not count, except the one that is asked for.
-    Scores are made for a few queries and all candidates at a time; several pairs of one query
-    share them.
+    Candidates known to be linked to the query are excluded, except the positive itself. Queries
+    are scored in blocks that fit in memory, each query of a block once.
     """
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
     by_query = np.argsort(rows, kind="stable")
     for part in index_blocks(len(rows), max(8, BLOCK // max(scorer.num_candidates, 1))):
         pairs = by_query[part]
-        asked, place = np.unique(rows[pairs], return_inverse=True)
-        scores = scorer.scores(asked)
-        table = scores if len(asked) == len(pairs) else scores[place]
+        distinct, position = np.unique(rows[pairs], return_inverse=True)
+        scores = scorer.scores(distinct)
+        table = scores if len(distinct) == len(pairs) else scores[position]
         ahead, equal = metrics.count_ahead(table, columns[pairs])
         if known is not None:
-            ahead_known, equal_known = _count_known(table, rows[pairs], columns[pairs], known)
-            ahead, equal = ahead - ahead_known, equal - equal_known
+            known_ahead, known_equal = _count_known(table, rows[pairs], columns[pairs], known)
+            ahead, equal = ahead - known_ahead, equal - known_equal
         ranks[pairs] = metrics.expected_rank(ahead, equal)
     return ranks
 
 
-def rank_batches(scorer: Scorer, rows: Ids, columns: Ids, batch: int) -> Floats:
-    """Protocol `paper` for any scorer: each pair among the positives of its batch."""
-    ranks = np.empty(len(rows))
-    for part in index_blocks(len(rows), batch):
-        scores = scorer.scores(rows[part], columns[part])
-        ranks[part] = metrics.rank_of(scores, np.arange(len(part)))
-    return ranks
-
-
 def _count_known(table: NDArray[Any], rows: Ids, columns: Ids, known: LinkTable) -> tuple[Ids, Ids]:
-    """How many known links, the asked one aside, stand above and beside it."""
-    place, candidate = known.of(rows)
-    others = candidate != columns[place]
-    place, candidate = place[others], candidate[others]
-    own, score = table[place, columns[place]], table[place, candidate]
-    ahead = np.bincount(place[~(score <= own)], minlength=len(rows))
-    return ahead, np.bincount(place[score == own], minlength=len(rows))
+    """How many known links, other than the positive, score above it, and how many the same."""
+    position, candidate = known.of(rows)
+    is_other = candidate != columns[position]
+    position, candidate = position[is_other], candidate[is_other]
+    own, score = table[position, columns[position]], table[position, candidate]
+    ahead = np.bincount(position[~(score <= own)], minlength=len(rows))
+    return ahead, np.bincount(position[score == own], minlength=len(rows))

@@ -1,4 +1,4 @@
-"""What gives scores to candidates: products of vectors, or any function."""
+"""Scorers of candidates: inner products of vectors, or any function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from edgeformers.evaluation.links import LinkTable
 
 
 class Scorer(Protocol):
-    """What can be ranked: a model, a baseline, anything that scores candidates for queries."""
+    """Anything that scores candidates (columns) for queries (rows): a model or a baseline."""
 
     @property
     def num_candidates(self) -> int: ...
 
     def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        """Queries [b] against the same candidates [m], or against all: [b, m]."""
+        """Queries [b] and shared candidates [m], by default all -> [b, m]."""
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
-        """Queries [b], each against candidates of its own [b, m]: [b, m]."""
+        """Queries [b] and separate candidates for each [b, m] -> [b, m]."""
 
 
 class InnerProductScorer:
-    """Scores that are products: query [Q, D] times candidate [C, D], as arrays or tensors.
+    """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors.
 
-    `bias` [C] adds to every score of a candidate and `more`, a second pair of factors, adds a
-    second product; both are laid beside the first pair, so that one matrix product remains.
+    `bias` [C] is added to every score of a candidate, and `more` is a second pair of vectors whose
+    inner product is added. Both are appended to the vectors, so that one matrix product remains.
     """
 
     def __init__(
@@ -46,14 +46,15 @@ class InnerProductScorer:
             pairs.append((np.ones((len(query), 1), np.float32), column))
         if len(pairs) > 1:
             query, candidate = (
-                np.hstack([on_host(f) for f in side]) for side in zip(*pairs, strict=True)
+                np.hstack([to_numpy(vectors) for vectors in side])
+                for side in zip(*pairs, strict=True)
             )
         if query.ndim != 2 or candidate.ndim != 2 or query.shape[1] != candidate.shape[1]:
             raise InputError(
-                f"queries and candidates must be of one width (got {list(query.shape)} "
-                f"and {list(candidate.shape)})"
+                "query and candidate vectors must have the same width "
+                f"(got {list(query.shape)} and {list(candidate.shape)})"
             )
-        self.query, self.candidate = _single(query), _single(candidate)
+        self.query, self.candidate = _at_least_float32(query), _at_least_float32(candidate)
 
     @property
     def num_candidates(self) -> int:
@@ -61,27 +62,27 @@ class InnerProductScorer:
 
     def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
         chosen = self.candidate if columns is None else self.candidate[columns]
-        return on_host(self.query[rows] @ chosen.T)
+        return to_numpy(self.query[rows] @ chosen.T)
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
-        return on_host((self.candidate[columns] @ self.query[rows][:, :, None])[:, :, 0])
+        return to_numpy((self.candidate[columns] @ self.query[rows][:, :, None])[:, :, 0])
 
 
 @dataclass(frozen=True)
 class FunctionScorer:
-    """Any function of query rows [b] that gives scores [b, C], such as a linear recommender."""
+    """Any function of query rows [b] that returns scores [b, C]."""
 
     function: Callable[[Ids], Any]
     num_candidates: int
 
     def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        block = on_host(self.function(rows))
-        if block.shape != (len(rows), self.num_candidates):
+        scores = to_numpy(self.function(rows))
+        if scores.shape != (len(rows), self.num_candidates):
             raise InputError(
-                f"the scorer must give [{len(rows)}, {self.num_candidates}] scores "
-                f"(got {list(block.shape)})"
+                f"the scorer must return [{len(rows)}, {self.num_candidates}] scores "
+                f"(got {list(scores.shape)})"
             )
-        return block if columns is None else block[:, columns]
+        return scores if columns is None else scores[:, columns]
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         return np.take_along_axis(self.scores(rows), columns, axis=1)
@@ -89,40 +90,40 @@ class FunctionScorer:
 
 @dataclass(frozen=True)
 class BonusScorer:
-    """The scores of another, raised by `amount` [Q] for the candidates in `links` of each query."""
+    """Another scorer plus a bonus [Q] for the candidates linked to each query in `links`."""
 
     scorer: Scorer
     links: LinkTable
-    amount: NDArray[np.float32]
+    bonus: NDArray[np.float32]
 
     @property
     def num_candidates(self) -> int:
         return self.scorer.num_candidates
 
     def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        block = np.array(self.scorer.scores(rows, columns))
-        if columns is None:
-            place, candidate = self.links.of(rows)
-            block[place, candidate] += self.amount[rows][place]
-            return block
-        return self._raise(block, rows, columns[None])
+        scores = np.array(self.scorer.scores(rows, columns))
+        if columns is not None:
+            return self._with_bonus(scores, rows, columns[None])
+        position, candidate = self.links.of(rows)
+        scores[position, candidate] += self.bonus[rows][position]
+        return scores
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
-        return self._raise(np.array(self.scorer.pick(rows, columns)), rows, columns)
+        return self._with_bonus(self.scorer.pick(rows, columns), rows, columns)
 
-    def _raise(self, block: NDArray[Any], rows: Ids, columns: Ids) -> NDArray[Any]:
+    def _with_bonus(self, scores: NDArray[Any], rows: Ids, columns: Ids) -> NDArray[Any]:
         is_linked = self.links.contains(rows[:, None], columns)
-        raised: NDArray[Any] = block + is_linked * self.amount[rows][:, None]
-        return raised
+        return np.asarray(scores + is_linked * self.bonus[rows][:, None])
 
 
-def on_host(block: Any) -> NDArray[Any]:
-    """An array here, whether it was one already or a tensor on some device."""
-    return np.asarray(_single(block.detach()).cpu() if hasattr(block, "detach") else block)
+def to_numpy(values: Any) -> NDArray[Any]:
+    """An array from an array or a tensor on any device."""
+    is_tensor = hasattr(values, "detach")
+    return np.asarray(_at_least_float32(values.detach()).cpu() if is_tensor else values)
 
 
-def _single(factor: Any) -> Any:
-    """At least single precision: shorter numbers are slow here, coarse, or overflow."""
-    if factor.dtype.itemsize >= 4:
-        return factor
-    return factor.float() if hasattr(factor, "detach") else factor.astype(np.float32)
+def _at_least_float32(values: Any) -> Any:
+    """Half-precision values as float32: faster on CPU, more precise, and without overflow."""
+    if values.dtype.itemsize >= 4:
+        return values
+    return values.float() if hasattr(values, "detach") else values.astype(np.float32)

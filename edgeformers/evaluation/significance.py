@@ -1,4 +1,8 @@
-"""How sure a number is: intervals, spreads over seeds, and comparisons of two runs."""
+"""Confidence intervals, summaries over seeds, and paired comparisons of two models.
+
+Written here rather than taken from scipy, which is an optional dependency: whole groups of
+examples are resampled, and in blocks that bound memory.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ from edgeformers.evaluation.links import BLOCK, index_blocks
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value and where resampling puts it; of fewer than two examples the bounds are nan."""
+    """A value and its bootstrap interval; with fewer than two examples the bounds are NaN."""
 
     value: float
     low: float
@@ -30,24 +34,24 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedSummary:
-    """Mean and sample deviation over runs; of a single run the deviation is unknown: nan."""
+    """Mean and sample standard deviation over runs; with a single run the latter is NaN."""
 
     mean: float
     deviation: float
     runs: int
 
     def __str__(self) -> str:
-        shown = "one run" if self.runs == 1 else f"± {self.deviation:.4f}, {self.runs} runs"
-        return f"{self.mean:.4f} ({shown})"
+        spread = "one run" if self.runs == 1 else f"± {self.deviation:.4f}, {self.runs} runs"
+        return f"{self.mean:.4f} ({spread})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairedComparison:
-    """Whether run a beats run b on the same examples.
+    """Whether model a beats model b on the same examples.
 
-    `difference` is mean(a) - mean(b) with its bootstrap interval; `p_value` is that of a test
-    which flips the signs of differences at random, `sign_p_value` that of the exact sign test,
-    which counts wins and losses alone. Both are two-sided.
+    `difference` is mean(a) - mean(b) with its bootstrap interval; `p_value` is from a sign-flip
+    permutation test of the differences, `sign_p_value` from the exact sign test on wins and losses.
+    Both tests are two-sided.
     """
 
     difference: Interval
@@ -59,16 +63,16 @@ class PairedComparison:
 
 
 def is_significant(gains: ArrayLike, groups: ArrayLike | None = None) -> bool:
-    """Whether the mean gain of examples is more than two of its standard errors.
+    """Whether the mean gain is more than two standard errors above 0.
 
-    With `groups` [n], examples of one group count as one observation, as in `bootstrap_interval`.
+    With `groups` [n], the examples of a group count as one observation.
     """
-    sums, sizes = _by_group(gains, groups)
+    sums, sizes = _group_sums(gains, groups)
     if len(sums) < 2:
         return False
     mean, count = sums.sum() / sizes.sum(), len(sums)
-    apart = np.square(sums - mean * sizes).sum() * count / (count - 1)
-    return bool(mean > 2 * math.sqrt(apart) / sizes.sum())
+    variance = np.square(sums - mean * sizes).sum() * count / (count - 1)
+    return bool(mean > 2 * math.sqrt(variance) / sizes.sum())
 
 
 def bootstrap_interval(
@@ -79,12 +83,12 @@ def bootstrap_interval(
     resamples: int = 2000,
     groups: ArrayLike | None = None,
 ) -> Interval:
-    """The percentile interval of a mean over examples.
+    """The percentile bootstrap interval of a mean over examples.
 
-    Examples that belong together, such as the test pairs of one query, are not independent: with
-    `groups` [n], whole groups are drawn, and the interval does not come out too narrow.
+    Examples that belong together, such as the test pairs of one query, are not independent. With
+    `groups` [n], whole groups are resampled, so that the interval is not too narrow.
     """
-    sums, sizes = _by_group(values, groups)
+    sums, sizes = _group_sums(values, groups)
     rng = np.random.default_rng(seed)
     blocks = _resampled_rows(len(sums), resamples, rng)
     means = [sums[drawn].sum(1) / sizes[drawn].sum(1) for drawn in blocks]
@@ -99,11 +103,11 @@ def bootstrap_statistic(
     *,
     resamples: int = 1000,
 ) -> Interval:
-    """The interval of any function of chosen examples, called once for every resample."""
+    """The bootstrap interval of any function of example indices, called once per resample."""
     rng = np.random.default_rng(seed)
     blocks = _resampled_rows(num_examples, resamples, rng)
-    drawn = np.array([statistic(rows) for block in blocks for rows in block])
-    return _interval(statistic(np.arange(num_examples)), drawn, level, num_examples)
+    resampled = np.array([statistic(rows) for block in blocks for rows in block])
+    return _interval(statistic(np.arange(num_examples)), resampled, level, num_examples)
 
 
 def bootstrap_f1(
@@ -115,30 +119,36 @@ def bootstrap_f1(
     average: Literal["macro", "micro"] = "macro",
     resamples: int = 2000,
 ) -> Interval:
-    """The interval of Macro- or Micro-F1; of classes [n] by drawing confusion tables, at once."""
+    """The bootstrap interval of Macro- or Micro-F1.
+
+    With one class per example, confusion matrices are resampled instead of examples: the same
+    distribution, much faster.
+    """
     truth, guess = np.asarray(labels), np.asarray(predicted)
     f1 = metrics.macro_f1 if average == "macro" else metrics.micro_f1
     if truth.ndim == 2:
         return bootstrap_statistic(
             lambda rows: f1(truth[rows], guess[rows]), len(truth), seed, level, resamples=resamples
         )
-    counts = metrics.confusion(truth, guess)
-    if len(truth) < 2:
-        return _interval(f1(truth, guess), np.empty(0), level, len(truth))
+    counts, count = metrics.confusion(truth, guess), len(truth)
+    if count < 2:
+        return _interval(f1(truth, guess), np.empty(0), level, count)
     rng = np.random.default_rng(seed)
-    tables = rng.multinomial(len(truth), counts.ravel() / len(truth), size=resamples)
+    tables = rng.multinomial(count, counts.ravel() / count, size=resamples)
     tables = tables.reshape(resamples, *counts.shape)
-    right = np.trace(tables, axis1=1, axis2=2) / len(truth)
-    drawn = np.nanmean(f1_of_confusion(tables), axis=1) if average == "macro" else right
-    return _interval(f1(truth, guess), drawn, level, len(truth))
+    if average == "macro":
+        resampled = np.nanmean(f1_of_confusion(tables), axis=1)
+    else:
+        resampled = np.trace(tables, axis1=1, axis2=2) / count
+    return _interval(f1(truth, guess), resampled, level, count)
 
 
 def summarize_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, SeedSummary]:
-    """Mean and sample deviation (n - 1) of every metric over runs that differ in their seed."""
+    """Mean and sample standard deviation of every metric over runs with different seeds."""
     names = list(runs[0]) if runs else []
     for run in runs:
-        if odd := set(names) ^ set(run):
-            raise InputError(f"metric '{min(odd)}' is not in all of the {len(runs)} runs")
+        if missing := set(names) ^ set(run):
+            raise InputError(f"metric '{min(missing)}' is missing from some of {len(runs)} runs")
     table = {name: np.array([run[name] for run in runs], np.float64) for name in names}
     return {
         name: SeedSummary(
@@ -159,17 +169,17 @@ def compare_paired(
     resamples: int = 5000,
     groups: ArrayLike | None = None,
 ) -> PairedComparison:
-    """Two runs' scores of the same examples [n]: who is better, by how much, and how surely.
+    """Compare two models by their scores on the same examples [n].
 
-    With `groups` [n] the examples of a group are drawn, flipped and counted as one.
+    With `groups` [n], the examples of a group are resampled, flipped and counted as one.
     """
     first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if first.shape != second.shape:
         raise InputError(
-            f"two runs are compared on the same examples (got {len(first)} and {len(second)})"
+            f"paired scores must have the same length (got {len(first)} and {len(second)})"
         )
     gain = first - second
-    sums, _ = _by_group(gain, groups)
+    sums, _ = _group_sums(gain, groups)
     wins, losses = int((sums > 0).sum()), int((sums < 0).sum())
     return PairedComparison(
         difference=bootstrap_interval(gain, seed, level, resamples=resamples, groups=groups),
@@ -182,29 +192,29 @@ def compare_paired(
 
 
 def _sign_flip_p(differences: Floats, rng: np.random.Generator, resamples: int) -> float:
-    """How often random signs give a sum at least as far from 0; never below 1 / (resamples + 1)."""
-    moved = differences[differences != 0]
-    total = abs(moved.sum()) * (1 - 1e-12)  # the same sum in another order is no smaller
+    """How often random signs give a sum at least as extreme; at least 1 / (resamples + 1)."""
+    nonzero = differences[differences != 0]
+    total = abs(nonzero.sum()) * (1 - 1e-12)  # tolerates another order of summation
     extreme = 1
-    for part in index_blocks(resamples, max(1, BLOCK // 4 // max(len(moved), 1))):
-        size = len(part) * len(moved)
+    for part in index_blocks(resamples, max(1, BLOCK // 4 // max(len(nonzero), 1))):
+        size = len(part) * len(nonzero)
         bits = np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8))[:size]
-        flipped = (2.0 * bits.reshape(len(part), -1) - 1) @ moved if size else np.zeros(len(part))
+        flipped = (2.0 * bits.reshape(len(part), -1) - 1) @ nonzero if size else np.zeros(len(part))
         extreme += int((np.abs(flipped) >= total).sum())
     return extreme / (resamples + 1)
 
 
 def _sign_test_p(wins: int, losses: int) -> float:
-    """The chance of a split at least this uneven if both sides were equally likely."""
+    """The two-sided probability of a split at least this uneven of a fair coin."""
     n, fewer = wins + losses, min(wins, losses)
     log_factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, n + 1))))
     k = np.arange(fewer + 1)
-    chances = np.exp(log_factorial[n] - log_factorial[k] - log_factorial[n - k] - n * math.log(2))
-    return min(1.0, 2 * float(chances.sum()))
+    tail = np.exp(log_factorial[n] - log_factorial[k] - log_factorial[n - k] - n * math.log(2))
+    return min(1.0, 2 * float(tail.sum()))
 
 
-def _by_group(values: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Sum and number of the values of each group; without groups every value is its own."""
+def _group_sums(values: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats]:
+    """The sum and number of values of each group; without groups every value is its own."""
     array = np.asarray(values, np.float64)
     if groups is None:
         return array, np.ones(len(array))
@@ -214,16 +224,16 @@ def _by_group(values: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floa
 
 
 def _resampled_rows(count: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
-    """Blocks [r, count] of examples drawn with replacement, `resamples` rows in all."""
+    """Blocks [r, count] of indices drawn with replacement, `resamples` rows in total."""
     if count < 2:
         return
     for part in index_blocks(resamples, max(1, BLOCK // 4 // count)):
         yield rng.integers(0, count, (len(part), count))
 
 
-def _interval(value: float, drawn: Floats, level: float, count: int) -> Interval:
+def _interval(value: float, resampled: Floats, level: float, count: int) -> Interval:
     if not 0 < level < 1:
-        raise InputError(f"the level of an interval is between 0 and 1, such as 0.95 (got {level})")
+        raise InputError(f"level must be between 0 and 1, such as 0.95 (got {level})")
     tail = (1 - level) / 2
-    bounds = np.quantile(drawn, [tail, 1 - tail]) if count > 1 else [math.nan, math.nan]
+    bounds = np.quantile(resampled, [tail, 1 - tail]) if count > 1 else [math.nan, math.nan]
     return Interval(value=value, low=float(bounds[0]), high=float(bounds[1]), level=level)

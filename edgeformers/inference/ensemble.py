@@ -15,7 +15,7 @@ from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
-from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_times
+from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.evaluation import LinkTable, is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
@@ -119,7 +119,7 @@ def fit_ensemble(
     the trained score is best alone, or the network is too large for any of them.
     """
     can_return = can_reciprocate(graph)
-    if not (fits_ease(graph) or fits_als(graph) or can_return or has_times(graph, split)):
+    if not (fits_ease(graph) or fits_als(graph) or can_return or has_usable_times(graph, split)):
         return None
     own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
     spread = _deviation(own, graph)
@@ -322,7 +322,7 @@ def _times_that_help(
     Models of links are worth having unless validation objects. Times may tell nothing at all, so
     validation has to speak for them: clearly, where it has few links.
     """
-    if not has_times(graph, split):
+    if not has_usable_times(graph, split):
         return None
     parts = (
         Part(query, key, partial(Averaged, torch.from_numpy(key)))

@@ -76,11 +76,11 @@ def test_a_group_without_pairs_is_not_measured():
     assert math.isnan(report.metrics("full", "cold")["mrr"])
 
 
-def test_wrong_protocols_and_shapes_get_a_sentence():
+def test_unknown_protocols_and_wrong_shapes_are_refused():
     scorer = InnerProductScorer(np.zeros((2, 2)), np.zeros((3, 2)))
-    with pytest.raises(InputError, match="no protocol 'ful'; did you mean 'full'"):
+    with pytest.raises(InputError, match="'ful'; did you mean 'full'"):
         evaluate_links(scorer, [0, 1], protocols=["ful"])
-    with pytest.raises(InputError, match=r"of one width \(got \[2, 2\] and \[3, 4\]\)"):
+    with pytest.raises(InputError, match="width"):
         InnerProductScorer(np.zeros((2, 2)), np.zeros((3, 4)))
     with pytest.raises(InputError, match="got 3 queries and 2 positives"):
         rank_full(scorer, [0, 1], queries=[0, 1, 1])
@@ -90,5 +90,5 @@ def test_wrong_protocols_and_shapes_get_a_sentence():
         rank_sampled(scorer, [0, 3])
     with pytest.raises(InputError, match=r"rows numbered from 0 \(got -2\)"):
         evaluate_links(scorer, [0, 1], queries=[0, -2])
-    with pytest.raises(InputError, match=r"must give \[2, 3\] scores \(got \[2, 5\]\)"):
+    with pytest.raises(InputError, match=r"\[2, 5\]"):
         rank_full(FunctionScorer(lambda rows: np.zeros((2, 5)), 3), [0, 1])

@@ -141,7 +141,7 @@ def test_what_an_earlier_version_saved_is_refused_with_a_sentence():
 def test_a_network_too_large_for_any_of_them_leaves_the_model_alone(simulated, monkeypatch):
     for limit in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.inference.ensemble.{limit}", 1)
-    monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MOST_NODES", 1)
+    monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MAX_NODES", 1)
     made = make().fit(simulated)
     assert made.head.ensemble is None
     target = made.names.ids_of(candidate_nodes(simulated)[:1])[0]

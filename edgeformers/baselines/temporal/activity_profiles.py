@@ -1,44 +1,42 @@
-"""When nodes are active: vectors over time, whose products tell who is active at the same times."""
+"""Activity profiles: when each node is active, so that nodes active at the same times match."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edgeformers.baselines.base import fold_in_means, training_links
+from edgeformers.baselines.base import Scores, fold_in_means, training_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import NO_TIME, TRAIN, VAL
+from edgeformers.data.types import Floats, Ints
 
-Floats = NDArray[np.float32]
-
-PERIODS = 128  # at most; each has as many training edges as the others
-SMOOTHINGS = (1.0, 2.0, 4.0)  # deviations of the bell that an edge is spread by, in periods
-LATE = 0.95  # share of training edges after which the usual validation link does not lie
-MOST_NODES = 1_000_000  # above, the vectors of all nodes take too much memory
+PERIODS = 128  # at most; all hold the same number of training edges
+SMOOTHINGS = (1.0, 2.0, 4.0)  # standard deviations of the Gaussian kernel, in periods
+LATE = 0.95  # quantile of training times; validation whose median is later is in the future
+MAX_NODES = 1_000_000  # above, the profiles of all nodes take too much memory
 
 
-def has_times(graph: EdgeTextGraph, split: str) -> bool:
-    """Whether the times of training edges can tell anything, of a network of this size.
+def has_usable_times(graph: EdgeTextGraph, split: str) -> bool:
+    """Whether the times of training edges can inform the links to predict.
 
-    Of links that come after all of training they cannot: validation, which comes next, would
-    tell of a nearness in time that the test does not have.
+    They cannot if validation comes after training: its links would be close in time to training,
+    unlike those of the test part.
     """
-    if graph.times is None or graph.num_nodes > MOST_NODES:
+    if graph.times is None or graph.num_nodes > MAX_NODES:
         return False
-    train, validation = (_times(graph, split, part) for part in (TRAIN, VAL))
+    train, validation = (_known_times(graph, split, part) for part in (TRAIN, VAL))
     if not len(train) or not len(validation):
         return False
-    is_later = np.median(validation) > np.quantile(train, LATE)
-    return len(_borders(train)) > 0 and not is_later
+    is_future = np.median(validation) > np.quantile(train, LATE)
+    return len(_period_starts(train)) > 0 and not is_future
 
 
 def activity_profiles(
     graph: EdgeTextGraph, split: str, smoothings: Sequence[float] = SMOOTHINGS
-) -> Iterator[tuple[Floats, Floats]]:
-    """Vectors of all nodes as queries and as keys [N, T]: the share of its edges in each period.
+) -> Iterator[tuple[Scores, Scores]]:
+    """Vectors of all nodes as queries and as keys [N, T]: the share of their edges per period.
 
-    One pair for each way of smoothing. Who was held out is the mean of what its profile links to,
-    as one that arrives without times.
+    Yields one pair per smoothing. A cold node, whose edges have no times, is the mean of what its
+    profile links to.
     """
     counts, links = _count_edges(graph, split), training_links(graph, split)
     sources = slice(0, links.train.num_queries)
@@ -50,43 +48,40 @@ def activity_profiles(
         yield query, key
 
 
-def _count_edges(graph: EdgeTextGraph, split: str) -> NDArray[np.float64]:
+def _count_edges(graph: EdgeTextGraph, split: str) -> Floats:
     """The training edges of each node in each period [N, T]."""
     assert graph.times is not None
     train = np.flatnonzero((graph.split(split) == TRAIN) & (graph.times != NO_TIME))
     times = graph.times[train]
-    borders = _borders(times)
-    period, periods = np.searchsorted(borders, times, side="right"), len(borders) + 1
-    counts = np.zeros(graph.num_nodes * periods)
+    starts = _period_starts(times)
+    period, num_periods = np.searchsorted(starts, times, side="right"), len(starts) + 1
+    counts = np.zeros(graph.num_nodes * num_periods)
     for ends in (graph.src, graph.dst):
-        cells = ends[train].astype(np.int64) * periods + period
+        cells = ends[train].astype(np.int64) * num_periods + period
         counts += np.bincount(cells, minlength=len(counts))
-    return counts.reshape(-1, periods)
+    return counts.reshape(-1, num_periods)
 
 
-def _smoothed_shares(counts: NDArray[np.float64], smoothing: float) -> Floats:
-    """What share of a node's edges lies in each period [N, T]; zeros where it has none."""
-    at = np.arange(counts.shape[1])
-    bell = np.exp(-np.square((at[:, None] - at) / smoothing) / 2)
-    bell /= bell.sum(1, keepdims=True)
-    spread = (counts @ bell).astype(np.float32)
-    total = spread.sum(1, keepdims=True)
+def _smoothed_shares(counts: Floats, smoothing: float) -> Scores:
+    """The share of a node's edges in each period [N, T]; zeros for a node without edges."""
+    period = np.arange(counts.shape[1])
+    kernel = np.exp(-np.square((period[:, None] - period) / smoothing) / 2)
+    kernel /= kernel.sum(1, keepdims=True)
+    smoothed = (counts @ kernel).astype(np.float32)
+    total = smoothed.sum(1, keepdims=True)
     total[total == 0] = 1
-    shares: Floats = spread / total
-    return shares
+    return np.asarray(smoothed / total)
 
 
-def _borders(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times that part these into periods of as many edges each."""
-    shares = np.arange(1, PERIODS) / PERIODS
-    found = np.unique(np.quantile(times, shares, method="inverted_cdf"))
-    borders: NDArray[np.int64] = found[found > times.min()].astype(np.int64)
-    return borders
+def _period_starts(times: Ints) -> Ints:
+    """The starts of all periods but the first, so that each holds the same number of edges."""
+    quantiles = np.quantile(times, np.arange(1, PERIODS) / PERIODS, method="inverted_cdf")
+    starts = np.unique(quantiles)
+    return np.asarray(starts[starts > times.min()], np.int64)
 
 
-def _times(graph: EdgeTextGraph, split: str, part: int) -> NDArray[np.int64]:
-    """The known times of a part's edges."""
+def _known_times(graph: EdgeTextGraph, split: str, part: int) -> Ints:
+    """The times of a part's edges, without unknown ones."""
     assert graph.times is not None
     times = graph.times[graph.split(split) == part]
-    known: NDArray[np.int64] = times[times != NO_TIME]
-    return known
+    return np.asarray(times[times != NO_TIME])

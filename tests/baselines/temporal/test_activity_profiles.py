@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines.base import ValidationRanking
-from edgeformers.baselines.temporal.activity_profiles import PERIODS, activity_profiles, has_times
+from edgeformers.baselines.temporal.activity_profiles import (
+    PERIODS,
+    activity_profiles,
+    has_usable_times,
+)
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import PROFILE, TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
@@ -105,7 +109,7 @@ def test_those_active_together_are_nearer_the_more_the_less_is_spread(films):
 
 def test_it_is_worth_much_where_times_tell(films, fitted, tmp_path):
     missing_comparisons = write(tmp_path / "untold", is_told=False)
-    assert not has_times(missing_comparisons, "link")
+    assert not has_usable_times(missing_comparisons, "link")
     ours, without = (
         made.evaluate(protocols=("full",))["full/mrr"]
         for made in (fitted, make().fit(missing_comparisons))
@@ -160,10 +164,10 @@ def test_it_is_saved_and_serves_known_and_new_sources(films, tmp_path):
 
 
 def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MOST_NODES", 10)
-    assert not has_times(films, "link")
+    monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MAX_NODES", 10)
+    assert not has_usable_times(films, "link")
     monkeypatch.undo()
-    assert has_times(films, "link")
+    assert has_usable_times(films, "link")
     rows = [
         {
             "source": f"s{i % 5}",
@@ -175,13 +179,15 @@ def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path
     ]
     table = EdgeTable.from_rows(lambda: rows, fields=list(rows[0]), origin="one", bipartite=True)
     config = PrepareConfig(tokenizer="train:50", progress=False)
-    assert not has_times(write_network(table, tmp_path / "one", config=config), "link")
+    assert not has_usable_times(write_network(table, tmp_path / "one", config=config), "link")
 
 
 def test_where_later_links_are_asked_for_times_do_not_count(films):
-    assert not has_times(films, "chronological")
-    assert has_times(films, "chronological-per-source")  # validation says what they are worth
-    assert has_times(films, "random")
+    assert not has_usable_times(films, "chronological")
+    assert has_usable_times(
+        films, "chronological-per-source"
+    )  # validation says what they are worth
+    assert has_usable_times(films, "random")
 
 
 def test_times_alone_may_stand_beside_a_model(films, fitted, monkeypatch):

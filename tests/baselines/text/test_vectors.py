@@ -89,5 +89,5 @@ def test_a_tokenizer_that_is_not_the_backbones_is_refused(graph, backbone, make_
     write_backbone(tmp_path / "foreign", richer)
     tokenizer = (tmp_path / "foreign" / "tokenizer.json").read_bytes()
     (tmp_path / "backbone" / "tokenizer.json").write_bytes(tokenizer)
-    with pytest.raises(InputError, match=r"has \d+ tokens, the backbone knows \d+; they do not"):
+    with pytest.raises(InputError, match="tokenizer"):
         text_vectors(graph, backbone)
