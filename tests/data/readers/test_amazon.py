@@ -39,13 +39,13 @@ def test_reviews_of_2014_and_2018_are_edges_with_integral_ratings_and_times(tmp_
     ]
 
 
-def test_ratings_written_without_a_point_stay_as_they_are(tmp_path):
+def test_only_a_trailing_zero_fraction_is_removed_from_ratings(tmp_path):
     records = [{**OLD[1], "overall": rating} for rating in (5, 5.0, 10, 2.5)]
     table = read_amazon_reviews(write_lines(tmp_path / "r.json", records))
     assert table.to_arrow()["label"].to_pylist() == ["5", "5", "10", "2.5"]
 
 
-def test_reviews_of_2023_point_at_the_product(tmp_path):
+def test_reviews_of_2023_are_edges_to_the_product(tmp_path):
     packed = tmp_path / "r.jsonl.gz"
     packed.write_bytes(gzip.compress(json.dumps(NEW[0]).encode()))
     row = read_amazon_reviews(packed).to_arrow().to_pylist()[0]
@@ -117,7 +117,7 @@ def test_html_is_removed_from_metadata_of_2018(tmp_path):
     assert row["labels"] == ["Magazines", "Food & Wine"]
 
 
-def test_metadata_of_2023_is_known_by_the_product(tmp_path):
+def test_metadata_of_2023_describes_the_product(tmp_path):
     item = {"parent_asin": "C", "title": "T", "description": [], "categories": ["X"]}
     row = read_amazon_metadata(write_lines(tmp_path / "m.json", [item])).to_arrow().to_pylist()[0]
     assert row == {"id": "C", "side": "target", "labels": ["X"], "text": "T"}

@@ -80,7 +80,7 @@ def test_a_folder_without_train_is_rejected(tmp_path):
         read_authors_pairs(tmp_path)
 
 
-def test_pairs_give_the_network_around_them(tmp_path):
+def test_pairs_and_their_neighbors_are_edges(tmp_path):
     write(
         tmp_path,
         train=[

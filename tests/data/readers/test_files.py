@@ -8,9 +8,11 @@ from edgeformers.data.readers.files import (
     expand_paths,
     numbered_lines,
     open_binary,
+    parse_lines,
     plain_suffix,
     read_head,
 )
+from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
 
 
@@ -86,6 +88,19 @@ def test_the_head_of_a_file_has_no_byte_order_mark(tmp_path):
     cut.write_bytes(gzip.compress(b"source" * 99)[:-9])
     with pytest.raises(InputError, match="damaged"):
         read_head(cut, 999)
+
+
+def test_lines_that_cannot_be_parsed_are_reported_or_skipped(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"1\n\nx\n\xff\n4\n")
+    with pytest.raises(InputError, match=r"a\.txt, line 3: .*'x'"):
+        list(parse_lines(path, int, RowErrors()))
+    errors = RowErrors("skip")
+    assert list(parse_lines(path, int, errors)) == [(1, 1), (5, 4)]
+    assert [example.split(":")[0] for example in errors.examples] == [
+        f"{path}, line 3",
+        f"{path}, line 4",
+    ]
 
 
 def test_globs_are_expanded_in_order_of_names(tmp_path):

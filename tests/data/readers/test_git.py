@@ -12,11 +12,11 @@ pytestmark = pytest.mark.skipif(
     subprocess.run(["git", "--version"], capture_output=True).returncode != 0, reason="needs git"
 )
 
-START = 1_700_000_000  # seconds; every commit of a test comes a minute after the one before
+START = 1_700_000_000  # seconds; commits of a test are a minute apart
 
 
 class Repository:
-    """A repository made by the git command, apart from the settings of whoever runs the test."""
+    """A repository written by the git command, independent of the user's settings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
     def raw_commit(self, people: bytes, message: bytes = b"Odd") -> None:
-        """Put a commit at HEAD that the git command itself would not write."""
+        """Set HEAD to a commit that the git command would not write."""
         self.git("add", "-A")
         tree = self.git("write-tree").encode()
         raw = b"tree " + tree + b"\n" + people + b"\n\n" + message + b"\n"
@@ -116,7 +116,7 @@ def test_commits_made_after_opening_are_not_in_the_table(repository):
     assert [row["text"] for row in rows(table)] == ["One"]
 
 
-def test_a_rename_goes_to_the_new_path_and_the_old_name_keeps_its_edges(repository):
+def test_a_rename_is_an_edge_to_the_new_path_and_the_old_path_keeps_its_edges(repository):
     repository.commit("Write", old=b"a\nb\nc\nd\n")
     repository.git("mv", "old", "new name\twith tab\nand break")
     repository.commit("Move")
@@ -126,7 +126,7 @@ def test_a_rename_goes_to_the_new_path_and_the_old_name_keeps_its_edges(reposito
     ]
 
 
-def test_a_deleted_file_is_changed_too_and_a_binary_file_has_no_line_counts(repository):
+def test_deletions_are_edges_and_binary_files_have_no_line_counts(repository):
     repository.commit("Add", picture=b"\0\1\2", note=b"1\n2\n")
     (repository.folder / "note").unlink()
     repository.commit("Remove")
@@ -138,7 +138,7 @@ def test_a_deleted_file_is_changed_too_and_a_binary_file_has_no_line_counts(repo
     }
 
 
-def test_merges_and_empty_commits_give_no_edge(repository):
+def test_merges_and_empty_commits_have_no_edges(repository):
     repository.commit("Base", a=b"1\n")
     repository.git("checkout", "-q", "-b", "side")
     repository.commit("Side", b=b"1\n")
@@ -149,7 +149,7 @@ def test_merges_and_empty_commits_give_no_edge(repository):
     assert [row["text"] for row in rows_of(repository)] == ["Base", "Side", "Main"]
 
 
-def test_authors_are_those_of_the_mailmap_in_working_copies_and_bare_clones(repository, tmp_path):
+def test_authors_follow_the_mailmap_in_working_copies_and_bare_clones(repository, tmp_path):
     repository.commit("One", "ada <ada@old.org>", a=b"1")
     repository.commit("Two", **{".mailmap": b"Ada <ada@x.org> <ada@old.org>\n"})
     expected = ["Ada <ada@x.org>"] * 2
@@ -166,7 +166,7 @@ def test_a_linked_working_tree_and_the_git_folder_itself_can_be_read(repository,
     assert rows(read_git(repository.folder / ".git")) == whole
 
 
-def test_any_bytes_in_messages_and_paths_survive(repository):
+def test_any_bytes_in_messages_and_paths_are_read(repository):
     path = os.fsencode(repository.folder) + b"/f\xff\xc3\xa9"
     try:
         Path(os.fsdecode(path)).write_bytes(b"1")
@@ -197,11 +197,13 @@ def test_a_message_in_a_declared_encoding_is_decoded(repository):
         ("", ""),
     ],
 )
-def test_trailers_are_dropped_and_the_rest_kept(message, text):
+def test_trailers_are_removed(message, text):
     assert strip_trailers(message) == text
 
 
-def test_environment_and_settings_change_nothing_and_run_nothing(repository, tmp_path, monkeypatch):
+def test_environment_and_settings_are_ignored_and_run_no_programs(
+    repository, tmp_path, monkeypatch
+):
     repository.commit("One", **{"a": b"1\n2\n3\n4\n", ".gitattributes": b"* diff=spy\n"})
     repository.git("mv", "a", "b")
     repository.commit("Two", c=b"1\n")
@@ -233,7 +235,7 @@ def test_a_repository_of_another_user_can_be_read(repository, monkeypatch):
     assert len(rows_of(repository)) == 1
 
 
-def test_reading_leaves_every_file_of_the_repository_as_it_was(repository):
+def test_reading_changes_no_file_of_the_repository(repository):
     repository.commit("One", a=b"1")
 
     def state():
@@ -245,7 +247,7 @@ def test_reading_leaves_every_file_of_the_repository_as_it_was(repository):
     assert state() == before
 
 
-def test_the_cut_of_a_shallow_clone_stops_or_is_skipped(repository, tmp_path):
+def test_the_oldest_commits_of_a_shallow_clone_are_reported_or_skipped(repository, tmp_path):
     for n in range(3):
         repository.commit(f"Number {n}", a=b"%d" % n)
     url = f"file://{repository.folder}"
@@ -269,7 +271,7 @@ def test_an_author_may_lack_name_or_address_but_not_both(repository):
         rows_of(repository)
 
 
-def test_a_commit_time_beyond_the_calendar_is_named(repository):
+def test_an_invalid_commit_time_is_reported(repository):
     (repository.folder / "a").write_bytes(b"1")
     times = b"author A <a@x> 1700000000 +0000\ncommitter A <a@x> 999999999999999 +0000"
     repository.raw_commit(times)
@@ -277,7 +279,7 @@ def test_a_commit_time_beyond_the_calendar_is_named(repository):
         rows_of(repository)
 
 
-def test_a_folder_that_is_no_repository_is_named(tmp_path, repository):
+def test_other_folders_are_rejected(tmp_path, repository):
     (repository.folder / "inner").mkdir()
     for folder in (tmp_path, repository.folder / "inner"):
         with pytest.raises(InputError, match="not a git repository"):
@@ -286,18 +288,18 @@ def test_a_folder_that_is_no_repository_is_named(tmp_path, repository):
         read_git(tmp_path / "gone")
 
 
-def test_an_empty_repository_is_named(repository):
+def test_an_empty_repository_is_rejected(repository):
     with pytest.raises(InputError, match="repo: the repository is empty"):
         read_git(repository.folder)
 
 
-def test_git_not_installed_is_named(repository, monkeypatch, tmp_path):
+def test_a_missing_git_command_is_reported(repository, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match=r"'git'.* PATH"):
         read_git(repository.folder)
 
 
-def test_a_damaged_repository_is_named_with_what_git_says(repository):
+def test_a_damaged_repository_is_reported_with_the_error_of_git(repository):
     repository.commit("One", a=b"1")
     table = read_git(repository.folder)
     tree = repository.git("rev-parse", "HEAD^{tree}")
