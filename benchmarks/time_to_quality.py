@@ -59,7 +59,7 @@ def reference_seconds(made: EdgeClassifier, device: torch.device) -> float:
         if at == WARM_UP:
             _wait(device)
             started = time.perf_counter()
-        batch = made.objective.loader.plain(ids)
+        batch = made.objective.loader.edges(ids)
         padded = pad_edges(batch, MAX_TOKENS).to(device)
         assert batch.label is not None
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Edges grouped by node in compressed sparse rows, by counting sort: linear time and memory."""
+"""Adjacency: edges grouped by node as compressed sparse rows, in linear time and memory."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from edgeformers.data.types import IntArray
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency:
-    """The edges around every node: N_e(v), cut into strata.
+    """The edges around every node, N_e(v), grouped into S strata.
 
     The edges of node v in stratum s are rows `indptr[v * S + s] : indptr[v * S + s + 1]` of
-    `links`, each with the node at its other end beside it: what is read together lies together.
-    A self-loop stands once.
+    `links`. Edge and neighbor share a row because they are read together. A self-loop occurs
+    once.
     """
 
     indptr: NDArray[np.int64]  # [num_nodes * S + 1]
     links: IntArray  # [n, 2]: edge, neighbor
     num_strata: int = 1
-    held_out: NDArray[np.bool_] | None = None  # nodes [V] whose edges here are no training edges
+    held_out: NDArray[np.bool_] | None = None  # [V]: nodes whose edges here are profile edges
 
     @property
     def edge_ids(self) -> IntArray:
@@ -36,24 +36,24 @@ class Adjacency:
         return (len(self.indptr) - 1) // self.num_strata
 
     def degrees(self) -> NDArray[np.int64]:
-        """Edges around each node, all strata together."""
+        """The number of edges of each node, in all strata."""
         return np.diff(self.indptr[:: self.num_strata])
 
     def training_degrees(self) -> NDArray[np.int64]:
-        """Training edges around each node: those of a node held out are none."""
+        """The number of training edges of each node; 0 for held-out nodes."""
         return self.degrees() if self.held_out is None else self.degrees() * ~self.held_out
 
     def profile_sizes(self) -> NDArray[np.int64]:
-        """Edges in the profile of each node that is held out, 0 of others."""
+        """The number of profile edges of each held-out node; 0 for other nodes."""
         return self.degrees() - self.training_degrees()
 
     def edges_of(self, node: int) -> IntArray:
-        """All edges of one node, stratum by stratum."""
+        """All edges of a node, stratum by stratum."""
         start, stop = node * self.num_strata, (node + 1) * self.num_strata
         return self.edge_ids[self.indptr[start] : self.indptr[stop]]
 
     def neighbors_of(self, node: int) -> IntArray:
-        """The other ends of `edges_of(node)`."""
+        """The neighbors along `edges_of(node)`."""
         start, stop = node * self.num_strata, (node + 1) * self.num_strata
         return self.neighbors[self.indptr[start] : self.indptr[stop]]
 
@@ -67,10 +67,9 @@ def build_adjacency(
     strata: IntArray | None = None,
     num_strata: int = 1,
 ) -> Adjacency:
-    """Adjacency of the edges where `keep` holds, `strata[e]` telling the stratum of each edge.
+    """The adjacency of the edges with `keep[e]`, in stratum `strata[e]` (negative: no stratum).
 
-    Two masks keep it around its source and around its target each. An edge whose stratum is
-    negative belongs to none and is left out.
+    Two masks decide separately whether an edge is kept at its source and at its target.
     """
     masks = keep if isinstance(keep, tuple) else (keep, keep)
     sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
@@ -84,7 +83,7 @@ def build_adjacency(
 
 
 def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], IntArray]:
-    """(indptr, rows): rows of group g, in order, are `rows[indptr[g] : indptr[g + 1]]`."""
+    """(indptr, rows): the rows of group g are `rows[indptr[g] : indptr[g + 1]]`, in order."""
     indptr = np.zeros(num_groups + 1, np.int64)
     count_groups(group, indptr)
     np.cumsum(indptr, out=indptr)
@@ -94,5 +93,5 @@ def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], Int
 
 
 def small_int(count: int) -> type[np.signedinteger]:
-    """The smaller of int32 and int64 that can number `count` things."""
+    """int32 if it can number `count` items, else int64."""
     return np.int32 if count < 2**31 else np.int64

@@ -1,4 +1,4 @@
-"""Arrays and folders on disk: written piece by piece, checked, mapped, renamed at the end."""
+"""Arrays on disk: .npy files written in pieces and memory-mapped."""
 
 import math
 from pathlib import Path
@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from edgeformers.errors import FormatError
 
-REMEDY = "prepare the network again"  # what would do about a damaged file
+REMEDY = "prepare the network again"  # if a file is damaged
 
 
 class ArrayWriter:
-    """A .npy file that grows by rows: its header is written again when it is closed."""
+    """Writes a .npy file row by row; closing it updates the header."""
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
         self.dtype = np.dtype(dtype)
@@ -44,22 +44,22 @@ class ArrayWriter:
 
 
 def open_array(path: Path) -> NDArray[Any]:
-    """A memory-mapped array; only its header is read. A file that is none, or cut off, is named."""
+    """A memory-mapped array; reads only the header. A damaged file is a FormatError."""
     try:
         with path.open("rb") as file:
             if npy.read_magic(file) != (1, 0):
-                raise ValueError("not an array as this library writes them")
+                raise ValueError("not an array written by this library")
             shape, is_fortran, dtype = npy.read_array_header_1_0(file)
             start = file.tell()
         if dtype.hasobject or is_fortran or min(shape, default=0) < 0:
-            raise ValueError("not an array as this library writes them")
+            raise ValueError("not an array written by this library")
         expected = start + dtype.itemsize * math.prod(shape)
         if (size := path.stat().st_size) != expected:
-            raise ValueError(f"{size:,} bytes where its header promises {expected:,}")
+            raise ValueError(f"{size:,} bytes instead of {expected:,}")
         return np.memmap(path, dtype, "r", start, shape)
     except FileNotFoundError as error:
         raise FormatError(f"{path} is missing; {REMEDY}") from error
-    except Exception as error:  # numpy reads the header with Python's parser, which raises its own
+    except Exception as error:  # numpy parses the header as Python
         raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
 
 

@@ -1,4 +1,4 @@
-"""Batches: packed texts and named tensors, the only form in which data reaches a model."""
+"""Batches: packed texts and named tensors, the input of every model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from edgeformers.data.pinned_copy import flatten, unflatten
+from edgeformers.data.pinned_copy import concat_bytes, split_bytes
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from edgeformers.data.sampler import Neighborhoods
     from edgeformers.data.tokens import TokenStore
 
-UNKNOWN = -1  # the node number of a node the model has never met
+UNKNOWN = -1  # the number of a node that the model does not know
 
 
 class _Movable:
-    """A dataclass of tensors, packed texts and other batches that moves as one."""
+    """A dataclass of tensors, packed texts and other batches that moves between devices."""
 
-    _flat: Tensor | None = None  # of one in page-locked memory: its tensors side by side
+    _buffer: Tensor | None = None  # of a pinned batch: the bytes of all its tensors
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Self:
-        """The same on another device; in page-locked memory, all tensors at one copy."""
-        if self._flat is None:
+        """The batch on another device; a pinned batch is moved by a single copy."""
+        if self._buffer is None:
             return self._map(lambda part: part.to(device, non_blocking=non_blocking))
-        moved = self._flat.to(device, non_blocking=non_blocking)
-        return cast(Self, with_tensors(self, iter(unflatten(moved, tensors_of(self)))))
+        moved = self._buffer.to(device, non_blocking=non_blocking)
+        return cast(Self, with_tensors(self, iter(split_bytes(moved, tensors_of(self)))))
 
     def pin_memory(self) -> Self:
-        """The same in page-locked memory, from which copies to a GPU need not wait."""
-        return self._side_by_side(pin=True)
+        """The batch in page-locked memory, from which it is copied asynchronously."""
+        return self._in_one_buffer(pin=True)
 
-    def _side_by_side(self, *, pin: bool) -> Self:
+    def _in_one_buffer(self, *, pin: bool) -> Self:
         tensors = tensors_of(self)
-        flat = flatten(tensors, pin=pin)
-        made = cast(Self, with_tensors(self, iter(unflatten(flat, tensors))))
-        object.__setattr__(made, "_flat", flat)
-        return made
+        buffer = concat_bytes(tensors, pin=pin)
+        batch = cast(Self, with_tensors(self, iter(split_bytes(buffer, tensors))))
+        object.__setattr__(batch, "_buffer", buffer)
+        return batch
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -53,10 +53,9 @@ class _Movable:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeBatch(_Movable):
-    """B edges: their texts, their two ends, and what is known of them.
+    """B edges: texts, sources, targets and, if known, types and labels.
 
-    Shapes: src, dst, edge_type [B]; label [B], or [B, C] where an edge has several labels.
-    A node the model does not know is -1.
+    Shapes: src, dst, edge_type [B]; label [B], or [B, C] for label sets. An unknown node is -1.
     """
 
     text: PackedText
@@ -71,22 +70,24 @@ class EdgeBatch(_Movable):
 
     @classmethod
     def cat(cls, batches: Sequence["EdgeBatch"]) -> "EdgeBatch":
-        """The edges of several batches as one, in their order, without labels."""
+        """Concatenate batches; labels and edge ids are dropped."""
+        types = [batch.edge_type for batch in batches]
+        known = [edge_type for edge_type in types if edge_type is not None]
         return cls(
-            text=PackedText.cat([one.text for one in batches]),
-            src=torch.cat([one.src for one in batches]),
-            dst=torch.cat([one.dst for one in batches]),
-            edge_type=_cat_known([one.edge_type for one in batches]),
+            text=PackedText.cat([batch.text for batch in batches]),
+            src=torch.cat([batch.src for batch in batches]),
+            dst=torch.cat([batch.dst for batch in batches]),
+            edge_type=torch.cat(known) if len(known) == len(types) else None,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EgoBatch(_Movable):
-    """B centers with E edges between them all; the edges of a center lie side by side.
+    """Ego graphs of B centers with E edges in total; the edges of a center are consecutive.
 
-    Shapes: center [B]; neighbor, owner (the row of its center), is_out (the center is the
-    source), edge_type [E]. `egos` groups the E edges by those centers that have any, which are
-    the rows `occupied` of `center`.
+    Shapes: center [B]; neighbor, owner (the row of the center), is_out (whether the center is
+    the source), edge_type [E]. `egos` groups the E edges by the centers that have any edge; these
+    are the rows `occupied` of `center`.
     """
 
     text: PackedText
@@ -110,18 +111,18 @@ class EgoBatch(_Movable):
         neighbor: Tensor,
         **more: Tensor | None,
     ) -> "EgoBatch":
-        """Edges laid side by side, `counts[b]` of them for center b; made on the host."""
-        found = counts.numpy()
-        total = int(found.sum())
+        """Create a batch on the CPU in which center b has the next `counts[b]` edges."""
+        degrees = counts.numpy()
+        total = int(degrees.sum())
         if total != text.num_texts or counts.numel() != center.numel():
             raise InputError(
-                f"there must be one text per edge and one count per center (got {text.num_texts} "
+                f"expected one text per edge and one count per center (got {text.num_texts} "
                 f"texts for {total} edges, {counts.numel()} counts for {center.numel()} centers)"
             )
-        occupied = found.nonzero()[0]
+        occupied = degrees.nonzero()[0]
         offsets = np.zeros(len(occupied) + 1, np.int64)
-        np.cumsum(found[occupied], out=offsets[1:])
-        owner = np.arange(len(found)).repeat(found)
+        np.cumsum(degrees[occupied], out=offsets[1:])
+        owner = np.arange(len(degrees)).repeat(degrees)
         return cls(
             text=text,
             center=center,
@@ -135,9 +136,9 @@ class EgoBatch(_Movable):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkBatch(_Movable):
-    """B pairs of nodes to be linked, and others drawn beside their keys, to be read at once.
+    """B pairs of nodes to be linked, and sampled negatives.
 
-    The centers of `egos` are B queries, their B keys, and the nodes drawn.
+    The centers of `egos` are the B queries, their B keys, and the negatives.
     """
 
     egos: EgoBatch
@@ -145,29 +146,29 @@ class LinkBatch(_Movable):
 
     @property
     def sizes(self) -> list[int]:
-        """How many queries, keys and drawn nodes there are."""
+        """The number of queries, keys and negatives."""
         return [self.num_pairs, self.num_pairs, len(self.egos) - 2 * self.num_pairs]
 
     @property
     def centers(self) -> list[Tensor]:
-        """The nodes: queries, keys and drawn ones."""
+        """The nodes: queries, keys and negatives."""
         return self.by_role(self.egos.center)
 
     def by_role(self, rows: Tensor) -> list[Tensor]:
-        """Rows of all centers, apart: those of queries, of keys and of drawn nodes."""
+        """Split rows of all centers into those of queries, keys and negatives."""
         return list(rows.split(self.sizes))
 
     def __len__(self) -> int:
-        """What pieces of it would be counted in: pairs, or drawn nodes where they are more."""
+        """The number of pairs, or of negatives if there are more."""
         return max(self.sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeContextBatch(_Movable):
-    """B edges, and the other edges around their two ends.
+    """B edges with the ego graphs of their sources and targets.
 
-    Row b of `source` and of `target` is the ego-graph of an end of edge b; no edge between the
-    two ends is in either. What the other edges are labelled is not told.
+    Row b of `source` and `target` belongs to edge b. The ego graphs contain no edge between the
+    source and the target of edge b, and no labels.
     """
 
     edge: EdgeBatch
@@ -176,12 +177,12 @@ class EdgeContextBatch(_Movable):
 
     @property
     def label(self) -> Tensor | None:
-        """What is known of the B edges."""
+        """The labels of the B edges."""
         return self.edge.label
 
     @property
     def texts(self) -> PackedText:
-        """The texts of the B edges, then of those around sources, then of those around targets."""
+        """The texts of the B edges, of the edges around sources, and of those around targets."""
         parts = [self.edge.text, self.source.text, self.target.text]
         return self.edge.text.cached("context", lambda: PackedText.cat(parts))
 
@@ -191,25 +192,25 @@ class EdgeContextBatch(_Movable):
 
 def tensors_of(batch: Any) -> list[Tensor]:
     """All tensors of a batch, in the order of its fields."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for field in fields(batch):
         value = getattr(batch, field.name)
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif is_dataclass(value):
-            found += tensors_of(value)
-    return found
+            tensors += tensors_of(value)
+    return tensors
 
 
 def with_tensors(batch: Any, tensors: Iterator[Tensor]) -> Any:
-    """A batch with other tensors, in the order in which `tensors_of` gives its own."""
+    """The batch with its tensors replaced, in the order of `tensors_of`."""
     if isinstance(batch, Tensor):
         return next(tensors)
     return batch._map(lambda part: with_tensors(part, tensors))
 
 
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
-    """The texts of a token store, special tokens around each, cut to `max_tokens`."""
+    """Texts of a token store with special tokens, truncated to `max_tokens`."""
     ids, offsets = tokens.take(text_ids, max_tokens)
     return PackedText.from_tokens(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets))
 
@@ -217,41 +218,34 @@ def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> Pa
 def edge_batch(
     graph: "EdgeTextGraph", tokens: "TokenStore", edge_ids: ArrayLike, max_tokens: int
 ) -> EdgeBatch:
-    """Chosen edges of a network as a batch, with their labels and types where there are any."""
-    chosen = np.asarray(edge_ids, np.int64)
+    """Some edges of a network as a batch, with labels and types if there are any."""
+    ids = np.asarray(edge_ids, np.int64)
     return EdgeBatch(
-        text=pack_texts(tokens, chosen, max_tokens),
-        src=_long(graph.src[chosen]),
-        dst=_long(graph.dst[chosen]),
-        edge_type=None if graph.edge_types is None else _long(graph.edge_types[chosen]),
-        label=None if graph.labels is None else _label(graph.labels[chosen]),
-        edge_ids=_long(chosen),
+        text=pack_texts(tokens, ids, max_tokens),
+        src=_long(graph.src[ids]),
+        dst=_long(graph.dst[ids]),
+        edge_type=None if graph.edge_types is None else _long(graph.edge_types[ids]),
+        label=None if graph.labels is None else _label(graph.labels[ids]),
+        edge_ids=_long(ids),
     )
 
 
 def ego_batch(
-    graph: "EdgeTextGraph", tokens: "TokenStore", *found: "Neighborhoods", max_tokens: int
+    graph: "EdgeTextGraph", tokens: "TokenStore", *samples: "Neighborhoods", max_tokens: int
 ) -> EgoBatch:
-    """Sampled neighborhoods as one batch, in their order; empty slots are left out, not padded."""
-    # Row by row: the edges of a center lie side by side.
-    edges = np.concatenate([one.edge_ids[one.mask] for one in found]).astype(np.int64)
-    center = np.concatenate([one.center for one in found]).astype(np.int64)
-    counts = np.concatenate([one.sizes for one in found])
+    """Sampled neighborhoods as one batch, without padding for empty slots."""
+    edges = np.concatenate([sample.edge_ids[sample.mask] for sample in samples]).astype(np.int64)
+    center = np.concatenate([sample.center for sample in samples]).astype(np.int64)
+    counts = np.concatenate([sample.sizes for sample in samples])
     is_out = np.asarray(graph.src)[edges] == center.repeat(counts)
     return EgoBatch.from_counts(
         text=pack_texts(tokens, edges, max_tokens),
         center=torch.from_numpy(center),
         counts=torch.from_numpy(counts),
-        neighbor=_long(np.concatenate([one.neighbors[one.mask] for one in found])),
+        neighbor=_long(np.concatenate([sample.neighbors[sample.mask] for sample in samples])),
         is_out=torch.from_numpy(is_out),
         edge_type=None if graph.edge_types is None else _long(graph.edge_types[edges]),
     )
-
-
-def _cat_known(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """Values of all batches, or none where one of them has none."""
-    known = [part for part in parts if part is not None]
-    return torch.cat(known) if len(known) == len(parts) else None
 
 
 def _long(values: NDArray[Any]) -> Tensor:

@@ -1,9 +1,9 @@
-"""Batches of a network, in an order that (seed, epoch) settles, made ahead of the step."""
+"""Loaders: batches of a network in an order determined by (seed, epoch), made in advance."""
 
 import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -25,34 +25,32 @@ from edgeformers.data.types import Ids, Side
 
 Batch = TypeVar("Batch")
 
-INFERENCE = -1  # the epoch whose draws of neighbors no training has
-USUAL_BATCHES = (64, 32, 16)  # examples of an update, of many examples and of few
-UPDATES = 200  # that an epoch should have at least
+INFERENCE = -1  # the epoch number of neighbor samples for inference
+BATCH_SIZES = (64, 32, 16)  # defaults, from many training examples to few
+MIN_UPDATES = 200  # per epoch
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Ids:
-    """All examples in the order of one epoch, the same wherever it is computed."""
+    """A permutation of all examples, determined by seed and epoch."""
     return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
 
 
 def default_batch_size(count: int) -> int:
-    """The largest usual batch in which an epoch of so many examples has updates enough."""
-    return next((size for size in USUAL_BATCHES if count >= size * UPDATES), USUAL_BATCHES[-1])
+    """The largest default batch size with at least `MIN_UPDATES` updates per epoch."""
+    return next((size for size in BATCH_SIZES if count >= size * MIN_UPDATES), BATCH_SIZES[-1])
 
 
 def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:
-    """The batches of an epoch, long and short texts mixed: packed texts need no sorting, and
-    batches of one length pull the weights now this way, now that.
+    """The batches of an epoch in random order, not sorted by length: texts are packed, and
+    batches of texts of similar length would bias the updates.
     """
-    return _cut(epoch_order(count, seed, epoch), size)
+    order = epoch_order(count, seed, epoch)
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLoader:
-    """Edges of a network as batches for an edge model.
-
-    With samplers, a batch has the ego-graphs of both ends beside each edge.
-    """
+    """Batches of edges for an edge model; with samplers, also the ego graphs of both ends."""
 
     graph: EdgeTextGraph
     tokens: TokenStore
@@ -61,19 +59,19 @@ class EdgeLoader:
     target_sampler: EgoSampler | None = None
 
     def batch(self, edge_ids: Ids, *, epoch: int = INFERENCE) -> EdgeBatch | EdgeContextBatch:
-        """Chosen edges, with what is drawn around them in this epoch."""
-        return self.with_context(self.plain(edge_ids), epoch=epoch)
+        """Some edges, with the ego graphs of this epoch if there are samplers."""
+        return self.with_context(self.edges(edge_ids), epoch=epoch)
 
-    def plain(self, edge_ids: Ids) -> EdgeBatch:
-        """Chosen edges alone."""
+    def edges(self, edge_ids: Ids) -> EdgeBatch:
+        """Some edges, without ego graphs."""
         return edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
 
     def with_context(
         self, batch: EdgeBatch, *, epoch: int = INFERENCE
     ) -> EdgeBatch | EdgeContextBatch:
-        """Edges, of this network or new ones, beside the ego-graphs of both ends.
+        """Add ego graphs to edges of this network or to new ones, if there are samplers.
 
-        Nothing is known around a new node (-1). Without samplers the edges stay alone.
+        The ego graph of a new node (-1) is empty.
         """
         if self.source_sampler is None or self.target_sampler is None:
             return batch
@@ -84,30 +82,26 @@ class EdgeLoader:
             target=self._egos(self.target_sampler, dst, src, epoch),
         )
 
-    def whole(self, edge_ids: Ids) -> EdgeBatch:
-        """Chosen edges alone, their texts not cut any further than they are kept."""
-        return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.most_tokens)
+    def untruncated(self, edge_ids: Ids) -> EdgeBatch:
+        """Some edges with all stored tokens of their texts, without ego graphs."""
+        return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.max_tokens)
 
     def lengths(self, edge_ids: Ids) -> NDArray[np.int32]:
+        """The number of tokens of each text in a batch."""
         return np.minimum(self.tokens.lengths[edge_ids], self.max_tokens)
 
     def _egos(self, sampler: EgoSampler, centers: Ids, partners: Ids, epoch: int) -> EgoBatch:
         known = centers >= 0
-        found = sampler.sample(np.where(known, centers, 0), partners=partners, epoch=epoch)
-        found = Neighborhoods(
-            center=centers,
-            edge_ids=found.edge_ids,
-            neighbors=found.neighbors,
-            mask=found.mask & known[:, None],
-        )
-        return ego_batch(self.graph, self.tokens, found, max_tokens=self.max_tokens)
+        sample = sampler.sample(np.where(known, centers, 0), partners=partners, epoch=epoch)
+        sample = replace(sample, center=centers, mask=sample.mask & known[:, None])
+        return ego_batch(self.graph, self.tokens, sample, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EgoLoader:
-    """Nodes and pairs of a network as ego-graphs for a node model.
+    """Batches of ego graphs for a node model.
 
-    Sources and targets may be read with different numbers of neighbors.
+    Sources and targets may have different numbers of neighbors.
     """
 
     graph: EdgeTextGraph
@@ -116,45 +110,40 @@ class EgoLoader:
     source_sampler: EgoSampler
     target_sampler: EgoSampler
 
-    def links(self, edge_ids: Ids, drawn: Ids, *, epoch: int) -> LinkBatch:
-        """Ego-graphs of the sources and targets of edges to be predicted, and of targets drawn.
+    def links(self, edge_ids: Ids, negatives: Ids, *, epoch: int) -> LinkBatch:
+        """Ego graphs of the sources and targets of edges to be predicted, and of negatives.
 
-        No edge between the two ends of an edge to be predicted is in either's.
+        Edges between the source and the target of a predicted edge are in neither ego graph.
         """
         src = self.graph.src[edge_ids].astype(np.int64)
         dst = self.graph.dst[edge_ids].astype(np.int64)
         egos = self._pack(
             self.source_sampler.sample(src, partners=dst, epoch=epoch),
             self.target_sampler.sample(dst, partners=src, epoch=epoch),
-            self.target_sampler.sample(drawn, epoch=epoch),
+            self.target_sampler.sample(negatives, epoch=epoch),
         )
         return LinkBatch(egos=egos, num_pairs=len(edge_ids))
 
     def nodes(self, nodes: Ids, *, epoch: int = INFERENCE, side: Side = "source") -> EgoBatch:
-        """Ego-graphs of nodes, all of one side: their own where there are two, else `side`."""
+        """Ego graphs of nodes, all of one side: theirs if bipartite, else `side`."""
         if self.graph.is_bipartite and len(nodes):
             side = "target" if nodes[0] >= self.graph.num_sources else "source"
         sampler = self.source_sampler if side == "source" else self.target_sampler
         return self._pack(sampler.sample(nodes, epoch=epoch))
 
-    def work(self, nodes: Ids) -> NDArray[np.int64]:
-        """About how much there is to read for each node: the edges it will be given."""
+    def workload(self, nodes: Ids) -> Ids:
+        """The approximate cost of each node: the number of edges in its ego graph."""
         degrees = self.source_sampler.adjacency.degrees()
         return np.minimum(degrees[nodes], sum(self.source_sampler.sizes))
 
-    def _pack(self, *found: Neighborhoods) -> EgoBatch:
-        return ego_batch(self.graph, self.tokens, *found, max_tokens=self.max_tokens)
-
-
-def _cut(order: Ids, size: int) -> list[Ids]:
-    return [order[at : at + size] for at in range(0, len(order), size)]
+    def _pack(self, *samples: Neighborhoods) -> EgoBatch:
+        return ego_batch(self.graph, self.tokens, *samples, max_tokens=self.max_tokens)
 
 
 class Prefetch(Generic[Batch]):
-    """Makes batches in a thread of its own, a few ahead of whoever consumes them.
+    """Makes batches in a background thread, a few ahead of the consumer.
 
-    What fails in the thread is raised where the batch was wanted. Leaving the loop early stops
-    the thread.
+    Errors in the thread are raised in the consumer. Leaving the loop early stops the thread.
     """
 
     def __init__(
@@ -179,7 +168,7 @@ class Prefetch(Generic[Batch]):
                 yield batch
         finally:
             stop.set()
-            while thread.is_alive():  # wake it where it waits for room
+            while thread.is_alive():  # it may be waiting for space in the queue
                 try:
                     ready.get(timeout=0.05)
                 except queue.Empty:
@@ -193,7 +182,7 @@ class Prefetch(Generic[Batch]):
                 if stop.is_set():
                     return
                 ready.put(self.make(ids))
-        except BaseException as error:  # handed to the consumer, whatever it is
+        except BaseException as error:  # raised in the consumer
             ready.put(error)
         else:
             ready.put(None)

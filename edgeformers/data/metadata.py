@@ -1,4 +1,4 @@
-"""NetworkMeta: everything about a network that is not an array."""
+"""NetworkMeta: the metadata of a network, stored in network.json."""
 
 import re
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ FORMAT = "edgeformers-network"
 SCHEMA_VERSION = 1
 METADATA = "network.json"
 
-#: What this library writes into the folder of a network later than its metadata.
+#: Files that are added to the folder of a network after its metadata.
 _ADDED = re.compile(
     r"""card\.(html|json) | \.card\.(html|json)\.[\d-]+ | splits/
     | tokens/([0-9a-f]{16}/((tokens|tokenizer)\.json | (edges|nodes)\.(ids|offsets)\.npy)?)?
@@ -26,13 +26,13 @@ _ADDED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkMeta:
-    """Everything about a network that is not an array; the contents of network.json."""
+    """The contents of network.json."""
 
     format: str = FORMAT
     schema_version: int = SCHEMA_VERSION
     library_version: str
     num_nodes: int
-    num_sources: int  # of a bipartite network; all nodes otherwise
+    num_sources: int  # of all nodes, if there is one node type
     num_edges: int
     is_bipartite: bool
     is_directed: bool
@@ -40,14 +40,14 @@ class NetworkMeta:
     label_names: list[str] = field(default_factory=list)
     edge_type_names: list[str] = field(default_factory=list)
     node_label_names: list[str] = field(default_factory=list)
-    positive_labels: list[str] = field(default_factory=list)  # what counts as a link; empty: all
-    neighbors: dict[str, list[int]] = field(default_factory=dict)  # of a paper recipe, per side
+    positive_labels: list[str] = field(default_factory=list)  # labels of links; empty: all edges
+    neighbors: dict[str, list[int]] = field(default_factory=dict)  # of a recipe, per side
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> config and counts
     has_node_texts: bool = False
     columns: list[str] = field(default_factory=list)  # of edges.parquet
     origin: str = ""
-    skipped: dict[str, Any] = field(default_factory=dict)  # rows left out while reading
-    notes: list[str] = field(default_factory=list)  # what was decided while preparing
+    skipped: dict[str, Any] = field(default_factory=dict)  # unusable rows of the input
+    notes: list[str] = field(default_factory=list)  # for the data card
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # size and SHA-256 of each file
 
     def write(self, folder: Path) -> None:
@@ -55,38 +55,36 @@ class NetworkMeta:
 
     @classmethod
     def read(cls, path: Path) -> "NetworkMeta":
-        """The metadata of the network in a folder; what is not one is named."""
+        """The metadata of the network in a folder."""
         file = path / METADATA
         if not file.is_file():
             raise FormatError(
                 f"{path} is not a prepared network: it has no {METADATA}; "
-                f"make one with: edgeformers prepare EDGES.csv -o {path}"
+                f"create one with: edgeformers prepare EDGES.csv -o {path}"
             )
         values = read_record(file)
         if values.get("format") != FORMAT:
-            raise FormatError(
-                f"{file} does not describe a network of this library; name another folder"
-            )
+            raise FormatError(f"{file} does not describe a network; choose another folder")
         if values.get("schema_version") != SCHEMA_VERSION:
             raise FormatError(
-                f"{file} has schema version {values.get('schema_version')}, this library reads "
-                f"{SCHEMA_VERSION}; prepare the network again from its table"
+                f"{file} has schema version {values.get('schema_version')}, not {SCHEMA_VERSION}; "
+                "prepare the network again from its table"
             )
         return cls(**read_checked_record(file))
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to replace a folder that is not a network, or that holds other files too."""
+    """Raise an InputError if a folder is not a network, or contains other files too."""
     file = folder / METADATA
     try:
         values = read_checked_record(file)
-        if values.get("format") != FORMAT:  # of whatever schema version
-            raise FormatError(f"{file} does not describe a network of this library")
+        if values.get("format") != FORMAT:  # any schema version may be replaced
+            raise FormatError(f"{file} does not describe a network")
     except FormatError as error:
         raise InputError(
             f"{folder} is not a prepared network; it is not overwritten ({error})"
             if file.exists()
             else f"{folder} is not a prepared network; it is not overwritten"
         ) from error
-    written = {METADATA, *values.get("files", ())}
-    check_no_foreign_files(folder, lambda name: name in written or bool(_ADDED.fullmatch(name)))
+    known = {METADATA, *values.get("files", ())}
+    check_no_foreign_files(folder, lambda name: name in known or bool(_ADDED.fullmatch(name)))

@@ -1,10 +1,10 @@
-"""The inner loops over nodes and edges, compiled by numba; typed by what they are given."""
+"""Inner loops over nodes, edges and tokens, compiled by numba for the types they get."""
 
 import numpy as np
 from numba import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-BLOCK = 1024  # centers drawn for together
+BLOCK = 1024  # centers sampled together
 
 
 @njit(cache=True, nogil=True)
@@ -38,8 +38,8 @@ def fill_edges(src, dst, at_src, at_dst, strata, num_strata, cursor, links):
 
 
 @njit(cache=True, nogil=True)
-def lay_texts(ids, starts, offsets, prefix, suffix, out):
-    """Token ids of texts, each from its start on, at their offsets, special tokens around each."""
+def copy_texts(ids, starts, offsets, prefix, suffix, out):
+    """Copy the tokens of texts from `starts` in `ids` to `offsets` in `out`; add special ones."""
     for i in range(len(starts)):
         first, end = offsets[i], offsets[i + 1]
         for j in range(len(prefix)):
@@ -54,17 +54,17 @@ def lay_texts(ids, starts, offsets, prefix, suffix, out):
 
 @njit(cache=True, nogil=True)
 def peel_nodes(indptr, links, min_degree):
-    """Which nodes are left when those with too few edges go, and those that have too few then.
+    """Which nodes remain in the k-core, k = min_degree: repeatedly remove nodes of lower degree.
 
-    Each node goes once and takes its edges along, so the time is that of reading all links once.
+    Each node is removed at most once, so the time is linear in the number of links.
     """
     num_nodes = len(indptr) - 1
     degrees = np.diff(indptr)
     stays = degrees >= min_degree
-    gone = np.flatnonzero(~stays)
+    removed = np.flatnonzero(~stays)
     queue = np.empty(num_nodes, np.int64)
-    queue[: len(gone)] = gone
-    end = len(gone)
+    queue[: len(removed)] = removed
+    end = len(removed)
     done = 0
     while done < end:
         node = queue[done]
@@ -114,9 +114,9 @@ def mix(x):
 def draw_neighborhoods(
     indptr, links, centers, partners, sizes, key, edges, neighbors, moved, touched
 ):
-    """Draw `sizes[s]` edges of each center in each stratum s, none of them to its partner.
+    """Sample `sizes[s]` edges of each center in each stratum s, excluding those to its partner.
 
-    In blocks of centers, whose working memory stays in the cache.
+    Centers are processed in blocks whose working memory fits into the CPU cache.
     """
     num_strata = len(sizes)
     starts = np.empty((BLOCK, num_strata), np.int64)
@@ -160,9 +160,9 @@ def draw_block(
     places,
     found,
 ):
-    """Three passes over a block, because a pass of independent reads lets the many cache misses
-    of a large network overlap: where the rows are, which places are drawn (one to spare, as the
-    edge to the partner is usually one), what stands there. Only then are partners looked for.
+    """Sample a block in passes of independent reads, so that cache misses overlap: find the rows,
+    draw positions (one extra, because usually one edge leads to the partner), and read the links.
+    Then exclude partners.
     """
     num_strata = len(sizes)
     for b in range(len(centers)):
@@ -175,7 +175,7 @@ def draw_block(
     for b in range(len(centers)):
         for s in range(num_strata):
             count = min(degrees[b, s], sizes[s] + 1)
-            if count <= sizes[s]:  # all of them, no need to draw
+            if count <= sizes[s]:  # take all
                 for i in range(count):
                     places[end + i] = starts[b, s] + i
             else:
@@ -198,7 +198,7 @@ def draw_block(
                 found, end, end + count, partners[b], sizes[s], edges[b], neighbors[b], slot
             )
             end += count
-            while taken < sizes[s] and count < degrees[b, s]:  # several edges to the partner
+            while taken < sizes[s] and count < degrees[b, s]:  # several edges lead to the partner
                 count = min(degrees[b, s], 4 * count)
                 more = np.empty(count, np.int64)
                 state = row_key(key, centers[b] * num_strata + s)
@@ -212,7 +212,7 @@ def draw_block(
 
 @njit(cache=True, nogil=True, inline="always")
 def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
-    """Keep the first `size` drawn links that do not lead to the partner; gives how many."""
+    """Copy the first `size` links that do not lead to the partner; returns their number."""
     taken = 0
     for i in range(start, stop):
         if drawn[i, 1] != partner and taken < size:
@@ -224,12 +224,11 @@ def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
 
 @njit(cache=True, nogil=True)
 def draw_places(state, degree, count, moved, touched, places):
-    """The first `count` of a random order of 0..degree-1.
+    """Draw `count` of the positions 0..degree-1 without replacement.
 
-    Where few of many are drawn, a place that was drawn already is drawn again; otherwise a
-    partial Fisher-Yates shuffle, in which `moved[i]` is what a swap put at i, -1 where none did
-    (left as it was found). Half of a random number, times the places left, is a place: the bias
-    is below degree / 2^32.
+    Few of many are drawn by rejecting repeats; otherwise by a partial Fisher-Yates shuffle, in
+    which `moved[i]` is the value swapped to i, or -1 (restored at the end). A position is the
+    upper half of a random number times the range, with a bias below degree / 2^32.
     """
     if degree > 2 * count and count <= 32:
         drawn = 0

@@ -1,4 +1,4 @@
-"""Many small tensors side by side in one, so that they are pinned and copied to a GPU at once."""
+"""Copying many small tensors to a GPU at once, as one buffer of bytes in pinned memory."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,41 +8,41 @@ import torch
 from torch import Tensor
 
 
-def flatten(tensors: Sequence[Tensor], *, pin: bool = False) -> Tensor:
-    """The bytes of tensors on the host in one row, wide types first: each lies where it may."""
-    rows = [tensors[at].contiguous().numpy().reshape(-1) for at in _order(tensors)]
-    parts = [row.view(np.uint8) for row in rows]
-    flat = torch.empty(sum(map(len, parts)), dtype=torch.uint8, pin_memory=pin)
+def concat_bytes(tensors: Sequence[Tensor], *, pin: bool = False) -> Tensor:
+    """The bytes of CPU tensors in one buffer, widest types first, so that each is aligned."""
+    arrays = [tensors[i].contiguous().numpy().reshape(-1) for i in _order(tensors)]
+    parts = [array.view(np.uint8) for array in arrays]
+    buffer = torch.empty(sum(map(len, parts)), dtype=torch.uint8, pin_memory=pin)
     if parts:
-        np.concatenate(parts, out=flat.numpy())
-    return flat
+        np.concatenate(parts, out=buffer.numpy())
+    return buffer
 
 
-def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Views of `flatten`'s row, wherever it is by now, as tensors of the shapes it was made of."""
-    found: list[Tensor] = [flat] * len(like)
+def split_bytes(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """The inverse of `concat_bytes`, on any device: views with the shapes and types of `like`."""
+    views: list[Tensor] = [buffer] * len(like)
     start, order = 0, _order(like)
-    for dtype in dict.fromkeys(like[at].dtype for at in order):
-        places = [at for at in order if like[at].dtype == dtype]
-        counts = [like[at].numel() for at in places]
+    for dtype in dict.fromkeys(like[i].dtype for i in order):
+        indices = [i for i in order if like[i].dtype == dtype]
+        counts = [like[i].numel() for i in indices]
         stop = start + sum(counts) * dtype.itemsize
-        parts = flat[start:stop].view(dtype).split(counts)
-        for at, part in zip(places, parts, strict=True):
-            found[at] = part if like[at].ndim == 1 else part.view(like[at].shape)
+        parts = buffer[start:stop].view(dtype).split(counts)
+        for i, part in zip(indices, parts, strict=True):
+            views[i] = part if like[i].ndim == 1 else part.view(like[i].shape)
         start = stop
-    return found
+    return views
 
 
 def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Tensors of the host on a device, at one copy that nobody waits for."""
+    """CPU tensors on another device, by one asynchronous copy."""
     if device.type == "cpu":
         return list(tensors)
-    return unflatten(flatten(tensors, pin=True).to(device, non_blocking=True), tensors)
+    return split_bytes(concat_bytes(tensors, pin=True).to(device, non_blocking=True), tensors)
 
 
 def _order(tensors: Sequence[Tensor]) -> list[int]:
-    """Places of tensors by the width of their type, widest first, types together."""
-    return sorted(range(len(tensors)), key=lambda at: _rank(tensors[at].dtype))
+    """Indices of the tensors sorted by type, widest first."""
+    return sorted(range(len(tensors)), key=lambda i: _rank(tensors[i].dtype))
 
 
 @cache

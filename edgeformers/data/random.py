@@ -1,8 +1,7 @@
-"""Counter-based random numbers: what is drawn for a key depends on nothing but that key.
+"""Counter-based random numbers: each number is a hash of (seed, streams...).
 
-numpy may change its generators between versions, and they draw in sequence. Here a number is a
-hash of (seed, streams...), so that a seed means the same for ever, any part of a large table can
-be drawn alone, and the order of drawing is irrelevant. Not for secrets.
+Unlike numpy's generators, which draw in sequence and may change between versions, a seed always
+gives the same numbers, in any order and for any part of a table. Not for cryptography.
 """
 
 import numpy as np
@@ -22,7 +21,7 @@ def splitmix64(x: ArrayLike) -> NDArray[np.uint64]:
     for i = 0, 1, 2, ... (Steele, Lea and Flood, OOPSLA 2014; Vigna's public-domain C code).
     """
     state = _as_uint64(x)
-    z = np.array(state, ndmin=1)  # an owned copy: the steps below work in place
+    z = np.array(state, ndmin=1)  # a copy, modified in place
     z += _GOLDEN
     z ^= z >> np.uint64(30)
     z *= _MIX_1
@@ -33,14 +32,14 @@ def splitmix64(x: ArrayLike) -> NDArray[np.uint64]:
 
 
 def hash_keys(seed: int, *streams: ArrayLike) -> NDArray[np.uint64]:
-    """One 64-bit key per entry of the streams, broadcast against each other.
+    """One 64-bit key per entry of the streams, which are broadcast against each other.
 
-    A stream is a whole number or an array of them: a constant that names what is drawn, an edge
-    number, a node number. Their order counts: (1, 2) and (2, 1) give unrelated keys. The keys
-    of one array are distinct where its entries are and the other streams are constants.
+    A stream is an integer or an array of integers: a constant for the purpose, edge numbers, node
+    numbers. Their order matters: (1, 2) and (2, 1) give unrelated keys. Distinct entries of one
+    array have distinct keys if the other streams are constants.
     """
     if not 0 <= seed < 2**64:
-        raise InputError(f"seed must be a whole number from 0 to 2**64 - 1 (got {seed})")
+        raise InputError(f"seed must be an integer from 0 to 2**64 - 1 (got {seed})")
     keys = splitmix64(seed)
     for stream in streams:
         keys = splitmix64(keys ^ _as_uint64(stream))
@@ -48,13 +47,13 @@ def hash_keys(seed: int, *streams: ArrayLike) -> NDArray[np.uint64]:
 
 
 def uniform(keys: ArrayLike) -> NDArray[np.float64]:
-    """Keys as numbers in [0, 1): their upper 53 bits, so that each is exact and 1 never comes."""
+    """Keys as numbers in [0, 1), from their upper 53 bits."""
     return (_as_uint64(keys) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _as_uint64(x: ArrayLike) -> NDArray[np.uint64]:
-    """Whole numbers modulo 2^64; anything else would hash to something silently wrong."""
+    """Integers modulo 2^64; other types are errors, because they would be hashed wrongly."""
     array = np.asarray(x)
     if array.size and array.dtype.kind not in "iub":
-        raise InputError(f"random keys are made of whole numbers (got {array.dtype} values)")
+        raise InputError(f"random keys are made of integers (got {array.dtype} values)")
     return array.astype(np.uint64, copy=False)

@@ -1,4 +1,4 @@
-"""EgoSampler: fixed-size neighborhoods of many nodes at once, the target's edges left out."""
+"""EgoSampler: fixed-size neighborhoods of many nodes, without the edges to be predicted."""
 
 import threading
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ NO_PARTNER = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Neighborhoods:
-    """Ego-graphs N_e(v) of B centers, N edge slots each; where `mask` is False there is no edge.
+    """Ego graphs N_e(v) of B centers with N edge slots each; `mask` is False for empty slots.
 
-    Shapes: center [B]; edge_ids, neighbors, mask [B, N]. Empty slots hold -1 and must not be read.
+    Shapes: center [B]; edge_ids, neighbors, mask [B, N]. Empty slots contain -1.
     """
 
     center: IntArray
@@ -30,30 +30,32 @@ class Neighborhoods:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Edges found for each center."""
+        """The number of edges of each center."""
         sizes: NDArray[np.int64] = self.mask.sum(1)
         return sizes
 
 
 class EgoSampler:
-    """Draws edges around nodes without replacement, so many from each stratum.
+    """Samples edges around nodes without replacement, `sizes[s]` from each stratum s.
 
-    What a node gets depends only on (seed, epoch, node) and, in training, on its partner: all
-    edges between a center and its partner are left out, because the pair is what is to be
-    predicted. The batch a node stands in and its place there change nothing.
+    The sample of a node depends only on (seed, epoch, node) and, in training, on its partner:
+    edges between a center and its partner are excluded, because that pair is to be predicted. It
+    does not depend on the batch.
 
-    The adjacency decides what can be drawn: build it from training edges only, with the paper's
-    positive and negative edges (or edge types) as strata.
+    Build the adjacency from training edges only, with the paper's positive and negative edges (or
+    edge types) as strata.
     """
 
     def __init__(self, adjacency: Adjacency, sizes: Sequence[int], *, seed: int = 0) -> None:
         if len(sizes) != adjacency.num_strata:
             raise InputError(
-                f"sizes must give one number for each of the {adjacency.num_strata} strata "
+                f"sizes must contain one number for each of the {adjacency.num_strata} strata "
                 f"(got {list(sizes)})"
             )
         if min(sizes) < 0 or sum(sizes) < 1:
-            raise InputError(f"sizes must be 0 or more, and one at least 1 (got {list(sizes)})")
+            raise InputError(
+                f"sizes must not be negative, and at least one positive (got {list(sizes)})"
+            )
         self.adjacency = adjacency
         self.sizes = tuple(int(size) for size in sizes)
         self.seed = seed
@@ -65,7 +67,7 @@ class EgoSampler:
     def sample(
         self, centers: ArrayLike, *, partners: ArrayLike | None = None, epoch: int = 0
     ) -> Neighborhoods:
-        """Neighborhoods of `centers` [B]; no edge to `partners` [B] (-1: no partner) is drawn."""
+        """Neighborhoods of `centers` [B] without edges to `partners` [B] (-1: no partner)."""
         center = _node_array(centers, self.adjacency.num_nodes, "centers", lowest=0)
         if partners is None:
             partner = np.full(len(center), NO_PARTNER, np.int64)
@@ -73,7 +75,7 @@ class EgoSampler:
             partner = _node_array(partners, self.adjacency.num_nodes, "partners", lowest=NO_PARTNER)
         if len(partner) != len(center):
             raise InputError(
-                f"there must be one partner per center (got {len(partner)} for {len(center)})"
+                f"expected one partner per center (got {len(partner)} for {len(center)})"
             )
         adjacency = self.adjacency
         shape = (len(center), sum(self.sizes))
@@ -95,7 +97,7 @@ class EgoSampler:
         )
 
     def _epoch_key(self, epoch: int) -> np.uint64:
-        """The key of an epoch's draws; that of the epoch last asked for is remembered."""
+        """The random key of an epoch; that of the last epoch is cached."""
         last = self._last_key
         if last is None or last[0] != epoch:
             last = (epoch, np.uint64(hash_keys(self.seed, 0x5A3B, epoch)[()]))
@@ -103,7 +105,7 @@ class EgoSampler:
         return last[1]
 
     def _scratch(self) -> tuple[IntArray, IntArray]:
-        """Working memory of one thread, as long as the largest neighborhood, made once."""
+        """The working memory of a thread, as long as the largest neighborhood."""
         if not hasattr(self._local, "scratch"):
             moved = np.full(self._largest_row, -1, small_int(self._largest_row))
             self._local.scratch = moved, np.empty_like(moved)
@@ -114,10 +116,10 @@ class EgoSampler:
 def _node_array(values: ArrayLike, num_nodes: int, what: str, *, lowest: int) -> NDArray[np.int64]:
     nodes = np.asarray(values, dtype=np.int64)
     if nodes.ndim != 1:
-        raise InputError(f"{what} must be one row of node numbers (got shape {nodes.shape})")
+        raise InputError(f"{what} must be one-dimensional (got shape {nodes.shape})")
     if len(nodes) and (nodes.min() < lowest or nodes.max() >= num_nodes):
         outside = (nodes < lowest) | (nodes >= num_nodes)
         raise InputError(
-            f"{what} hold node {nodes[outside][0]}, but nodes are numbered 0 to {num_nodes - 1}"
+            f"{what} contain node {nodes[outside][0]}, but nodes are numbered 0 to {num_nodes - 1}"
         )
     return nodes

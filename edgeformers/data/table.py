@@ -1,4 +1,4 @@
-"""EdgeTable and NodeTable: what every reader gives, a stream of Arrow batches in fixed columns."""
+"""EdgeTable and NodeTable: the output of every reader, streams of Arrow batches."""
 
 import math
 from bisect import bisect_right
@@ -16,15 +16,15 @@ from edgeformers.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-BATCH_ROWS = 65_536  # rows per Arrow batch: a few MB
-BATCH_BYTES = 1 << 28  # long texts come in smaller batches, far below Arrow's 2 GB limit on strings
+BATCH_ROWS = 65_536  # rows per Arrow batch
+BATCH_BYTES = 1 << 28  # maximum size of a batch, below Arrow's limit of 2 GB for strings
 
-#: The canonical columns of an edge, in order. The first three are always there.
+#: The canonical columns of an edge, in order. The first three are required.
 EDGE_FIELDS: Mapping[str, pa.DataType] = {
     "source": pa.string(),
     "target": pa.string(),
     "text": pa.string(),
-    "label": pa.string(),  # as written; several labels of one edge are joined by label_separator
+    "label": pa.string(),  # as in the input; label_separator joins the labels of a set
     "time": pa.timestamp("us"),
     "split": pa.string(),
     "edge_type": pa.string(),
@@ -45,14 +45,14 @@ LabelKind = Literal["class", "multi", "number"]
 
 @dataclass
 class RowErrors:
-    """What happens to a row that cannot be used: reading stops there, or it is skipped and listed.
+    """Collects unusable rows: reading stops at the first one, or skips and counts them.
 
-    The list follows the lines of each file, whatever order they are reported in. Reading the same
-    table again starts it anew (`restart`).
+    Examples are listed by file and line, in whatever order they are reported. Reading a table
+    again clears them (`restart`).
     """
 
     mode: OnError = "stop"
-    keep: int = 20  # how many messages are kept; all are counted
+    keep: int = 20  # maximum number of examples; all rows are counted
     count: int = 0
     examples: list[str] = field(default_factory=list)
     _lines: list[float] = field(default_factory=list, init=False, repr=False)  # of this file
@@ -62,18 +62,18 @@ class RowErrors:
             raise InputError(f"on_error must be 'stop' or 'skip' (got '{self.mode}')")
 
     def report(self, message: str, line: float = math.inf) -> None:
-        """Raise InputError in mode "stop"; count the row and go on in mode "skip"."""
+        """Raise an InputError in mode "stop"; count the row in mode "skip"."""
         if self.mode == "stop":
             raise InputError(message)
         self.count += 1
-        place = bisect_right(self._lines, line)
-        earlier = len(self.examples) - len(self._lines)  # examples of the files before
-        self._lines.insert(place, line)
-        self.examples.insert(earlier + place, message)
+        position = bisect_right(self._lines, line)
+        earlier = len(self.examples) - len(self._lines)  # examples of previous files
+        self._lines.insert(position, line)
+        self.examples.insert(earlier + position, message)
         del self.examples[self.keep :], self._lines[max(self.keep - earlier, 0) :]
 
     def start_file(self) -> None:
-        """What is reported from here on is listed behind all that was reported before."""
+        """List the following reports after all previous ones."""
         self._lines.clear()
 
     def restart(self) -> None:
@@ -85,7 +85,7 @@ class RowErrors:
 def rows_to_batches(
     rows: Iterable[Mapping[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Python rows as Arrow batches; a key a row lacks is null."""
+    """Python rows as Arrow batches; missing keys are null."""
     source = iter(rows)
     while chunk := list(islice(source, size)):
         columns = [_column([row.get(f.name) for row in chunk], f.type) for f in schema]
@@ -93,7 +93,7 @@ def rows_to_batches(
 
 
 def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """An Arrow column; halves of surrogate pairs, which UTF-8 cannot hold, are spelled out."""
+    """An Arrow column; lone surrogates, which are not valid UTF-8, are escaped."""
     try:
         return pa.array(values, type=type_)
     except UnicodeEncodeError:
@@ -109,37 +109,37 @@ def _encodable(value: Any) -> Any:
 def rebatch(
     batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS, max_bytes: int = BATCH_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `rows`, or fewer where they hold more than `max_bytes`."""
-    waiting: list[pa.RecordBatch] = []
+    """The same rows in batches of `rows`, or of fewer rows if these exceed `max_bytes`."""
+    pending: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
         while batch.num_rows:
             head = batch.slice(0, rows - count)
             while head.num_rows > 1 and size + head.nbytes > max_bytes:
                 head = head.slice(0, head.num_rows // 2)
-            if not waiting or size + head.nbytes <= max_bytes:
+            if not pending or size + head.nbytes <= max_bytes:
                 batch = batch.slice(head.num_rows)
-                waiting.append(head)
+                pending.append(head)
                 count, size = count + head.num_rows, size + head.nbytes
                 if count < rows:
                     continue
-            yield pa.concat_batches(waiting)
-            waiting, count, size = [], 0, 0
-    if waiting:
-        yield pa.concat_batches(waiting)
+            yield pa.concat_batches(pending)
+            pending, count, size = [], 0, 0
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
-    """A table that can be read from its beginning any number of times, a batch at a time."""
+    """A table that can be read any number of times, batch by batch."""
 
     schema: pa.Schema
     open: Callable[[], Iterator[pa.RecordBatch]]
-    origin: str  # where the rows come from, for messages and provenance
+    origin: str  # the source of the rows, for messages and metadata
     errors: RowErrors = field(default_factory=RowErrors)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, a batch at a time, from the beginning."""
+        """All rows, batch by batch."""
         self.errors.restart()
         return self.open()
 
@@ -152,17 +152,17 @@ class _Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeTable(_Stream):
-    """Edges that carry text: `source`, `target`, `text`, what else is known, and extra columns.
+    """Edges with text: `source`, `target`, `text`, other canonical and extra columns.
 
-    Ids are strings, exactly as written. In a bipartite table sources and targets are two id
-    spaces ("7" the user is not "7" the film); otherwise they are one. The rows keep the order
-    of the input, and that order is the edge numbering of everything built from the table.
+    Ids are strings, exactly as in the input. In a bipartite table sources and targets have
+    separate id spaces (user "7" is not film "7"). Rows keep the order of the input, which
+    determines the edge numbers.
     """
 
     bipartite: bool
     directed: bool = True
     label_kind: LabelKind = "class"
-    label_separator: str | None = None  # between the labels of an edge that has several ("multi")
+    label_separator: str | None = None  # between the labels of a set (label_kind "multi")
 
     @classmethod
     def from_rows(
@@ -176,7 +176,7 @@ class EdgeTable(_Stream):
         directed: bool = True,
         errors: RowErrors | None = None,
     ) -> "EdgeTable":
-        """A table from Python rows: `rows()` starts the reading anew each time it is called."""
+        """A table from Python rows; each call of `rows()` reads them from the beginning."""
         schema = edge_schema(fields, extra)
         return cls(
             schema=schema,
@@ -190,7 +190,7 @@ class EdgeTable(_Stream):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTable(_Stream):
-    """What is known of nodes beside their edges: labels (several per node) and a text."""
+    """Attributes of nodes: labels (several per node), a text and extra columns."""
 
     @classmethod
     def from_rows(
@@ -212,24 +212,24 @@ class NodeTable(_Stream):
 
 
 def edge_schema(fields: Iterable[str], extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
-    """Canonical columns `fields` (always with source, target, text) and the extra ones after."""
-    wanted = {"source", "target", "text", *fields}
-    if unknown := wanted - EDGE_FIELDS.keys():
+    """A schema of the required columns, the canonical columns `fields` and the extra ones."""
+    names = {"source", "target", "text", *fields}
+    if unknown := names - EDGE_FIELDS.keys():
         raise ValueError(f"not canonical edge columns: {sorted(unknown)}")
     if clash := EDGE_FIELDS.keys() & (extra or {}).keys():
-        raise InputError(f"an extra column may not be called {sorted(clash)[0]!r}")
-    canonical = [(name, type_) for name, type_ in EDGE_FIELDS.items() if name in wanted]
+        raise InputError(f"an extra column cannot have the name {sorted(clash)[0]!r}")
+    canonical = [(name, type_) for name, type_ in EDGE_FIELDS.items() if name in names]
     return pa.schema([*canonical, *(extra or {}).items()])
 
 
 def check_ends(batch: pa.RecordBatch, origin: str, start: int) -> None:
-    """Refuse an edge that lacks an end, by its number; `start` edges came before the batch."""
+    """Raise an InputError if an edge has no source or target; `start` edges precede the batch."""
     for name in ("source", "target"):
         if batch.column(name).null_count:
             row = pc.index(pc.is_null(batch.column(name)), True).as_py()
             raise InputError(
-                f"{origin}, edge {start + row + 1:,}: the {name} is missing; every edge needs "
-                "both ends"
+                f"{origin}, edge {start + row + 1:,}: the {name} is missing; every edge needs a "
+                "source and a target"
             )
 
 
@@ -239,6 +239,6 @@ def naive_utc(time: datetime) -> datetime:
 
 
 def split_labels(value: str | None, separator: str | None) -> list[str]:
-    """The labels written in one field, each once, blanks around them dropped."""
+    """The unique labels in a field, without surrounding whitespace."""
     parts = (value or "").split(separator) if separator else [value or ""]
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))

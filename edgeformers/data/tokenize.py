@@ -1,4 +1,4 @@
-"""The texts of a network as tokens: once per tokenizer, kept in the network's folder."""
+"""Tokenizing a network once per tokenizer; the tokens are stored in the network's folder."""
 
 from contextlib import suppress
 from difflib import get_close_matches
@@ -15,8 +15,8 @@ from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore, open_tokens, token_
 from edgeformers.errors import FormatError, InputError
 from edgeformers.minilm import MINILM, has_minilm
 
-TRAIN_PREFIX = "train:"  # of a tokenizer's name: learn it from the network's own texts
-TRAINING_TEXTS = 500_000  # texts such a tokenizer is learned from at most, spread evenly
+TRAIN_PREFIX = "train:"  # "train:8000" trains a tokenizer on the network's texts
+TRAINING_TEXTS = 500_000  # maximum number of texts, evenly spaced, to train a tokenizer on
 
 
 def add_tokens(
@@ -26,31 +26,51 @@ def add_tokens(
     limit: int = TOKEN_LIMIT,
     progress: bool = True,
 ) -> TokenStore:
-    """The token store of a network for a tokenizer, made now if it is not there yet.
+    """The token store of a network for a tokenizer, created if necessary.
 
-    `tokenizer` is a name `load_tokenizer` knows, such as a backbone's, or "train:8000" to learn
-    one from the texts. A store is known by what its tokenizer does, not by its name, so a
-    backbone's folder may move. One that lacks a file, or keeps fewer tokens than `limit`, is made
-    again; one whose contents changed is refused.
+    `tokenizer` is a name for `load_tokenizer`, such as that of a backbone, or "train:8000" to
+    train one on the texts. Stores are identified by the contents of the tokenizer, so its folder
+    may move. A store that is incomplete, or whose limit is below `limit`, is created again; one
+    whose contents changed is a FormatError.
     """
     name = fspath(tokenizer)
-    made = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
-    folder = graph.storage.token_folder(token_meta(made, name).fingerprint)
-    enough = False
+    loaded = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
+    folder = graph.storage.token_folder(token_meta(loaded, name).fingerprint)
+    is_usable = False
     with suppress(FormatError):
-        enough = folder.exists() and open_tokens(folder).meta.limit >= limit
-    if enough:
+        is_usable = folder.exists() and open_tokens(folder).meta.limit >= limit
+    if is_usable:
         return open_tokens(folder, verify="changed")
     parts: dict[str, tuple[Any, int]] = {"edges": (graph.iter_texts(), graph.num_edges)}
     if graph.meta.has_node_texts:
         parts["nodes"] = (graph.iter_node_texts(), graph.num_nodes)
-    replaced = folder.exists()
-    write_tokens(folder, made, name, parts, limit=limit, overwrite=replaced, progress=progress)
+    overwrite = folder.exists()
+    write_tokens(folder, loaded, name, parts, limit=limit, overwrite=overwrite, progress=progress)
     return open_tokens(folder)
 
 
+def checked_tokenizer(name: str | None) -> str | None:
+    """The tokenizer to prepare with; an unavailable one is an error before anything is read.
+
+    "auto" means minilm if it is installed; None, or "auto" without it, means to tokenize later.
+    """
+    if name == "auto":
+        name = MINILM if has_minilm() else None
+    if name is None:
+        return None
+    if name.startswith(TRAIN_PREFIX):
+        _vocab_size(name)
+        return name
+    keywords = [MINILM, "auto", "none"]
+    matches = get_close_matches(name, keywords, n=1)
+    if matches and name not in keywords and not Path(name).expanduser().exists():
+        raise InputError(f"no tokenizer '{name}'; did you mean '{matches[0]}'?")
+    load_tokenizer(name)
+    return name
+
+
 def _trained(graph: EdgeTextGraph, name: str) -> Tokenizer:
-    """The tokenizer learned from a network's texts, now or earlier."""
+    """The tokenizer trained on the network's texts, now or before."""
     size = _vocab_size(name)
     with suppress(FormatError):
         if name in graph.token_stores():
@@ -60,28 +80,8 @@ def _trained(graph: EdgeTextGraph, name: str) -> Tokenizer:
     return train_tokenizer(islice(texts, 0, None, step), size)
 
 
-def _vocab_size(tokenizer: str) -> int:
-    size = tokenizer.removeprefix(TRAIN_PREFIX)
+def _vocab_size(name: str) -> int:
+    size = name.removeprefix(TRAIN_PREFIX)
     if not (size.isascii() and size.isdigit() and int(size) > 0):
-        raise InputError(f"write the size of the vocabulary as train:8000 (got '{tokenizer}')")
+        raise InputError(f"write the vocabulary size as in train:8000 (got '{name}')")
     return int(size)
-
-
-def checked_tokenizer(name: str | None) -> str | None:
-    """The tokenizer to prepare with; one that cannot be had is refused before anything is read.
-
-    "auto" is minilm where it is installed; None, or "auto" without it, is to tokenise later.
-    """
-    if name == "auto":
-        name = MINILM if has_minilm() else None
-    if name is None:
-        return None
-    if name.startswith(TRAIN_PREFIX):
-        _vocab_size(name)
-        return name
-    own = [MINILM, "auto", "none"]
-    close = get_close_matches(name, own, n=1)
-    if close and name not in own and not Path(name).expanduser().exists():
-        raise InputError(f"there is no tokenizer '{name}'; did you mean '{close[0]}'?")
-    load_tokenizer(name)
-    return name

@@ -1,4 +1,4 @@
-"""TokenStore: the token ids of every text, each text tokenised once, as memory-mapped arrays."""
+"""TokenStore: token ids of all texts of a network, as memory-mapped arrays."""
 
 import hashlib
 from collections import deque
@@ -24,40 +24,41 @@ from edgeformers.data.checksums import (
     verify_files,
     write_record,
 )
-from edgeformers.data.numba_kernels import lay_texts
+from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.tokenizer import TOKENIZER
+from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 
 RECORD = "tokens.json"
-TOKEN_LIMIT = 512  # tokens kept of one text; a batch cuts further, so no text is tokenised again
-CHUNK = 2_048  # texts per call of the tokenizer: enough for every core, little in memory
+TOKEN_LIMIT = 512  # tokens stored per text; batches truncate further
+CHUNK = 2_048  # texts per call of the tokenizer: enough to occupy every core
 
-Encoded = tuple[NDArray[Any], NDArray[np.int64]]  # token ids in one row, tokens of each text
+Encoded = tuple[NDArray[Any], Ids]  # concatenated token ids, and lengths or offsets of texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMeta:
-    """What a token store was made with: enough to put [CLS] and [SEP] around a text again."""
+    """The tokenizer of a token store, and its special tokens."""
 
     name: str
-    fingerprint: str  # of the tokenizer itself: the same tokenizer is never run twice
-    vocab_size: int  # rows a table of token embeddings needs: the highest id and one more
-    prefix: list[int]  # special tokens before a text, as the tokenizer's own template has them
-    suffix: list[int]
-    limit: int = TOKEN_LIMIT
+    fingerprint: str  # of the tokenizer's contents, whatever its name
+    vocab_size: int  # the highest token id plus one
+    prefix: list[int]  # special tokens before a text, such as [CLS]
+    suffix: list[int]  # special tokens after a text, such as [SEP]
+    limit: int = TOKEN_LIMIT  # tokens stored per text, without special tokens
 
     @property
     def dtype(self) -> DTypeLike:
-        """The smallest type that holds every id: uint16 for up to 65,536 of them."""
+        """The smallest type for all token ids: uint16 up to a vocabulary of 65,536."""
         return np.uint16 if self.vocab_size <= 2**16 else np.int32
 
 
 class TokenStore:
-    """Token ids of many texts in one row, without padding and without special tokens.
+    """Concatenated token ids of many texts, without padding and special tokens.
 
-    `ids[offsets[i] : offsets[i + 1]]` are the tokens of text i. Special tokens are added when a
-    batch is cut to length, so one store serves every maximal length.
+    `ids[offsets[i] : offsets[i + 1]]` are the tokens of text i. `take` truncates texts and adds
+    special tokens, so one store serves every maximum length.
     """
 
     def __init__(self, folder: Path, meta: TokenMeta, part: str = "edges") -> None:
@@ -68,7 +69,7 @@ class TokenStore:
         self.offsets = open_array(folder / f"{part}.offsets.npy")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TokenStore, (self.folder, self.meta, self.part)  # mapped anew, never copied
+        return TokenStore, (self.folder, self.meta, self.part)  # map again, do not copy
 
     @property
     def name(self) -> str:
@@ -83,68 +84,68 @@ class TokenStore:
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each text with its special tokens, cut at the store's limit only."""
+        """The number of stored tokens of each text, with special tokens."""
         return np.diff(self.offsets).astype(np.int32) + np.int32(self.num_special)
-
-    @cached_property
-    def _special(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Special tokens before and after a text."""
-        return np.array(self.meta.prefix, np.int64), np.array(self.meta.suffix, np.int64)
-
-    @property
-    def most_tokens(self) -> int:
-        """The most tokens that are kept of a text, special ones included."""
-        return self.meta.limit + self.num_special
 
     @property
     def num_special(self) -> int:
-        """Special tokens around a text."""
+        """The number of special tokens around a text."""
         return len(self.meta.prefix) + len(self.meta.suffix)
 
+    @property
+    def max_tokens(self) -> int:
+        """The maximum number of tokens of a text, with special tokens."""
+        return self.meta.limit + self.num_special
+
+    @cached_property
+    def _special(self) -> tuple[Ids, Ids]:
+        """Special tokens before and after a text."""
+        return np.array(self.meta.prefix, np.int64), np.array(self.meta.suffix, np.int64)
+
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer the store was made with."""
+        """The tokenizer of the store."""
         try:
             return Tokenizer.from_file(str(self.folder / TOKENIZER))
-        except Exception as error:  # the library raises plain Exception for a bad file
+        except Exception as error:  # tokenizers raises plain Exception
             path = self.folder / TOKENIZER
-            raise FormatError(f"{path} is damaged ({error}); tokenise again") from error
+            raise FormatError(f"{path} is damaged ({error}); tokenize again") from error
 
     def take(self, text_ids: ArrayLike, max_tokens: int) -> Encoded:
-        """(token ids, offsets) of chosen texts with special tokens, cut to `max_tokens`."""
-        chosen, room = self._checked(text_ids), self._room(max_tokens)
-        stored = np.asarray(self.offsets)  # a plain array is asked faster than a mapped one
-        starts = stored[chosen]
-        kept = np.minimum(stored[chosen + 1] - starts, room)
-        offsets = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(kept + self.num_special, out=offsets[1:])
+        """(token ids, offsets) of some texts, with special tokens, truncated to `max_tokens`."""
+        texts = self._checked_ids(text_ids)
+        limit = self._text_limit(max_tokens)
+        stored = np.asarray(self.offsets)  # indexing a plain array is faster than a memmap
+        starts = stored[texts]
+        lengths = np.minimum(stored[texts + 1] - starts, limit)
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(lengths + self.num_special, out=offsets[1:])
         out = np.empty(offsets[-1], self.ids.dtype)
-        lay_texts(np.asarray(self.ids), starts, offsets, *self._special, out)
+        copy_texts(np.asarray(self.ids), starts, offsets, *self._special, out)
         return out, offsets
 
-    def _room(self, max_tokens: int) -> int:
-        """Tokens left for the text itself."""
-        room = max_tokens - self.num_special
-        if room < 0:
+    def _text_limit(self, max_tokens: int) -> int:
+        """The maximum number of tokens of the text itself."""
+        limit = max_tokens - self.num_special
+        if limit < 0:
             raise InputError(
-                f"max_tokens must hold the {self.num_special} special tokens at least "
+                f"max_tokens must be at least {self.num_special}, the number of special tokens "
                 f"(got {max_tokens})"
             )
-        if room > self.meta.limit:
+        if limit > self.meta.limit:
             raise InputError(
-                f"max_tokens is {max_tokens:,}, but {self.folder} keeps {self.meta.limit:,} tokens "
-                f"of a text: {self.most_tokens:,} at most, or tokenise again "
-                "with a higher limit"
+                f"max_tokens can be at most {self.max_tokens:,} for {self.folder} "
+                f"(got {max_tokens:,}); tokenize again with a higher limit"
             )
-        return room
+        return limit
 
-    def _checked(self, text_ids: ArrayLike) -> NDArray[np.int64]:
-        chosen = np.asarray(text_ids, np.int64)
-        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self):
+    def _checked_ids(self, text_ids: ArrayLike) -> Ids:
+        ids = np.asarray(text_ids, np.int64)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
             raise InputError(
                 f"texts are numbered from 0 to {len(self) - 1:,} "
-                f"(got {chosen.min():,} to {chosen.max():,})"
+                f"(got {ids.min():,} to {ids.max():,})"
             )
-        return chosen
+        return ids
 
 
 def write_tokens(
@@ -157,22 +158,21 @@ def write_tokens(
     overwrite: bool = False,
     progress: bool = True,
 ) -> TokenMeta:
-    """Tokenise the texts of each part (chunks of texts, how many) into `folder`.
+    """Tokenize the texts of each part (chunks of texts, and their number) into `folder`.
 
-    With `overwrite` a store that is there is replaced; without, one that another process made
-    meanwhile is left alone.
+    Without `overwrite`, a store that another process wrote in the meantime is kept.
     """
     meta = token_meta(tokenizer, name, limit)
-    written = atomic_folder(folder, overwrite=overwrite, check=_check_replaceable)
-    with suppress(FolderExistsError), written as aside:
-        tokenizer.save(str(aside / TOKENIZER))
+    output = atomic_folder(folder, overwrite=overwrite, check=_check_replaceable)
+    with suppress(FolderExistsError), output as temporary:
+        tokenizer.save(str(temporary / TOKENIZER))
         for part, (chunks, count) in parts.items():
             encoded = encode_chunks(tokenizer, chunks, meta.dtype, limit)
-            bar = tqdm(total=count, desc=f"tokenising {part}", unit=" texts", disable=not progress)
+            bar = tqdm(total=count, desc=f"tokenizing {part}", unit=" texts", disable=not progress)
             with bar, closing(encoded):
-                _write_part(aside, part, encoded, meta, bar)
-        record = {"meta": asdict(meta), "files": fingerprint_folder(aside)}
-        write_record(aside / RECORD, record)
+                _write_part(temporary, part, encoded, meta, bar)
+        record = {"meta": asdict(meta), "files": fingerprint_folder(temporary)}
+        write_record(temporary / RECORD, record)
     return meta
 
 
@@ -198,7 +198,7 @@ def _write_part(
 def encode_chunks(
     tokenizer: Tokenizer, chunks: Iterable[list[str]], dtype: Any, limit: int
 ) -> Generator[Encoded, None, None]:
-    """(token ids in one row, tokens per text), piece by piece; the next is encoded meanwhile."""
+    """Yield (token ids, tokens per text) of pieces, encoding the next piece in the background."""
     tokenizer.no_padding()
     tokenizer.enable_truncation(limit)
     pieces = (texts[i : i + CHUNK] for texts in chunks for i in range(0, len(texts), CHUNK))
@@ -207,20 +207,20 @@ def encode_chunks(
         return list(tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
     try:
-        with ThreadPoolExecutor(1) as ahead:
-            waiting: deque[Future[list[Any]]] = deque()
+        with ThreadPoolExecutor(1) as background:
+            pending: deque[Future[list[Any]]] = deque()
             for piece in pieces:
-                waiting.append(ahead.submit(encode, piece))
-                if len(waiting) > 1:
-                    yield _as_arrays(waiting.popleft().result(), dtype)
-            while waiting:
-                yield _as_arrays(waiting.popleft().result(), dtype)
+                pending.append(background.submit(encode, piece))
+                if len(pending) > 1:
+                    yield _to_arrays(pending.popleft().result(), dtype)
+            while pending:
+                yield _to_arrays(pending.popleft().result(), dtype)
     finally:
         tokenizer.no_truncation()
 
 
-def _as_arrays(encoded: list[Any], dtype: Any) -> Encoded:
-    rows = [one.ids for one in encoded]
+def _to_arrays(encoded: list[Any], dtype: Any) -> Encoded:
+    rows = [text.ids for text in encoded]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths
 
@@ -228,13 +228,13 @@ def _as_arrays(encoded: list[Any], dtype: Any) -> Encoded:
 def open_tokens(
     folder: Path, part: str = "edges", *, verify: bool | Literal["changed"] = False
 ) -> TokenStore:
-    """The token store in a folder, its files checked for presence and size.
+    """Open the token store in a folder; its files are checked for presence and size.
 
-    With `verify`, checksums are compared too, those of all files or of those that changed.
+    `verify` also compares the checksums of all files, or of those that changed.
     """
     if not (folder / RECORD).is_file():
         raise FormatError(
-            f"{folder} is not a token store: it has no {RECORD}; remove it and tokenise again"
+            f"{folder} is not a token store: it has no {RECORD}; remove it and tokenize again"
         )
     record = read_checked_record(folder / RECORD)
     try:
@@ -242,32 +242,32 @@ def open_tokens(
         files = dict(record["files"])
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{folder / RECORD} does not describe a token store of this library ({error}); "
-            "remove the folder and tokenise again"
+            f"{folder / RECORD} does not describe a token store ({error}); "
+            "remove the folder and tokenize again"
         ) from error
     if verify == "changed":
         verify_files(folder, files)
     else:
         check_files(folder, files, checksums=verify)
     if f"{part}.ids.npy" not in files:
-        raise InputError(f"{folder} has no tokens of {part}: the network has no texts for them")
+        raise InputError(f"{folder} has no tokens of {part}: the network has no such texts")
     return TokenStore(folder, meta, part)
 
 
 def token_meta(tokenizer: Tokenizer, name: str, limit: int = TOKEN_LIMIT) -> TokenMeta:
-    """Special tokens and fingerprint of a tokenizer."""
+    """The fingerprint, vocabulary size and special tokens of a tokenizer."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    probe = tokenizer.encode("a")
-    special = np.array(probe.special_tokens_mask, bool)
-    body = np.flatnonzero(~special)
-    start, stop = (body[0], body[-1] + 1) if len(body) else (len(special), len(special))
+    example = tokenizer.encode("a")
+    is_special = np.array(example.special_tokens_mask, bool)
+    body = np.flatnonzero(~is_special)
+    start, stop = (body[0], body[-1] + 1) if len(body) else (len(is_special), len(is_special))
     digest = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     return TokenMeta(
         name=name,
         fingerprint=digest[:16],
         vocab_size=1 + max(tokenizer.get_vocab().values(), default=0),
-        prefix=list(probe.ids[:start]),
-        suffix=list(probe.ids[stop:]),
+        prefix=list(example.ids[:start]),
+        suffix=list(example.ids[stop:]),
         limit=limit,
     )

@@ -58,11 +58,11 @@ def ablate_inputs(model: EdgeClassifier | LinkPredictor) -> TaskScores:
 class MaskedNodes(EdgeLoader):
     """Loads edges with unknown end nodes."""
 
-    def plain(self, edge_ids: Ids) -> EdgeBatch:
-        return self._masked(super().plain(edge_ids))
+    def edges(self, edge_ids: Ids) -> EdgeBatch:
+        return self._masked(super().edges(edge_ids))
 
-    def whole(self, edge_ids: Ids) -> EdgeBatch:
-        return self._masked(super().whole(edge_ids))
+    def untruncated(self, edge_ids: Ids) -> EdgeBatch:
+        return self._masked(super().untruncated(edge_ids))
 
     def _masked(self, edges: EdgeBatch) -> EdgeBatch:
         unknown = torch.full_like(edges.src, UNKNOWN)
@@ -72,11 +72,11 @@ class MaskedNodes(EdgeLoader):
 class MaskedTexts(EdgeLoader):
     """Loads edges with empty texts: only the special tokens are left."""
 
-    def plain(self, edge_ids: Ids) -> EdgeBatch:
+    def edges(self, edge_ids: Ids) -> EdgeBatch:
         return edge_batch(self.graph, self.tokens, edge_ids, self.tokens.num_special)
 
-    def whole(self, edge_ids: Ids) -> EdgeBatch:
-        return self.plain(edge_ids)
+    def untruncated(self, edge_ids: Ids) -> EdgeBatch:
+        return self.edges(edge_ids)
 
 
 def _masked(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:

@@ -10,7 +10,7 @@ import torch
 
 from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import USUAL_BATCHES
+from edgeformers.data.loader import BATCH_SIZES
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import find_model
 from edgeformers.experiments.plan import Plan
@@ -131,7 +131,7 @@ def estimate_memory(config: RunConfig, num_nodes: int) -> float:
     """Rough GPU bytes of a run: parameters, gradients, Adam moments and activations."""
     layers, width, vocabulary = _backbone_shape(config.model.backbone)
     parameters = 12 * layers * width**2 + vocabulary * width + num_nodes * config.model.node_width
-    texts = config.train.micro_batch_size or config.train.batch_size or USUAL_BATCHES[0]
+    texts = config.train.micro_batch_size or config.train.batch_size or BATCH_SIZES[0]
     neighbors = sum(config.data.source_neighbors) + sum(config.data.target_neighbors)
     if config.task == "link-prediction":
         texts *= neighbors

@@ -81,7 +81,7 @@ def encode_nodes(
     In a network of one kind of node, they are read as sources or as targets (`side`). At once are
     read as many edges as `batch` nodes of full neighborhoods have.
     """
-    work = loader.work(nodes)
+    work = loader.workload(nodes)
     order = np.argsort(work, kind="stable")[::-1]
     orders = [order]
     if loader.graph.is_bipartite:  # a batch holds sources or targets, which are read differently

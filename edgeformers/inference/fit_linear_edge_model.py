@@ -66,7 +66,7 @@ def _fits(graph: EdgeTextGraph, edges: Ids, head: EdgeHead) -> bool:
 def _regression(loader: EdgeLoader, edges: Ids, class_weights: Doubles) -> LinearEdgeModel:
     """Words and nodes of edges with classes of these weights [C], fitted."""
     graph, classes = loader.graph, len(class_weights)
-    counts = count_documents(loader.tokens, edges, loader.tokens.most_tokens)
+    counts = count_documents(loader.tokens, edges, loader.tokens.max_tokens)
     bag = BagOfWords.from_counts(counts, len(edges), words=WORDS, width=classes)
     ends = [np.unique(side[edges], return_inverse=True) for side in (graph.src, graph.dst)]
     features = sparse.hstack(
@@ -118,7 +118,7 @@ def _words(bag: BagOfWords, loader: EdgeLoader, edges: Ids) -> sparse.csr_array:
     """The tf-idf vectors of whole texts, sparse [n, W]."""
     parts = []
     for at in range(0, len(edges), CHUNK):
-        text = loader.whole(edges[at : at + CHUNK]).text
+        text = loader.untruncated(edges[at : at + CHUNK]).text
         columns, weights = bag.tfidf_weights(text)
         known = columns >= 0
         place = (text.text_ids[known].numpy(), columns[known].numpy())

@@ -117,7 +117,7 @@ class EdgeObjective:
         """What a linear model says of chosen edges [n, C], by their whole texts."""
         parts = [ensemble.source.new_empty(0, ensemble.source.size(1))]
         for at in range(0, len(edge_ids), self.eval_batch):
-            whole = self.loader.whole(edge_ids[at : at + self.eval_batch]).to(self.device)
+            whole = self.loader.untruncated(edge_ids[at : at + self.eval_batch]).to(self.device)
             parts.append(ensemble(whole.text, whole.src, whole.dst))
         return torch.cat(parts)
 

@@ -1,4 +1,4 @@
-"""Grouping edges by node, against brute force."""
+"""Adjacency equals a brute-force search for the edges of each node."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -25,24 +25,24 @@ def graphs(draw):
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(graphs())
-def test_adjacency_is_what_a_loop_over_edges_finds(graph):
+def test_adjacency_equals_a_loop_over_edges(graph):
     num_nodes, src, dst, strata, keep = graph
     adjacency = build_adjacency(src, dst, num_nodes, keep=keep, strata=strata, num_strata=3)
     for node in range(num_nodes):
         for stratum in range(3):
             row = node * 3 + stratum
-            found = adjacency.edge_ids[adjacency.indptr[row] : adjacency.indptr[row + 1]]
+            edges = adjacency.edge_ids[adjacency.indptr[row] : adjacency.indptr[row + 1]]
             others = adjacency.neighbors[adjacency.indptr[row] : adjacency.indptr[row + 1]]
             expected = [
                 e
                 for e in range(len(src))
                 if keep[e] and strata[e] == stratum and node in (src[e], dst[e])
             ]
-            assert found.tolist() == expected
+            assert edges.tolist() == expected
             assert others.tolist() == [src[e] + dst[e] - node for e in expected]
 
 
-def test_a_self_loop_stands_once_and_counts_once():
+def test_a_self_loop_occurs_once():
     adjacency = build_adjacency(np.array([0, 1]), np.array([0, 0]), 2)
     assert adjacency.edges_of(0).tolist() == [0, 1]
     assert adjacency.neighbors_of(0).tolist() == [0, 1]
@@ -55,7 +55,7 @@ def test_rows_of_a_group_keep_their_order():
     assert rows.tolist() == [1, 4, 0, 2, 3]
 
 
-def test_numbers_are_small_until_they_no_longer_fit():
+def test_int32_is_used_while_it_suffices():
     assert small_int(2**31 - 1) is np.int32
     assert small_int(2**31) is np.int64
 

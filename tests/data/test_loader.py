@@ -1,7 +1,8 @@
-"""The order of batches, which nodes are read how, and batches made ahead."""
+"""Loaders: the order of batches, ego graphs without leaks, and prefetching."""
 
 import threading
 import time
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.batch import ego_batch
+from edgeformers.data.adjacency import build_adjacency
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, ego_batch
 from edgeformers.data.loader import (
     INFERENCE,
+    EdgeLoader,
     EgoLoader,
     Prefetch,
     default_batch_size,
@@ -20,6 +23,7 @@ from edgeformers.data.loader import (
     epoch_order,
 )
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.nn.packed import PackedText
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9))
@@ -27,11 +31,11 @@ def test_an_epoch_has_every_example_once(count, size, seed):
     batches = epoch_batches(count, size, seed=seed, epoch=3)
     assert len(batches) == -(-count // size)
     assert all(0 < len(batch) <= size for batch in batches)
-    found = np.sort(np.concatenate([np.empty(0, int), *batches]))
-    np.testing.assert_array_equal(found, np.arange(count))
+    examples = np.sort(np.concatenate([np.empty(0, int), *batches]))
+    np.testing.assert_array_equal(examples, np.arange(count))
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
+def test_the_order_depends_on_seed_and_epoch_only():
     def order(seed, epoch):
         return np.concatenate(epoch_batches(200, 8, seed=seed, epoch=epoch)).tolist()
 
@@ -41,7 +45,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     assert epoch_order(200, 1, 2).tolist() == order(1, 2)
 
 
-def test_both_ends_of_a_one_kind_network_may_be_read_with_different_neighbors(make_network):
+def test_sources_and_targets_of_one_type_may_have_different_neighbor_counts(make_network):
     rows = [{"source": f"n{i % 7}", "target": f"n{i % 5}", "text": "good film"} for i in range(40)]
     graph = make_network(rows, bipartite=False)
     adjacency = graph.training_adjacency("edge")
@@ -52,15 +56,13 @@ def test_both_ends_of_a_one_kind_network_may_be_read_with_different_neighbors(ma
     nodes = np.arange(3)
     assert loader.nodes(nodes).text.num_texts == 3
     assert loader.nodes(nodes, side="target").text.num_texts == 12
-    drawn = many.sample(nodes, epoch=INFERENCE)
-    found = loader.nodes(nodes, side="target").neighbor.numpy()
-    np.testing.assert_array_equal(found, drawn.neighbors[drawn.mask])
+    sample = many.sample(nodes, epoch=INFERENCE)
+    neighbors = loader.nodes(nodes, side="target").neighbor.numpy()
+    np.testing.assert_array_equal(neighbors, sample.neighbors[sample.mask])
 
 
-@pytest.mark.parametrize("drawn", [[], [3, 0, 4], list(range(7)) * 3])
-def test_links_are_the_ego_graphs_of_their_pairs_and_of_drawn_nodes_packed_at_once(
-    make_network, drawn
-):
+@pytest.mark.parametrize("negatives", [[], [3, 0, 4], list(range(7)) * 3])
+def test_links_are_the_ego_graphs_of_pairs_and_negatives(make_network, negatives):
     rows = [{"source": f"n{i % 7}", "target": f"n{i % 5}", "text": "good film"} for i in range(40)]
     graph = make_network(rows, bipartite=False)
     adjacency = graph.training_adjacency("edge")
@@ -71,25 +73,27 @@ def test_links_are_the_ego_graphs_of_their_pairs_and_of_drawn_nodes_packed_at_on
         source_sampler=EgoSampler(adjacency, [2]),
         target_sampler=EgoSampler(adjacency, [3]),
     )
-    edges, drawn = np.array([0, 9, 11, 30]), np.array(drawn, np.int64)
-    found = loader.links(edges, drawn, epoch=1)
+    edges, negatives = np.array([0, 9, 11, 30]), np.array(negatives, np.int64)
+    batch = loader.links(edges, negatives, epoch=1)
     src, dst = (nodes[edges].astype(int) for nodes in (graph.src, graph.dst))
-    around = [
+    samples = [
         loader.source_sampler.sample(src, partners=dst, epoch=1),
         loader.target_sampler.sample(dst, partners=src, epoch=1),
-        loader.target_sampler.sample(drawn, epoch=1),
+        loader.target_sampler.sample(negatives, epoch=1),
     ]
-    parts = [ego_batch(graph, _Numbered(), one, max_tokens=8) for one in around]
-    egos = found.egos
+    parts = [ego_batch(graph, _Numbered(), sample, max_tokens=8) for sample in samples]
+    egos = batch.egos
     for name in ("center", "neighbor", "is_out"):
-        assert torch.equal(getattr(egos, name), torch.cat([getattr(one, name) for one in parts]))
-    assert torch.equal(egos.text.token_ids, torch.cat([one.text.token_ids for one in parts]))
-    owners = [one.center[one.owner].tolist() for one in parts]
-    assert egos.center[egos.owner].tolist() == [node for some in owners for node in some]
+        assert torch.equal(getattr(egos, name), torch.cat([getattr(part, name) for part in parts]))
+    assert torch.equal(egos.text.token_ids, torch.cat([part.text.token_ids for part in parts]))
+    owners = [part.center[part.owner].tolist() for part in parts]
+    assert egos.center[egos.owner].tolist() == [node for nodes in owners for node in nodes]
     assert egos.owner.tolist() == sorted(egos.owner.tolist())
-    assert [nodes.tolist() for nodes in found.centers] == [src.tolist(), dst.tolist(), [*drawn]]
-    assert found.sizes == [4, 4, len(drawn)]
-    assert len(found) == max(4, len(drawn))
+    assert [nodes.tolist() for nodes in batch.centers] == [
+        *(src.tolist(), dst.tolist(), negatives.tolist())
+    ]
+    assert batch.sizes == [4, 4, len(negatives)]
+    assert len(batch) == max(4, len(negatives))
 
 
 class _Numbered:
@@ -107,7 +111,7 @@ class _Tokens:
         return np.ones(2 * len(text_ids), np.int64), np.arange(len(text_ids) + 1) * 2
 
 
-def test_batches_made_ahead_come_in_order():
+def test_prefetched_batches_are_in_order():
     batches = [np.array([i]) for i in range(20)]
     ahead = Prefetch(lambda ids: int(ids[0]) ** 2, batches, ahead=3)
     assert len(ahead) == 20
@@ -115,7 +119,7 @@ def test_batches_made_ahead_come_in_order():
     assert list(Prefetch(lambda ids: ids, [])) == []
 
 
-def test_what_fails_in_the_thread_is_raised_where_the_batch_was_wanted():
+def test_errors_in_the_thread_are_raised_in_the_consumer():
     def make(ids):
         if ids[0] == 3:
             raise ValueError("batch 3 is broken")
@@ -128,7 +132,7 @@ def test_what_fails_in_the_thread_is_raised_where_the_batch_was_wanted():
 
 
 @pytest.mark.parametrize("taken", [1, 3])
-def test_leaving_early_ends_the_thread(taken):
+def test_leaving_the_loop_ends_the_thread(taken):
     made = []
     before = threading.active_count()
     batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(999)]))
@@ -138,12 +142,12 @@ def test_leaving_early_ends_the_thread(taken):
     assert len(made) <= taken + 6
 
 
-def test_a_slow_consumer_is_waited_for():
+def test_few_batches_are_prefetched():
     made = []
     batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(50)]))
     next(batches)
     time.sleep(0.1)
-    assert len(made) <= 6  # one taken, four ready, one in hand
+    assert len(made) <= 6  # one consumed, four queued, one in the thread
     assert sum(1 for _ in batches) == 49
 
 
@@ -151,5 +155,161 @@ def test_a_slow_consumer_is_waited_for():
     ("examples", "size"),
     [(0, 16), (3_199, 16), (6_399, 16), (6_400, 32), (12_800, 64), (10**9, 64)],
 )
-def test_few_examples_are_learned_in_small_batches(examples, size):
+def test_few_examples_get_small_batches(examples, size):
     assert default_batch_size(examples) == size
+
+
+NODES = 6
+ends_and_parts = st.lists(
+    st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.integers(0, 2)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@dataclass
+class Net:
+    """The attributes of a network that a loader uses."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    labels: np.ndarray
+    edge_types: np.ndarray | None = None
+
+
+class EdgeNumbers:
+    """The text of every edge is its number."""
+
+    def take(self, text_ids, max_tokens):
+        return np.asarray(text_ids), np.arange(len(text_ids) + 1)
+
+
+def make_loader(edges, sizes=(3, 4), seed=0, labels=None):
+    """A loader of (source, target, part) edges that samples from part 0 only."""
+    src, dst, part = np.array(edges).T
+    labels = np.arange(len(src)) % 2 if labels is None else labels
+    adjacency = build_adjacency(src, dst, NODES, keep=part == 0)
+    source, target = (EgoSampler(adjacency, [size], seed=seed) for size in sizes)
+    return EdgeLoader(
+        graph=Net(src, dst, labels),
+        tokens=EdgeNumbers(),
+        max_tokens=8,
+        source_sampler=source,
+        target_sampler=target,
+    )
+
+
+def around(ego):
+    """For each center, the numbers of the edges around it and their other ends."""
+    egos = [[] for _ in range(len(ego))]
+    rows = zip(ego.owner.tolist(), ego.text.token_ids.tolist(), ego.neighbor.tolist(), strict=True)
+    for owner, edge, neighbor in rows:
+        egos[owner].append((edge, neighbor))
+    return egos
+
+
+@given(ends_and_parts, st.integers(-1, 3))
+def test_ego_graphs_contain_neither_the_predicted_pair_nor_other_parts(edges, epoch):
+    loader, numbers = make_loader(edges), np.arange(len(edges))
+    batch = loader.batch(numbers, epoch=epoch)
+    assert isinstance(batch, EdgeContextBatch)
+    for ego, center in ((batch.source, 0), (batch.target, 1)):
+        for predicted, neighborhood in enumerate(around(ego)):
+            pair = edges[predicted][:2]
+            for edge, neighbor in neighborhood:
+                *both, part = edges[edge]
+                assert part == 0
+                assert set(both) != set(pair)
+                assert set(both) == {pair[center], neighbor}
+
+
+@given(ends_and_parts)
+def test_ego_graphs_contain_all_other_training_edges_if_sizes_allow(edges):
+    loader = make_loader(edges, sizes=(50, 50))
+    batch = loader.batch(np.arange(len(edges)))
+    for predicted, neighborhood in enumerate(around(batch.source)):
+        src, dst, _ = edges[predicted]
+        expected = [
+            number
+            for number, (a, b, part) in enumerate(edges)
+            if part == 0 and src in (a, b) and {a, b} != {src, dst}
+        ]
+        assert sorted(edge for edge, _ in neighborhood) == expected
+
+
+EDGES = [(0, 3, 0), (0, 4, 0), (1, 3, 0), (0, 3, 1), (2, 5, 0), (1, 4, 2), (0, 5, 0), (1, 5, 0)]
+
+
+def test_each_side_has_its_own_sample_size():
+    batch = make_loader(EDGES, sizes=(1, 3)).batch(np.array([3, 0, 5]))
+    assert len(batch) == len(batch.source) == len(batch.target) == 3
+    assert batch.edge.text.token_ids.tolist() == [3, 0, 5]
+    assert batch.source.center.tolist() == batch.edge.src.tolist() == [0, 0, 1]
+    assert batch.target.center.tolist() == batch.edge.dst.tolist() == [3, 3, 4]
+    assert batch.label.tolist() == [1, 0, 1]
+    assert [len(edges) for edges in around(batch.source)] == [1, 1, 1]
+    assert around(batch.target) == [[(2, 1)], [(2, 1)], [(1, 0)]]
+
+
+def test_labels_of_other_edges_are_not_visible():
+    numbers = np.array([3, 0, 5])
+    first = make_loader(EDGES).batch(numbers)
+    labels = np.array([9, 9, 9, 1, 9, 9, 9, 9])
+    second = make_loader(EDGES, labels=labels).batch(numbers)
+    assert first.label.tolist() != second.label.tolist()
+    for ours, theirs in ((first.source, second.source), (first.target, second.target)):
+        assert vars(ours).keys() == vars(theirs).keys()
+        for name, part in vars(ours).items():
+            if isinstance(part, torch.Tensor):
+                assert torch.equal(part, getattr(theirs, name))
+
+
+def test_samples_change_with_the_epoch_but_not_in_inference():
+    edges = [(0, 1 + i % 5, 0) for i in range(40)]
+    loader, numbers = make_loader(edges), np.arange(8)
+
+    def sample(**more):
+        return loader.batch(numbers, **more).source.text.token_ids.tolist()
+
+    assert sample(epoch=1) != sample(epoch=2)
+    assert sample(epoch=1) == sample(epoch=1)
+    assert sample() == sample(epoch=INFERENCE)
+
+
+def test_the_ego_graph_of_a_new_node_is_empty():
+    loader = make_loader(EDGES, sizes=(9, 9))
+    new = EdgeBatch(
+        text=PackedText.from_lists([[50], [51], [52]]),
+        src=torch.tensor([-1, 1, -1]),
+        dst=torch.tensor([3, -1, -1]),
+    )
+    batch = loader.with_context(new)
+    assert batch.edge is new
+    assert [len(edges) for edges in around(batch.source)] == [0, 2, 0]
+    assert [len(edges) for edges in around(batch.target)] == [2, 0, 0]
+    assert batch.source.center.tolist() == [-1, 1, -1]
+
+
+def test_without_samplers_there_are_no_ego_graphs():
+    loader = make_loader(EDGES)
+    alone = EdgeLoader(graph=loader.graph, tokens=loader.tokens, max_tokens=8)
+    assert isinstance(alone.batch(np.array([1, 2])), EdgeBatch)
+
+
+def test_texts_are_concatenated_and_the_batch_moves():
+    batch = make_loader(EDGES).batch(np.array([3, 5]))
+    parts = (batch.edge.text, batch.source.text, batch.target.text)
+    expected = [token for part in parts for token in part.token_ids.tolist()]
+    assert batch.texts.token_ids.tolist() == expected
+    assert batch.texts is batch.texts
+    moved = batch.to("meta")
+    tensors = (moved.edge.src, moved.source.owner, moved.target.egos.offsets)
+    assert {tensor.device.type for tensor in (*tensors, moved.texts.token_ids)} == {"meta"}
+    assert moved.texts.num_texts == batch.texts.num_texts
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_batches_of_zero_and_one_edges_work(count):
+    batch = make_loader(EDGES).batch(np.arange(count))
+    assert len(batch) == len(batch.source) == count
+    assert batch.texts.num_texts == count + batch.source.text.num_texts + len(batch.target.neighbor)

@@ -1,4 +1,4 @@
-"""Tensors side by side in one: what comes back is what was laid."""
+"""Tensors in one buffer of bytes are recovered exactly, and move with one copy."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch, LinkBatch, tensors_of
-from edgeformers.data.pinned_copy import flatten, unflatten
+from edgeformers.data.pinned_copy import concat_bytes, split_bytes
 from edgeformers.nn.packed import PackedText
 
 DTYPES = (torch.int64, torch.int32, torch.float32, torch.bool, torch.float64)
@@ -16,18 +16,18 @@ shapes = st.lists(st.integers(0, 4), max_size=3)
 
 
 @given(st.lists(st.tuples(st.sampled_from(DTYPES), shapes), max_size=9))
-def test_tensors_of_any_type_and_shape_come_back_as_they_were(kinds):
+def test_tensors_of_any_type_and_shape_are_recovered(kinds):
     tensors = [torch.randint(0, 2, shape).to(dtype) for dtype, shape in kinds]
-    flat = flatten(tensors)
-    assert flat.numel() == sum(one.numel() * one.element_size() for one in tensors)
-    for one, other in zip(unflatten(flat, tensors), tensors, strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
+    buffer = concat_bytes(tensors)
+    assert buffer.numel() == sum(tensor.nbytes for tensor in tensors)
+    for view, tensor in zip(split_bytes(buffer, tensors), tensors, strict=True):
+        assert view.dtype == tensor.dtype
+        assert torch.equal(view, tensor)
 
 
-def test_rows_that_do_not_lie_side_by_side_are_laid_so():
+def test_a_transposed_tensor_is_recovered():
     table = torch.arange(6).view(2, 3).t()
-    (back,) = unflatten(flatten([table]), [table])
+    (back,) = split_bytes(concat_bytes([table]), [table])
     assert back.tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
@@ -52,29 +52,29 @@ def pairs():
 
 
 @pytest.mark.parametrize("make", [edges, pairs])
-def test_a_batch_is_laid_out_at_once_and_moves_at_one_copy(make):
+def test_a_batch_moves_with_one_copy(make):
     batch = make()
-    laid = batch._side_by_side(pin=False)
-    flat = laid._flat
+    pinned = batch._in_one_buffer(pin=False)
+    buffer = pinned._buffer
     copies = []
 
     class Watched:
         def to(self, device, **_):
             copies.append(device)
-            return flat.clone()
+            return buffer.clone()
 
-    object.__setattr__(laid, "_flat", Watched())
-    moved = laid.to("cpu")
+    object.__setattr__(pinned, "_buffer", Watched())
+    moved = pinned.to("cpu")
     assert copies == ["cpu"]
-    for one, other in zip(tensors_of(moved), tensors_of(batch), strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
-    assert len({one.untyped_storage().data_ptr() for one in tensors_of(moved)}) == 1
+    for copy, tensor in zip(tensors_of(moved), tensors_of(batch), strict=True):
+        assert copy.dtype == tensor.dtype
+        assert torch.equal(copy, tensor)
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors_of(moved)}) == 1
 
 
-def test_what_is_changed_in_a_copy_is_what_moves():
-    laid = edges()._side_by_side(pin=False)
-    changed = replace(laid, src=torch.tensor([9, 9, 9]))
+def test_a_changed_copy_moves_with_its_changes():
+    pinned = edges()._in_one_buffer(pin=False)
+    changed = replace(pinned, src=torch.tensor([9, 9, 9]))
     assert changed.to("cpu").src.tolist() == [9, 9, 9]
-    assert laid.to("cpu").src.tolist() == [0, 1, -1]
-    assert laid.to("cpu").text.host_offsets.tolist() == [0, 2, 5, 6]
+    assert pinned.to("cpu").src.tolist() == [0, 1, -1]
+    assert pinned.to("cpu").text.host_offsets.tolist() == [0, 2, 5, 6]

@@ -10,7 +10,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 def reference_splitmix64(state, count):
-    """The published algorithm in Python's unlimited integers."""
+    """The published algorithm with Python's integers."""
     outputs = []
     for _ in range(count):
         state = (state + GOLDEN) % 2**64
@@ -36,7 +36,7 @@ def test_any_seed_follows_the_published_algorithm(seed):
     assert splitmix64(np.array(states, dtype=np.uint64)).tolist() == reference_splitmix64(seed, 50)
 
 
-def test_the_argument_is_left_as_it_was():
+def test_the_argument_is_not_modified():
     states = np.arange(4, dtype=np.uint64)
     splitmix64(states)
     hash_keys(0, states)
@@ -51,7 +51,7 @@ def test_keys_chain_the_hash_over_the_streams():
     assert int(hash_keys(7)) == a
 
 
-def test_known_keys_stay_what_they_are():
+def test_keys_are_the_same_in_every_version():
     assert hash_keys(0, 1, np.arange(3)).tolist() == [
         4964578127960768432,
         5067554077270220563,
@@ -59,15 +59,15 @@ def test_known_keys_stay_what_they_are():
     ]
 
 
-def test_streams_broadcast_and_any_slice_can_be_drawn_alone():
-    whole = hash_keys(5, np.arange(3)[:, None], np.arange(1000))
-    assert whole.shape == (3, 1000)
-    np.testing.assert_array_equal(whole[1, 400:410], hash_keys(5, 1, np.arange(400, 410)))
+def test_streams_broadcast_and_slices_agree():
+    grid = hash_keys(5, np.arange(3)[:, None], np.arange(1000))
+    assert grid.shape == (3, 1000)
+    np.testing.assert_array_equal(grid[1, 400:410], hash_keys(5, 1, np.arange(400, 410)))
     assert hash_keys(5, np.arange(0)).shape == (0,)
     assert uniform(hash_keys(5, 1)).shape == ()
 
 
-def test_keys_do_not_collide_and_the_order_of_streams_counts():
+def test_keys_do_not_collide_and_the_order_of_streams_matters():
     grid = hash_keys(0, np.arange(300)[:, None], np.arange(300))
     assert len(np.unique(grid)) == grid.size
     assert int(hash_keys(0, 1, 2)) != int(hash_keys(0, 2, 1))
@@ -75,7 +75,7 @@ def test_keys_do_not_collide_and_the_order_of_streams_counts():
     assert int(hash_keys(0, 1)) != int(hash_keys(0, 1, 0))
 
 
-def test_integer_types_and_negative_numbers_wrap_alike():
+def test_integers_are_taken_modulo_2_to_the_64():
     assert int(hash_keys(0, -1)) == int(hash_keys(0, np.int64(-1))) == int(hash_keys(0, 2**64 - 1))
     assert int(hash_keys(0, np.int32(9))) == int(hash_keys(0, 9))
 
@@ -89,7 +89,7 @@ def test_uniform_numbers_fill_the_unit_interval_evenly():
     assert abs(u.var() - 1 / 12) < 0.0005
 
 
-def test_uniform_keeps_the_upper_53_bits_and_never_gives_one():
+def test_uniform_uses_the_upper_53_bits_and_is_below_one():
     assert uniform(np.array([0, 2**11 - 1, 2**63], dtype=np.uint64)).tolist() == [0.0, 0.0, 0.5]
     assert uniform(np.uint64(2**64 - 1)) == 1 - 2**-53
 
@@ -104,14 +104,11 @@ def test_streams_seeds_and_neighboring_counters_are_uncorrelated():
     assert np.abs(np.corrcoef(low_bits) - np.eye(4)).max() < 0.01
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_outside_64_bits_is_refused(seed):
-    with pytest.raises(InputError, match=rf"seed must be .* 0 to 2\*\*64 - 1 \(got {seed}\)"):
-        hash_keys(seed, 1)
-
-
-def test_keys_of_fractions_or_text_are_refused():
-    with pytest.raises(InputError, match=r"made of whole numbers \(got float64 values\)"):
+def test_invalid_seeds_and_keys_are_errors():
+    for seed in (-1, 2**64):
+        with pytest.raises(InputError, match=f"seed .*got {seed}"):
+            hash_keys(seed, 1)
+    with pytest.raises(InputError, match="float64"):
         hash_keys(0, np.array([0.5]))
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="integers"):
         uniform(np.array(["7"]))

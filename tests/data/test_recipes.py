@@ -1,3 +1,5 @@
+"""The recipes of the paper's datasets: their rules, their splits and their published counts."""
+
 import json
 from collections import Counter
 from datetime import datetime
@@ -19,14 +21,14 @@ def splits(name):
 
 def comments(rows):
     """A table of (source, target, text, day) rows."""
-    made = [
+    records = [
         {"source": s, "target": t, "text": text, "time": datetime(2020, 1, day)}
         for s, t, text, day in rows
     ]
-    return EdgeTable.from_rows(lambda: made, fields=("time",), origin="made", bipartite=True)
+    return EdgeTable.from_rows(lambda: records, fields=("time",), origin="rows", bipartite=True)
 
 
-def test_the_five_datasets_of_the_paper_are_there():
+def test_there_are_five_recipes():
     assert recipe_names() == NAMES
 
 
@@ -36,14 +38,14 @@ def test_an_unknown_recipe_is_answered_with_the_closest_match():
 
 
 @pytest.mark.parametrize("name", NAMES[:4])
-def test_reviews_are_cut_at_random_for_edges_and_per_source_for_links(name):
+def test_reviews_are_split_at_random_for_edges_and_per_source_for_links(name):
     edge, link = splits(name)["edge"], splits(name)["link"]
     assert (edge.how, edge.seed, edge.unseen) == ("random", 0, "keep")
     assert (link.how, link.unseen) == ("per_source", "drop_target")
     assert edge.fractions == link.fractions == (0.7, 0.1, 0.2)
 
 
-def test_comments_are_cut_by_time_within_each_post():
+def test_comments_are_split_by_time_within_each_post():
     assert list(splits("stackoverflow")) == ["link"]
     link = splits("stackoverflow")["link"]
     assert (link.how, link.unseen) == ("chronological_per_target", "drop_source")
@@ -90,7 +92,7 @@ def test_published_counts_add_up(name):
         ("stackoverflow", ["link"]),
     ],
 )
-def test_sizes_of_splits_that_the_raw_file_settles_are_asserted(name, splits):
+def test_split_sizes_determined_by_the_raw_file_are_checked(name, splits):
     recipe = load_recipe(name)
     for key in (f"{split}:{part}" for split in splits for part in ("train", "val", "test")):
         assert key not in recipe.near
@@ -100,7 +102,7 @@ def test_sizes_of_splits_that_the_raw_file_settles_are_asserted(name, splits):
             recipe.check({**right, key: recipe.counts[key] - 1})
 
 
-def test_the_nodes_of_the_paper_are_sources_and_trained_targets():
+def test_published_node_counts_are_sources_and_trained_targets():
     apps, children = load_recipe("amazon-apps"), load_recipe("goodreads-children")
     for recipe in (apps, children):
         assert recipe.near["nodes"] == recipe.counts["sources"] + recipe.near["link:train:targets"]
@@ -147,7 +149,7 @@ def test_stackoverflow_keeps_busy_posts_and_joins_the_comments_of_a_user(tmp_pat
     assert table[1]["time"] == datetime(2020, 1, 1)
 
 
-def test_joined_texts_stand_where_the_first_stood_and_are_in_time_order():
+def test_joined_texts_are_in_time_order_at_the_first_row():
     table = comments(
         [("b", "p", "late", 9), ("a", "p", "only", 5), ("b", "p", "early", 2), ("a", "q", "x", 1)]
     )
@@ -158,7 +160,7 @@ def test_joined_texts_stand_where_the_first_stood_and_are_in_time_order():
     ]
 
 
-def test_joining_agrees_with_plain_python_on_many_rows():
+def test_joining_equals_plain_python():
     draw = np.random.default_rng(0).integers
     rows = [(f"s{draw(9)}", f"t{draw(9)}", f"w{i}", int(draw(1, 29))) for i in range(100)]
     expected, commenters = {}, {}
@@ -166,8 +168,8 @@ def test_joining_agrees_with_plain_python_on_many_rows():
         expected.setdefault((s, t), []).append((day, text))
         commenters.setdefault(t, set()).add(s)
     texts = [
-        (s, t, " ".join(text for _, text in sorted(said, key=lambda one: one[0])))
-        for (s, t), said in expected.items()
+        (s, t, " ".join(text for _, text in sorted(parts, key=lambda part: part[0])))
+        for (s, t), parts in expected.items()
         if len(commenters[t]) > 6
     ]
     joined = join_texts(comments(rows), min_sources=7).to_arrow().to_pylist()
@@ -175,38 +177,38 @@ def test_joining_agrees_with_plain_python_on_many_rows():
     assert [(row["source"], row["target"], row["text"]) for row in joined] == texts
 
 
-def test_rows_that_cannot_be_read_keep_their_message_through_the_joining(tmp_path):
+def test_errors_of_the_reader_pass_through_the_joining(tmp_path):
     file = tmp_path / "comments.csv"
     file.write_text("user_id,post_id,text,creation_date,score\nu,,t,2020-01-01,0\n")
     with pytest.raises(InputError, match=r"comments\.csv, line 2: column 'post_id' is empty"):
         load_recipe("stackoverflow").read(file).to_arrow()
 
 
-def test_counts_that_agree_say_nothing():
+def test_matching_counts_give_no_note():
     recipe = load_recipe("amazon-apps")
     assert recipe.check({"edges": 752_937, "targets": 13_209, "label:5": 386_637}) == []
 
 
-def test_a_wrong_count_names_expected_and_got():
+def test_a_wrong_count_is_an_error():
     recipe = load_recipe("amazon-apps")
     with pytest.raises(InputError, match="label:5 should be 386,637 and is 386,636"):
         recipe.check({"edges": 752_937, "label:5": 386_636})
 
 
-def test_a_file_of_another_size_is_not_checked_and_that_is_said():
-    (said,) = load_recipe("amazon-apps").check({"edges": 10, "label:5": 3})
-    assert "were not checked" in said
-    assert "752,937" in said
-    assert "10 edges" in said
-    (said,) = load_recipe("amazon-apps").check({"label:5": 3})
-    assert "of unknown size" in said
+def test_a_file_of_another_size_is_not_checked():
+    (note,) = load_recipe("amazon-apps").check({"edges": 10, "label:5": 3})
+    assert "were not checked" in note
+    assert "752,937" in note
+    assert "10 edges" in note
+    (note,) = load_recipe("amazon-apps").check({"label:5": 3})
+    assert "of unknown size" in note
 
 
-def test_counts_that_depend_on_the_draw_are_told_and_not_asserted():
+def test_counts_that_depend_on_the_draw_are_noted():
     recipe = load_recipe("goodreads-children")
     assert recipe.check({"edges": 734_640, "link:val:kept": 60_323}) == []
-    told = recipe.check({"edges": 734_640, "link:val:kept": 60_300, "link:test:kept": 182_000})
-    assert len(told) == 2
-    assert "link:val:kept is 60,300; published for another draw" in told[0]
-    assert told[0].endswith("60,323")
-    assert told[1].endswith("about 182 k")
+    notes = recipe.check({"edges": 734_640, "link:val:kept": 60_300, "link:test:kept": 182_000})
+    assert len(notes) == 2
+    assert "link:val:kept is 60,300; published for another draw" in notes[0]
+    assert notes[0].endswith("60,323")
+    assert notes[1].endswith("about 182 k")

@@ -1,4 +1,4 @@
-"""The sampler: what it draws, what it must never draw, and that it draws fairly."""
+"""The sampler: which edges it draws, which it must never draw, and with which frequency."""
 
 import threading
 
@@ -23,7 +23,7 @@ def networks(draw):
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(networks(), st.integers(0, 6), st.integers(1, 6), st.integers(0, 2**63), st.integers(0, 9))
-def test_draws_are_distinct_edges_of_the_center_and_as_many_as_there_can_be(
+def test_samples_are_distinct_allowed_edges_and_as_many_as_possible(
     network, first, second, seed, epoch
 ):
     num_nodes, src, dst, strata = network
@@ -62,7 +62,7 @@ def star():
     )
 
 
-def test_no_edge_between_query_and_key_is_ever_drawn():
+def test_edges_between_query_and_key_are_never_drawn():
     src, dst = np.array([0, 0, 0, 1, 0, 2]), np.array([1, 1, 2, 0, 3, 1])
     sampler = EgoSampler(build_adjacency(src, dst, 4), (8,))
     for epoch in range(20):
@@ -71,7 +71,7 @@ def test_no_edge_between_query_and_key_is_ever_drawn():
         assert set(key[key >= 0]) == {5}
 
 
-def test_a_draw_depends_on_seed_epoch_and_node_alone(star):
+def test_a_sample_depends_on_seed_epoch_and_node_only(star):
     sampler = EgoSampler(star, (4, 2), seed=5)
     alone = sampler.sample([0], epoch=3).edge_ids[0]
     among = sampler.sample([7, 0, 0, 9], epoch=3).edge_ids
@@ -82,7 +82,7 @@ def test_a_draw_depends_on_seed_epoch_and_node_alone(star):
     assert (EgoSampler(star, (4, 2), seed=6).sample([0], epoch=3).edge_ids[0] != alone).any()
 
 
-def test_a_seed_means_the_same_for_ever(star):
+def test_a_seed_gives_the_same_sample_in_every_version(star):
     drawn = EgoSampler(star, (4, 2), seed=0).sample([0], epoch=0)
     assert drawn.edge_ids.tolist() == [[27, 22, 15, 28, 14, 2]]
 
@@ -101,8 +101,8 @@ def test_every_edge_is_drawn_equally_often(star):
 
 
 @pytest.mark.parametrize("size", [3, 7, 9], ids=["few", "most", "all-but-one"])
-@pytest.mark.parametrize("partners", [[0], [11]], ids=["no partner met", "partner with two edges"])
-def test_every_edge_is_as_likely_however_many_are_asked_for(size, partners):
+@pytest.mark.parametrize("partners", [[0], [11]], ids=["no partner", "partner with two edges"])
+def test_edges_are_equally_likely_for_every_sample_size(size, partners):
     """Node 0 with ten edges to 1..10 and two to 11."""
     dst = np.array([*range(1, 11), 11, 11])
     sampler = EgoSampler(build_adjacency(np.zeros(12, int), dst, 12), (size,))
@@ -130,44 +130,44 @@ def test_pairs_of_edges_are_drawn_equally_often(star):
     assert sum((n - expected) ** 2 / expected for n in seen.values()) < 68.7  # 44 df, 1 in 100
 
 
-def test_a_node_without_edges_and_an_empty_batch_are_no_special_case(star):
+def test_nodes_without_edges_and_empty_batches_work(star):
     sampler = EgoSampler(star, (3, 3))
-    lonely = EgoSampler(build_adjacency(np.array([0]), np.array([1]), 3), (4,)).sample([2])
-    assert not lonely.mask.any()
-    assert lonely.sizes.tolist() == [0]
+    isolated = EgoSampler(build_adjacency(np.array([0]), np.array([1]), 3), (4,)).sample([2])
+    assert not isolated.mask.any()
+    assert isolated.sizes.tolist() == [0]
     assert sampler.sample([]).edge_ids.shape == (0, 6)
 
 
-def test_threads_draw_what_one_thread_draws(star):
+def test_threads_draw_the_same_samples(star):
     sampler = EgoSampler(star, (4, 2))
     expected = [sampler.sample([0], epoch=epoch).edge_ids for epoch in range(50)]
-    found: dict[int, np.ndarray] = {}
+    samples: dict[int, np.ndarray] = {}
 
     def work(start):
         for epoch in range(start, 50, 4):
-            found[epoch] = sampler.sample([0], epoch=epoch).edge_ids
+            samples[epoch] = sampler.sample([0], epoch=epoch).edge_ids
 
     threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all((found[epoch] == expected[epoch]).all() for epoch in range(50))
+    assert all((samples[epoch] == expected[epoch]).all() for epoch in range(50))
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "word"),
     [
-        (lambda star: EgoSampler(star, (4,)), r"one number for each of the 2 strata \(got \[4\]\)"),
-        (lambda star: EgoSampler(star, (0, 0)), "sizes must be 0 or more, and one at least 1"),
-        (lambda star: EgoSampler(star, (1, 1)).sample([31]), "hold node 31, .* numbered 0 to 30"),
-        (lambda star: EgoSampler(star, (1, 1)).sample([[0]]), r"one row .* \(got shape \(1, 1\)\)"),
+        (lambda star: EgoSampler(star, (4,)), "sizes"),
+        (lambda star: EgoSampler(star, (0, 0)), "sizes"),
+        (lambda star: EgoSampler(star, (1, 1)).sample([31]), "node 31"),
+        (lambda star: EgoSampler(star, (1, 1)).sample([[0]]), "shape"),
         (
             lambda star: EgoSampler(star, (1, 1)).sample([0], partners=[1, 2]),
-            r"one partner per center \(got 2 for 1\)",
+            "partner",
         ),
     ],
 )
-def test_what_cannot_be_sampled_is_said(star, call, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_arguments_are_errors(star, call, word):
+    with pytest.raises(InputError, match=word):
         call(star)

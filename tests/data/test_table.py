@@ -1,4 +1,4 @@
-"""Tables as streams: batches, errors, and columns that must not clash."""
+"""Tables as streams of batches, their errors and their schemas."""
 
 import pyarrow as pa
 import pytest
@@ -27,28 +27,28 @@ def batch(texts):
 def test_rebatching_keeps_every_row_in_order(lists, rows):
     out = list(rebatch(map(batch, lists), rows))
     flat = [text for texts in lists for text in texts]
-    assert [text for one in out for text in one.column(0).to_pylist()] == flat
-    assert [one.num_rows for one in out] == [
+    assert [text for piece in out for text in piece.column(0).to_pylist()] == flat
+    assert [piece.num_rows for piece in out] == [
         len(flat[i : i + rows]) for i in range(0, len(flat), rows)
     ]
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 7))
-def test_rebatching_keeps_long_texts_apart(lengths, rows):
+def test_rebatching_limits_the_size_in_bytes(lengths, rows):
     texts = ["x" * length for length in lengths]
     out = list(rebatch([batch(texts)], rows, max_bytes=200))
-    assert [text for one in out for text in one.column(0).to_pylist()] == texts
-    assert all(one.num_rows <= rows for one in out)
-    assert all(one.num_rows == 1 or one.nbytes <= 200 for one in out)
+    assert [text for piece in out for text in piece.column(0).to_pylist()] == texts
+    assert all(piece.num_rows <= rows for piece in out)
+    assert all(piece.num_rows == 1 or piece.nbytes <= 200 for piece in out)
 
 
-def test_a_key_a_row_lacks_is_null_and_batches_are_cut():
+def test_missing_keys_are_null():
     rows = [{"text": "a"}, {}, {"text": None}]
     out = list(rows_to_batches(rows, SCHEMA, size=2))
-    assert [one.column(0).to_pylist() for one in out] == [["a", None], [None]]
+    assert [piece.column(0).to_pylist() for piece in out] == [["a", None], [None]]
 
 
-def test_half_a_surrogate_pair_is_spelled_out_and_not_lost():
+def test_lone_surrogates_are_escaped():
     schema = pa.schema([("id", pa.string()), ("labels", pa.list_(pa.string()))])
     rows = [{"id": "\ud83d", "labels": ["\ude00", "ok"]}, {"id": "\ud83e", "labels": None}]
     (out,) = rows_to_batches(rows, schema)
@@ -56,7 +56,7 @@ def test_half_a_surrogate_pair_is_spelled_out_and_not_lost():
     assert out.column("labels").to_pylist() == [["\\ude00", "ok"], None]
 
 
-def test_a_table_can_be_read_again_and_its_errors_start_anew():
+def test_reading_a_table_again_restarts_its_errors():
     errors = RowErrors("skip", keep=2)
 
     def rows():
@@ -70,24 +70,24 @@ def test_a_table_can_be_read_again_and_its_errors_start_anew():
     assert (errors.count, errors.examples) == (5, ["row 0 is odd", "row 1 is odd"])
 
 
-def test_errors_stop_or_are_of_no_known_mode():
+def test_errors_stop_reading_by_default():
     with pytest.raises(InputError, match="row 7 is odd"):
         RowErrors().report("row 7 is odd")
-    with pytest.raises(InputError, match=r"on_error must be 'stop' or 'skip' \(got 'ignore'\)"):
+    with pytest.raises(InputError, match="'ignore'"):
         RowErrors("ignore")
 
 
-def test_a_schema_has_its_columns_in_order_and_refuses_clashes():
+def test_a_schema_has_its_columns_in_canonical_order():
     assert edge_schema(["weight", "label"], {"x": pa.int8()}).names == [
         *("source", "target", "text", "label", "weight", "x")
     ]
-    with pytest.raises(InputError, match="an extra column may not be called 'label'"):
+    with pytest.raises(InputError, match="'label'"):
         edge_schema([], {"label": pa.string()})
-    with pytest.raises(ValueError, match=r"not canonical edge columns: \['color'\]"):
+    with pytest.raises(ValueError, match="color"):
         edge_schema(["color"])
 
 
-def test_a_node_table_has_four_columns_and_its_extra_ones():
+def test_a_node_table_has_four_columns_and_extra_ones():
     rows = [{"id": "a", "labels": ["x", "y"], "year": 1985}]
     table = NodeTable.from_rows(lambda: rows, origin="rows", extra={"year": pa.int32()})
     assert table.to_arrow().to_pylist() == [
@@ -105,5 +105,5 @@ def test_a_node_table_has_four_columns_and_its_extra_ones():
         (None, None, []),
     ],
 )
-def test_labels_of_one_field_are_split_once_each(value, separator, labels):
+def test_labels_of_a_field_are_split_and_unique(value, separator, labels):
     assert split_labels(value, separator) == labels

@@ -1,4 +1,4 @@
-"""Tokens of a network: each text once per tokenizer, whole or not there."""
+"""Texts are tokenized once per tokenizer."""
 
 import shutil
 from dataclasses import replace
@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeformers.data import tokenize as tokenise
-from edgeformers.data import tokens
+from edgeformers.data import tokenize, tokens
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.table import EdgeTable
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
@@ -20,12 +19,12 @@ PLAIN = PrepareConfig(tokenizer=None, progress=False)
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        ("train:many", r"write the size of the vocabulary as train:8000 \(got 'train:many'\)"),
-        ("train:0", r"write the size of the vocabulary as train:8000 \(got 'train:0'\)"),
-        ("/no/such/tokenizer", "/no/such/tokenizer: no such file or folder; available: "),
+        ("train:many", "train:8000"),
+        ("train:0", "'train:0'"),
+        ("/no/such/tokenizer", "/no/such/tokenizer: no such file"),
     ],
 )
-def test_a_tokenizer_that_cannot_be_had_is_refused_first(tokenizer, message, tmp_path):
+def test_an_unavailable_tokenizer_is_rejected_before_reading(tokenizer, message, tmp_path):
     def rows():
         raise AssertionError("read")
 
@@ -35,10 +34,10 @@ def test_a_tokenizer_that_cannot_be_had_is_refused_first(tokenizer, message, tmp
 
 
 def fail_to_encode(*_):
-    raise AssertionError("tokenised again")
+    raise AssertionError("tokenized again")
 
 
-def test_each_text_is_tokenised_once_per_tokenizer(reviews, tokenizer_folder, monkeypatch):
+def test_texts_are_tokenized_once_per_tokenizer(reviews, tokenizer_folder, monkeypatch):
     first = add_tokens(reviews, str(tokenizer_folder), progress=False)
     ids, offsets = first.take([0, 2], 8)
     assert (ids.tolist(), offsets.tolist()) == ([2, 4, 5, 6, 12, 3, 2, 3], [0, 6, 8])
@@ -47,13 +46,13 @@ def test_each_text_is_tokenised_once_per_tokenizer(reviews, tokenizer_folder, mo
     trained = add_tokens(reviews, "train:50", progress=False)
     assert contents(first.folder) == before
     monkeypatch.setattr(tokens, "encode_chunks", fail_to_encode)
-    monkeypatch.setattr(tokenise, "train_tokenizer", fail_to_encode)
+    monkeypatch.setattr(tokenize, "train_tokenizer", fail_to_encode)
     assert add_tokens(reviews, str(moved)).folder == first.folder
     assert add_tokens(reviews, "train:50").folder == trained.folder
     assert reviews.token_stores() == sorted([str(tokenizer_folder), "train:50"])
 
 
-def test_texts_of_nodes_are_tokenised_too(make_network, make_nodes, tokenizer_folder):
+def test_node_texts_are_tokenized_too(make_network, make_nodes, tokenizer_folder):
     nodes = make_nodes([{"id": "alien", "side": "target", "text": "good film"}])
     name = str(tokenizer_folder)
     graph = make_network(nodes=[nodes], config=replace(PLAIN, tokenizer=name))
@@ -62,7 +61,7 @@ def test_texts_of_nodes_are_tokenised_too(make_network, make_nodes, tokenizer_fo
     assert store.take([3, 0], 8)[0].tolist() == [2, 5, 6, 3, 2, 3]
 
 
-def test_an_interrupted_tokenising_leaves_nothing(reviews, tokenizer_folder, monkeypatch):
+def test_interrupted_tokenization_leaves_nothing(reviews, tokenizer_folder, monkeypatch):
     before = contents(reviews.path)
 
     def stop(*_):
@@ -75,14 +74,14 @@ def test_an_interrupted_tokenising_leaves_nothing(reviews, tokenizer_folder, mon
             add_tokens(reviews, str(tokenizer_folder), progress=False)
     assert contents(reviews.path) == before
     assert reviews.tokens is None
-    left = reviews.path / "tokens" / ".0123.partial-killed" / "0123"
-    left.mkdir(parents=True)
+    leftover = reviews.path / "tokens" / ".0123.partial-killed" / "0123"
+    leftover.mkdir(parents=True)
     assert reviews.token_stores() == []
     assert len(add_tokens(reviews, str(tokenizer_folder), progress=False)) == 5
 
 
 @pytest.mark.parametrize("damage", ["edges.ids.npy", "tokens.json", "tokenizer.json", "all"])
-def test_a_damaged_store_is_made_again(damage, reviews, tokenizer_folder):
+def test_an_incomplete_store_is_created_again(damage, reviews, tokenizer_folder):
     store = add_tokens(reviews, str(tokenizer_folder), progress=False)
     before = contents(store.folder)
     for path in list(store.folder.iterdir()):
@@ -94,7 +93,7 @@ def test_a_damaged_store_is_made_again(damage, reviews, tokenizer_folder):
     assert reviews.tokens is None
 
 
-def test_a_store_that_keeps_too_little_is_made_again(reviews, tokenizer_folder):
+def test_a_store_with_a_lower_limit_is_created_again(reviews, tokenizer_folder):
     name = str(tokenizer_folder)
     short = add_tokens(reviews, name, limit=2, progress=False)
     assert short.lengths.tolist() == [4, 4, 2, 4, 4]
@@ -105,14 +104,14 @@ def test_a_store_that_keeps_too_little_is_made_again(reviews, tokenizer_folder):
 
 
 @pytest.mark.parametrize(("name", "meant"), [("minlm", "minilm"), ("nnone", "none")])
-def test_a_misspelt_tokenizer_is_answered_without_asking_the_hub(name, meant, monkeypatch):
-    monkeypatch.setattr(tokenise, "load_tokenizer", fail_to_encode)
-    with pytest.raises(InputError, match=f"no tokenizer '{name}'; did you mean '{meant}'"):
+def test_a_misspelled_tokenizer_is_an_error_without_network_access(name, meant, monkeypatch):
+    monkeypatch.setattr(tokenize, "load_tokenizer", fail_to_encode)
+    with pytest.raises(InputError, match=f"'{meant}'"):
         checked_tokenizer(name)
 
 
-def test_without_the_offline_backbone_texts_are_tokenised_later(monkeypatch):
-    monkeypatch.setattr(tokenise, "has_minilm", lambda: False)
+def test_auto_means_tokenize_later_without_minilm(monkeypatch):
+    monkeypatch.setattr(tokenize, "has_minilm", lambda: False)
     assert checked_tokenizer("auto") is None
     assert checked_tokenizer(None) is None
     assert checked_tokenizer("train:50") == "train:50"

@@ -1,4 +1,4 @@
-"""Tokenizers by name: from files, folders and the hub, or learned from the texts."""
+"""Tokenizers are loaded from files, folders and the hub, or trained on texts."""
 
 import json
 
@@ -12,7 +12,7 @@ from edgeformers.data.tokens import token_meta
 from edgeformers.errors import InputError
 
 
-def test_a_trained_tokenizer_is_the_same_every_time():
+def test_training_a_tokenizer_is_deterministic():
     texts = [f"the film {w} was {w}ly made and {w}ness is rare" for w in ("good", "bad", "odd")]
     first, second = (train_tokenizer(iter(texts), 60) for _ in range(2))
     assert first.to_str() == second.to_str()
@@ -24,7 +24,7 @@ def test_a_trained_tokenizer_is_the_same_every_time():
     assert list(json.loads(first.to_str())["added_tokens"][-1].values())[1] == "[MASK]"
 
 
-def test_a_tokenizer_is_found_by_file_and_folder(tokenizer_folder, bert_tokenizer):
+def test_a_tokenizer_is_loaded_from_a_file_or_folder(tokenizer_folder, bert_tokenizer):
     for name in (tokenizer_folder, tokenizer_folder / "tokenizer.json"):
         assert load_tokenizer(str(name)).to_str() == bert_tokenizer.to_str()
 
@@ -37,21 +37,21 @@ def test_a_folder_with_only_a_vocabulary_is_converted(tmp_path, bert_tokenizer):
     assert ids == bert_tokenizer.encode("a good film").ids
 
 
-def test_padding_and_truncation_of_a_published_tokenizer_are_left_out(bert_tokenizer, tmp_path):
-    made = Tokenizer.from_str(bert_tokenizer.to_str())
-    made.enable_padding(length=128)
-    made.enable_truncation(4)
-    made.save(str(tmp_path / "tokenizer.json"))
+def test_padding_and_truncation_of_a_tokenizer_are_disabled(bert_tokenizer, tmp_path):
+    copy = Tokenizer.from_str(bert_tokenizer.to_str())
+    copy.enable_padding(length=128)
+    copy.enable_truncation(4)
+    copy.save(str(tmp_path / "tokenizer.json"))
     loaded = load_tokenizer(str(tmp_path))
     assert len(loaded.encode("a good good good film").ids) == 7
     assert token_meta(loaded, "x").fingerprint == token_meta(bert_tokenizer, "x").fingerprint
 
 
 @pytest.mark.parametrize("content", [None, "{}", "\x00"])
-def test_a_tokenizer_that_cannot_be_had_is_named(content, tmp_path):
+def test_an_unusable_tokenizer_is_an_error(content, tmp_path):
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(InputError, match=r"no tokenizer '.*': give 'minilm', a folder with tokeni"):
+    with pytest.raises(InputError, match="no tokenizer"):
         load_tokenizer(str(tmp_path))
 
 
@@ -72,41 +72,43 @@ def offline(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
-def test_a_tokenizer_fetched_before_needs_no_network(cache, offline, bert_tokenizer):
+def test_a_cached_tokenizer_needs_no_network(cache, offline, bert_tokenizer):
     assert load_tokenizer("org/tiny-bert").to_str() == bert_tokenizer.to_str()
 
 
-def test_an_unknown_name_offline_gets_one_sentence_at_once(cache, offline, caplog, capfd):
+def test_an_unknown_name_offline_is_an_error_at_once(cache, offline, caplog, capfd):
     with pytest.raises(InputError) as refused:
         load_tokenizer("org/tinny-bert")
     message = str(refused.value)
     assert "\n" not in message
-    assert message.startswith("no tokenizer 'org/tinny-bert': it is no file or folder here, and ")
+    assert "'org/tinny-bert'" in message
     assert message.endswith("did you mean 'org/tiny-bert'?")
     assert caplog.records == []
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_hub_is_asked_once_where_it_cannot_be_reached(cache, monkeypatch):
-    asked = []
+def test_an_unreachable_hub_is_asked_once(cache, monkeypatch):
+    requests = []
 
     def fail(url, timeout):
-        asked.append((url, timeout))
+        requests.append((url, timeout))
         raise ConnectionError("Name or service not known\nmore")
 
     def download(*_):
-        raise AssertionError("fetched without asking")
+        raise AssertionError("downloaded without asking")
 
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", fail)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    with pytest.raises(InputError, match=r"hub did not give it \(Name or service not known\); "):
+    with pytest.raises(InputError, match=r"\(Name or service not known\)"):
         load_tokenizer("bert-base-uncased")
-    assert asked == [
+    assert requests == [
         ("https://huggingface.co/bert-base-uncased/resolve/main/tokenizer.json", 4),
     ]
 
 
-def test_a_name_the_hub_knows_is_fetched(monkeypatch, cache, tokenizer_folder, bert_tokenizer):
+def test_a_tokenizer_is_downloaded_from_the_hub(
+    monkeypatch, cache, tokenizer_folder, bert_tokenizer
+):
     path = str(tokenizer_folder / "tokenizer.json")
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url, timeout: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda name, file: path)
@@ -114,8 +116,8 @@ def test_a_name_the_hub_knows_is_fetched(monkeypatch, cache, tokenizer_folder, b
 
 
 @pytest.mark.parametrize("name", ["./here", "/no/such", "a/b/c", "two words", "~/x"])
-def test_what_can_be_no_name_on_the_hub_is_a_missing_file(name, cache, monkeypatch):
+def test_a_name_that_is_invalid_on_the_hub_is_a_missing_file(name, cache, monkeypatch):
     monkeypatch.setattr(tokenizer, "has_minilm", lambda: False)
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", None)
-    with pytest.raises(InputError, match="no such file or folder; available: train:8000, org/tiny"):
+    with pytest.raises(InputError, match="train:8000, org/tiny"):
         load_tokenizer(name)
