@@ -50,6 +50,7 @@ FIELDS = {
     "labelled": "labeled",
     "unlabelled": "unlabeled",
     "made": "spec",
+    "sees": "inputs",
 }
 
 

@@ -37,11 +37,12 @@ Examples:
 def show_card(graph: "EdgeTextGraph", *, as_json: bool = False, quiet: bool = False) -> None:
     """Write the data card of a network into its folder, and print it."""
     from edgeformers.data.card.describe import describe
-    from edgeformers.report.card import card_text, write_card
+    from edgeformers.report.card_page import card_page, write_card
+    from edgeformers.report.terminal import render_text
 
     card = describe(graph)
     page = write_card(card, graph.path)
     if as_json:
         typer.echo(card.to_json())
     elif not quiet:
-        typer.echo(f"{card_text(card)}\n\nAs a page: {page}")
+        typer.echo(f"{render_text(card_page(card))}\nAs a page: {page}")

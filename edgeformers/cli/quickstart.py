@@ -44,7 +44,8 @@ Examples:
 
     def run(self) -> None:
         from edgeformers.experiments.quickstart import quickstart
-        from edgeformers.report.results_terminal import results_text
+        from edgeformers.report.results_page import results_page
+        from edgeformers.report.terminal import render_text
 
         result = quickstart(
             self.out,
@@ -64,7 +65,7 @@ Examples:
         heading = reasons_heading(result.recommendations)
         self.print(
             values,
-            "\n" + results_text(replace(result.results, settings={})),
+            "\n" + render_text(results_page(replace(result.results, settings={}))),
             f"RECOMMENDED to {result.source}, {heading}",
             *recommendation_lines(result.recommendations),
             NEXT.format(report=result.report, **vars(result)),

@@ -22,7 +22,6 @@ from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
 from edgeformers.registry import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
-from edgeformers.report.results_verdict import best_by_input
 from edgeformers.report.scores import InputKind, MetricValue, TaskScores
 from edgeformers.training.initialization import is_scratch
 
@@ -45,7 +44,7 @@ def ablate_inputs(model: EdgeClassifier | LinkPredictor) -> TaskScores:
     models = [scores.model_scores(title, inputs, [metric]) for title, inputs, scores in ablated]
     task = TaskScores(task=model.task, metrics=[metric], models=models)
     examples = {title: scores.examples for title, _, scores in ablated}
-    best = {scores.inputs: examples[scores.model] for scores in best_by_input(task)}
+    best = {kind: examples[scores.model] for kind, scores in task.best_by_input().items()}
     gains: dict[str, MetricValue] = {}
     for kind in ("text", "nodes"):
         if "both" in best and kind in best:

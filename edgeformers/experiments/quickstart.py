@@ -24,12 +24,13 @@ from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, Recommendation
 from edgeformers.experiments.compare import compare_rows
-from edgeformers.experiments.illustrations import attention_picture, node_map
+from edgeformers.experiments.model_figures import attention_map, node_map
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.minilm import MINILM, has_minilm
+from edgeformers.report.page import render_html
 from edgeformers.report.results import LearningCurve, Results, learning_curve
-from edgeformers.report.results_page import results_html
+from edgeformers.report.results_page import results_page
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.runs import open_run, train_run
 from edgeformers.training.runlog import read_log
@@ -123,13 +124,13 @@ def quickstart(
         origin=f"{simulation.origin}, backbone {backbone}",
         tasks=tasks,
         curves=_learning_curves(folder),
-        attention=[attention_picture(classifier, edge, caption)],
+        attention=[attention_map(classifier, edge, caption)],
         maps=[node_map(predictor, items, names, "Items and their reviews")],
         data=dict(counts),
         settings={task: flatten(_config(task, backbone).to_dict()) for task in _PRETRAINED},
     )
     write_atomic(folder / "results.json", results.to_json())
-    write_atomic(folder / "report.html", results_html(results))
+    write_atomic(folder / "report.html", render_html(results_page(results)))
     source = _most_active_source(graph)
     return Quickstart(
         folder=folder,

@@ -11,8 +11,8 @@ from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, suggest
 from edgeformers.experiments.claims import CheckedClaim, check_claims, claims_markdown
 from edgeformers.experiments.collect import collect_results
-from edgeformers.experiments.drawings import draw
 from edgeformers.experiments.efficiency import time_models
+from edgeformers.experiments.figures import write_figures
 from edgeformers.experiments.model_rows import (
     COLD_SPLIT,
     DIMENSIONS,
@@ -217,7 +217,7 @@ def write_results(
         if tables:
             write_atomic(plan.path / name, text)
     files = [plan.path / name for name in (RECORD, *(texts if tables else ()))]
-    figures, notes = draw(plan, graph, record)
+    figures, notes = write_figures(plan, graph, record)
     return ExperimentResults(
         plan=plan,
         record=record,

@@ -1,217 +1,285 @@
-"""The data card as a page."""
+"""The data card as a page, and the files card.html and card.json."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgeformers.data.card.card import CUTS, DataCard, Distribution, SplitSummary
-from edgeformers.data.card.phrasing import counted, percent
-from edgeformers.report import page, svg
-from edgeformers.report.card_rows import (
-    counted_rows,
-    degree_rows,
-    fact_rows,
-    headline,
-    in_short,
-    label_share_rows,
-    length_rows,
-    overlap_rows,
-    skipped_words,
-    split_rows,
-    time_words,
-    top,
-    top_of_several,
+from edgeformers.data.card.card import (
+    CUTS,
+    DataCard,
+    Distribution,
+    LabelSummary,
+    NamedCount,
+    SplitSummary,
 )
-from edgeformers.report.text import number, printable
+from edgeformers.data.card.describe import describe
+from edgeformers.data.card.phrasing import counted, percent
+from edgeformers.files import write_atomic
+from edgeformers.report.card_tables import (
+    count_table,
+    degree_table,
+    distribution_table,
+    label_share_table,
+    largest,
+    length_table,
+    named_count_table,
+    overlap_table,
+    split_table,
+)
+from edgeformers.report.figures import histogram_chart, survival_chart, timeline_chart
+from edgeformers.report.formatting import format_number
+from edgeformers.report.page import (
+    Block,
+    Bullets,
+    Columns,
+    Details,
+    Findings,
+    Page,
+    Paragraph,
+    Plot,
+    Section,
+    StackedBar,
+    Tiles,
+    bar_table,
+    render_html,
+)
+from edgeformers.report.terminal import sparkline
+
+if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
 
 FOOTER = "Made by edgeformers. Every number counts all edges; nothing is sampled."
-SIDE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a node"}
+DEGREE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a node"}
+BRIEF = 5  # skipped rows listed in a terminal
 
 
-def card_html(card: DataCard) -> str:
-    """The card as one page that needs nothing else: no script, no font, no network."""
-    sections = [_header(card), _findings(card), *_sections(card)]
-    return page.page(f"{card.name}: data card", sections, FOOTER)
+def write_card(graph_or_card: "EdgeTextGraph | DataCard", folder: str | PathLike[str]) -> Path:
+    """Write card.json and card.html to a folder; returns the path of card.html."""
+    card = graph_or_card if isinstance(graph_or_card, DataCard) else describe(graph_or_card)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomic(path / "card.json", card.to_json() + "\n")
+    write_atomic(path / "card.html", render_html(card_page(card)))
+    return path / "card.html"
 
 
-def card_in_short(card: DataCard) -> str:
-    """The card under a heading of another page: what to know before training, all else folded."""
-    head = page.paragraph(headline(card)) + page.numbers(_tiles(card))
-    whole = page.details("The whole data card", page.deeper("".join(_sections(card)), 2))
-    return head + page.deeper(_findings(card), 2) + whole
+def card_page(card: DataCard) -> Page:
+    """The whole card."""
+    return Page(
+        kind="Data card",
+        title=card.name,
+        lead=[summary_sentence(card)],
+        origin=card.origin,
+        tiles=_tiles(card),
+        sections=[_findings(card), *_sections(card)],
+        footer=FOOTER,
+    )
 
 
-def _sections(card: DataCard) -> list[str]:
+def card_blocks(card: DataCard) -> list[Block]:
+    """The card as part of another page, folded except for its findings."""
     return [
-        _network(card),
-        _texts(card),
-        _labels(card),
-        *_more(card),
-        _time(card),
-        *map(_split, card.splits),
-        _preparation(card),
+        Paragraph(summary_sentence(card)),
+        Tiles(_tiles(card)),
+        _findings(card),
+        Details("Full data card", list(_sections(card))),
     ]
 
 
-def _header(card: DataCard) -> str:
-    return page.header("Data card", card.name, headline(card), card.origin, _tiles(card))
+def summary_sentence(card: DataCard) -> str:
+    """The size and kind of the network in one sentence."""
+    counts = card.counts
+    if card.is_bipartite:
+        sources = counted(counts.sources, "source", "sources")
+        nodes = f"from {sources} to {counted(counts.targets, 'target', 'targets')}"
+    else:
+        direction = "directed" if card.is_directed else "undirected"
+        nodes = f"among {counted(counts.nodes, 'node', 'nodes')}, {direction}"
+    return f"{counted(counts.edges, 'edge', 'edges')} with text {nodes}."
 
 
 def _tiles(card: DataCard) -> list[tuple[str, str]]:
     counts, texts = card.counts, card.texts
-    tiles = [("edges", f"{counts.edges:,}")]
-    if card.is_bipartite:
-        tiles += [("sources", f"{counts.sources:,}"), ("targets", f"{counts.targets:,}")]
-    else:
-        tiles.append(("nodes", f"{counts.nodes:,}"))
-    tiles.append(("distinct texts", f"{texts.distinct:,}"))
+    nodes = {"sources": counts.sources, "targets": counts.targets}
+    tiles = {"edges": counts.edges, **(nodes if card.is_bipartite else {"nodes": counts.nodes})}
+    tiles["distinct texts"] = texts.distinct
+    shown = [(name, f"{number:,}") for name, number in tiles.items()]
     length = texts.tokens or texts.characters
     if length is not None:
         unit = "tokens" if texts.tokens is not None else "characters"
-        tiles.append((f"median {unit}", number(length.median)))
+        shown.append((f"median {unit}", format_number(length.median)))
     if card.labels is not None and card.labels.balance:
-        tiles.append(("labels", f"{len(card.labels.balance):,}"))
-    return tiles
+        shown.append(("labels", f"{len(card.labels.balance):,}"))
+    return shown
 
 
-def _findings(card: DataCard) -> str:
-    nothing = page.paragraph("Nothing stands out.")
-    return page.section(
-        "Before you train", page.findings(card.findings) if card.findings else nothing
-    )
+def _findings(card: DataCard) -> Section:
+    nothing = Paragraph("No problems found.")
+    return Section("Before you train", [Findings(card.findings) if card.findings else nothing])
 
 
-def _network(card: DataCard) -> str:
-    hubs = (
-        f"<div>{page.block(f'Most edges: {side.name}', page.table(rows))}</div>"
+def _sections(card: DataCard) -> Iterator[Section]:
+    yield Section("Network", _network(card))
+    yield Section("Texts", _texts(card))
+    if card.labels is not None:
+        yield Section("Labels", _labels(card.labels))
+    if card.node_labels is not None:
+        total, balance = card.node_labels.labeled, card.node_labels.balance
+        head = f"{counted(total, 'node has', 'nodes have')} labels; a node may have several."
+        blocks = _overlapping_labels(balance, total, "labeled nodes")
+        yield Section("Node labels", [Paragraph(head), *blocks])
+    if card.edge_types:
+        total = card.counts.edges
+        yield Section("Edge types", [bar_table(largest(card.edge_types), total, "all edges")])
+    if card.weights is not None and card.weights.values is not None:
+        yield Section("Weights", _distribution("Edge weights", card.weights.values))
+    yield Section("Time", list(_time(card)))
+    for split in card.splits:
+        yield Section(f"Split: {split.name}", _split(split))
+    yield Section("Preparation", list(_preparation(card)))
+
+
+def _network(card: DataCard) -> list[Block]:
+    hubs = [
+        Section(f"Most edges: {side.name}", [named_count_table(side.hubs[:5], card.counts.edges)])
         for side in card.sides
-        if side.hubs and (rows := counted_rows(side.hubs[:5], card.counts.edges))
-    )
-    return page.section(
-        "Network",
-        page.side_by_side(_degree_figures(card)),
-        page.table(degree_rows(card)),
-        page.side_by_side(hubs),
-        page.block("Counts", page.table(fact_rows(card), head=False)),
-    )
+        if side.hubs
+    ]
+    return [
+        Columns(list(_degree_plots(card))),
+        degree_table(card),
+        Columns(hubs),
+        Section("Counts", [count_table(card)]),
+    ]
 
 
-def _degree_figures(card: DataCard) -> Iterator[str]:
+def _degree_plots(card: DataCard) -> Iterator[Plot]:
     for side in card.sides:
-        if side.degree is not None and side.degree.maximum >= 1:
-            things = side.name if side.name in ("sources", "targets") else "nodes"
-            title = SIDE_TITLES.get(side.name, f"Edges per {side.name.removesuffix('s')}")
-            label = (
-                f"{title}: how many {things} have at least so many edges, on logarithmic axes; "
-                f"median {number(side.degree.median)}, largest {number(side.degree.maximum)}"
-            )
-            plot = svg.survival(side.degree.histogram, label, things)
-            yield page.figure(title, plot, f"{things} with at least this many edges, log-log")
-
-
-def _texts(card: DataCard) -> str:
-    texts = card.texts
-    cut = repeated = ""
-    if texts.cut:
-        parts = ", ".join(f"{percent(share)} at {limit}" for limit, share in texts.cut.items())
-        cut = page.paragraph(
-            f"Texts that would be cut: {parts} tokens. Counted by {texts.tokenizer or ''} "
-            f"({texts.vocab_size or 0:,} tokens in its vocabulary), special tokens included."
+        degree = side.degree
+        if degree is None or degree.maximum < 1:
+            continue
+        things = side.name if side.name in ("sources", "targets") else "nodes"
+        title = DEGREE_TITLES.get(side.name, f"Edges per {side.name.removesuffix('s')}")
+        largest_degree = format_number(degree.maximum)
+        label = (
+            f"{title}: number of {things} with at least x edges, on logarithmic axes; "
+            f"median {format_number(degree.median)}, largest {largest_degree}"
         )
+        yield Plot(
+            title,
+            survival_chart(degree.histogram, label, things),
+            f"{things} with at least this many edges, log-log",
+            f"{side.name}: degree 1 {sparkline(degree.histogram.counts)} {largest_degree}",
+        )
+
+
+def _texts(card: DataCard) -> list[Block]:
+    texts = card.texts
+    blocks: list[Block] = [Columns(list(_length_plots(card)))]
+    if texts.cut:
+        cuts = ", ".join(f"{percent(share)} at {limit}" for limit, share in texts.cut.items())
+        blocks.append(
+            Paragraph(
+                f"Texts that would be truncated: {cuts} tokens. Counted with the tokenizer "
+                f"{texts.tokenizer or ''} ({texts.vocab_size or 0:,} tokens in its vocabulary), "
+                "including special tokens."
+            )
+        )
+    blocks.append(length_table(card))
     if texts.most_repeated:
-        rows = counted_rows(texts.most_repeated, card.counts.edges)
-        repeated = page.block("Most repeated texts", page.table(rows))
-    figures = page.side_by_side(_length_figures(card))
-    return page.section("Texts", figures, cut, page.table(length_rows(card)), repeated)
+        table = named_count_table(texts.most_repeated, card.counts.edges)
+        blocks.append(Section("Most repeated texts", [table]))
+    return blocks
 
 
-def _length_figures(card: DataCard) -> Iterator[str]:
+def _length_plots(card: DataCard) -> Iterator[Plot]:
     for unit, data in (("tokens", card.texts.tokens), ("characters", card.texts.characters)):
         if data is not None:
-            median = number(data.median)
-            label = f"Length of the texts in {unit}: median {median}, longest {data.maximum:,.0f}"
+            median, histogram = format_number(data.median), data.histogram
+            label = f"Text length in {unit}: median {median}, longest {data.maximum:,.0f}"
             mark = (float(CUTS[0]), f"{CUTS[0]} tokens") if unit == "tokens" else None
-            plot = svg.histogram(data.histogram, label, unit, "texts", mark)
-            yield page.figure(f"Length in {unit}", plot, "texts per length")
+            last = format_number(histogram.borders[-2]) + ("+" if histogram.is_open else "")
+            yield Plot(
+                f"Length in {unit}",
+                histogram_chart(histogram, label, unit, "texts", mark),
+                "texts per length",
+                f"{unit}: 0 {sparkline(histogram.counts)} {last}",
+            )
 
 
-def _labels(card: DataCard) -> str:
-    labels = card.labels
-    if labels is None:
-        return ""
+def _labels(labels: LabelSummary) -> list[Block]:
     several = " An edge may have several." if labels.kind == "multi" else ""
-    head = page.paragraph(
-        f"{counted(labels.labeled, 'edge has', 'edges have')} a label, {labels.unlabeled:,} "
-        f"without.{several}"
-    )
+    counts = counted(labels.labeled, "edge has", "edges have")
+    head = Paragraph(f"{counts} a label, {labels.unlabeled:,} have none.{several}")
     if labels.numbers is not None:
-        return page.section("Labels", head, _numbers("Labels are numbers", labels.numbers))
-    shown, more = top(labels.balance), ""
+        return [head, *_distribution("Numeric labels", labels.numbers)]
     if labels.kind == "multi":
-        shown, more = top_of_several(labels.balance)
-    table = page.bar_table(shown, labels.labeled, "labeled edges")
-    return page.section("Labels", head, table, _remark(more))
+        return [head, *_overlapping_labels(labels.balance, labels.labeled, "labeled edges")]
+    return [head, bar_table(largest(labels.balance), labels.labeled, "labeled edges")]
 
 
-def _more(card: DataCard) -> Iterator[str]:
-    """What only some networks have."""
-    if card.node_labels is not None:
-        total = card.node_labels.labeled
-        nodes = counted(total, "node has", "nodes have")
-        head = page.paragraph(
-            f"{nodes} labels, perhaps several: shares are those of the labeled nodes."
-        )
-        shown, more = top_of_several(card.node_labels.balance)
-        table = page.bar_table(shown, total, "labeled nodes")
-        yield page.section("Labels of nodes", head, table, _remark(more))
-    if card.edge_types:
-        table = page.bar_table(top(card.edge_types), card.counts.edges, "all edges")
-        yield page.section("Edge types", table)
-    if card.weights is not None and card.weights.values is not None:
-        yield page.section("Weights", _numbers("Weights of the edges", card.weights.values))
+def _overlapping_labels(items: Sequence[NamedCount], total: int, share_of: str) -> list[Block]:
+    """The largest labels; the others overlap and cannot be added up."""
+    shown = largest(items, sum_others=False)
+    rest = len(items) - len(shown)
+    more = [Paragraph(f"{counted(rest, 'rarer label', 'rarer labels')} not shown", muted=True)]
+    return [bar_table(shown, total, share_of), *(more if rest else [])]
 
 
-def _remark(text: str) -> str:
-    return page.paragraph(text, soft=True) if text else ""
+def _distribution(title: str, data: Distribution) -> list[Block]:
+    low, high = format_number(data.minimum), format_number(data.maximum)
+    chart = histogram_chart(data.histogram, f"{title}: from {low} to {high}", "", "edges")
+    text = f"{low} {sparkline(data.histogram.counts)} {high}"
+    return [Plot(title, chart, text=text), distribution_table(data)]
 
 
-def _numbers(title: str, data: Distribution) -> str:
-    label = f"{title}: from {number(data.minimum)} to {number(data.maximum)}"
-    plot = svg.histogram(data.histogram, label, "", "edges")
-    head = ["edges", "lowest", "median", "mean", "95%", "highest"]
-    row = [f"{data.count:,}", number(data.minimum), *in_short(data)]
-    return page.figure(title, plot) + page.table([head, row])
-
-
-def _time(card: DataCard) -> str:
+def _time(card: DataCard) -> Iterator[Block]:
     times = card.times
     if times is None or not times.counts:
-        return ""
-    words = page.paragraph(time_words(times))
-    if len(times.counts) == 1:  # a single moment is no course of time
-        return page.section("Time", words)
-    title = f"Edges per {times.period}"
-    plot = svg.timeline(times.starts, times.counts, times.period, f"{title}. {time_words(times)}")
-    return page.section("Time", words, page.figure(title, plot))
+        return
+    first, last = (time.replace("T", " ") for time in (times.first, times.last))
+    words = f"All at {first}." if first == last else f"From {first} to {last}."
+    if times.missing:
+        words += f" {counted(times.missing, 'edge has', 'edges have')} no time."
+    if times.far:
+        words += f" {counted(times.far, 'outlier is', 'outliers are')} not drawn."
+    yield Paragraph(words)
+    if len(times.counts) > 1:
+        title = f"Edges per {times.period}"
+        chart = timeline_chart(times.starts, times.counts, times.period, f"{title}. {words}")
+        yield Plot(title, chart, text=f"{title.lower()}: {sparkline(times.counts)}")
 
 
-def _split(split: SplitSummary) -> str:
+def _split(split: SplitSummary) -> list[Block]:
     sizes = ", ".join(f"{part.name} {part.edges:,}" for part in split.parts)
-    keys = [(f"part {part.name}", f"{part.name} {percent(part.share)}") for part in split.parts]
-    plot = svg.composition(split, f"Split {printable(split.name)}: {sizes} edges")
-    shares = label_share_rows(split)
-    return page.section(
-        f"Split: {split.name}",
-        page.figure_with_legend(plot, [*keys, ("cold", "touches a cold node")]),
-        page.paragraph("A node is cold when no training edge touches it.", soft=True),
-        page.table(split_rows(split)),
-        page.block("Shared with training", page.table(overlap_rows(split))),
-        page.block("Labels in each part", page.table(shares)) if shares else "",
-    )
-
-
-def _preparation(card: DataCard) -> str:
-    blocks = [
-        ("Decided while preparing:", card.notes),
-        (skipped_words(card, len(card.skipped_examples)), card.skipped_examples),
+    total = sum(part.edges for part in split.parts) or 1
+    parts = [
+        (
+            part.name,
+            part.edges / total,
+            f"{part.name} {percent(part.share)}",
+            part.cold_edges / max(part.edges, 1) if part.name in ("val", "test") else 0.0,
+        )
+        for part in split.parts
     ]
-    body = [page.paragraph(head) + page.bullets(lines) for head, lines in blocks if lines]
-    return page.section("Preparation", *body) if body else ""
+    shares = label_share_table(split)
+    return [
+        StackedBar(f"Split {split.name}: {sizes} edges", parts, "touches a cold node"),
+        Paragraph("A node is cold if it has no training edge.", muted=True),
+        split_table(split),
+        Section("Shared with training", [overlap_table(split)]),
+        Section("Labels in each part", [shares] if shares else []),
+    ]
+
+
+def _preparation(card: DataCard) -> Iterator[Block]:
+    if card.notes:
+        yield Paragraph("Decisions made while preparing the network:")
+        yield Bullets(card.notes)
+    if card.skipped_examples:
+        rows = counted(
+            card.skipped, "row of the input was skipped", "rows of the input were skipped"
+        )
+        yield Paragraph(f"{rows}{'; the first:' if card.skipped > BRIEF else ':'}")
+        yield Bullets(card.skipped_examples, brief=BRIEF)

@@ -1,59 +1,86 @@
-"""Names and values of metrics and settings as text."""
+"""Numbers, durations, metrics and settings as short text."""
 
 import json
 from typing import Any
 
 from edgeformers.report.scores import MetricValue
-from edgeformers.report.text import number
 
-ANY_SCALE = ("mae", "rmse", "r2")  # metrics that are no shares: shown as they are
-
-
-OF_ONE = ("mrr", "ndcg", "auc", "average_precision")  # usually written as 0.123, not in percent
-
-
-LOWER_IS_BETTER = ("mae", "rmse")
-
-
+JOINERS = "\u200c\u200d"  # not printable, but needed by scripts and emoji
+UNBOUNDED = ("mae", "rmse", "r2")  # shown as they are
+FRACTIONS = ("mrr", "ndcg", "auc", "average_precision")  # shown as 0.123; other metrics as 12.3
 INPUT_NAMES = {"text": "text only", "nodes": "nodes only", "both": "text and nodes", "": ""}
+METRIC_NAMES = {
+    "macro_f1": "Macro-F1",
+    "micro_f1": "Micro-F1",
+    "hit@1": "Hit@1",
+    "hit@5": "Hit@5",
+    "hit@10": "Hit@10",
+    "prec": "PREC",
+    "precision": "Precision",
+    "accuracy": "Accuracy",
+}
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether lower is better."""
-    return _plain(metric) in LOWER_IS_BETTER
+def printable(text: str) -> str:
+    """The text without control and bidirectional formatting characters."""
+    return "".join(c for c in text if c.isprintable() or c in JOINERS)
 
 
-def _plain(metric: str) -> str:
-    """`full/mrr` -> `mrr`."""
-    return metric.rpartition("/")[2].lower()
+def format_number(value: float) -> str:
+    """1,204 or 0.1235."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.4g}"
+
+
+def compact_number(value: float) -> str:
+    """1.2k, 5M or 2.5G, for axes."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
 
 
 def metric_name(metric: str) -> str:
     """`full/mrr` -> `MRR (full)`."""
     protocol, _, plain = metric.rpartition("/")
-    known = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1", "hit@1": "Hit@1", "hit@5": "Hit@5"}
-    known |= {"hit@10": "Hit@10", "prec": "PREC", "precision": "Precision", "accuracy": "Accuracy"}
-    name = known.get(plain.lower(), plain.upper() if len(plain) < 5 else plain)
+    name = METRIC_NAMES.get(plain.lower(), plain.upper() if len(plain) < 5 else plain)
     return f"{name} ({protocol})" if protocol else name
 
 
 def format_value(value: float, metric: str) -> str:
-    """A value as its metric is usually written: 54.3 of a hundred, 0.123, or as it is."""
-    if _plain(metric) in ANY_SCALE:
-        return number(value)
-    return f"{value:.3f}" if _plain(metric) in OF_ONE else f"{100 * value:.1f}"
+    """A value as is usual for its metric: 54.3 (percent), 0.123, or unscaled."""
+    plain = metric.rpartition("/")[2].lower()
+    if plain in UNBOUNDED:
+        return format_number(value)
+    return f"{value:.3f}" if plain in FRACTIONS else f"{100 * value:.1f}"
 
 
-def format_interval(score: MetricValue, metric: str) -> str:
-    """A score and its bounds, where they are known."""
-    shown = format_value(score.value, metric)
-    if score.low is None or score.high is None:
-        return shown
-    return f"{shown} ({format_value(score.low, metric)} to {format_value(score.high, metric)})"
+def format_gain(gain: MetricValue, metric: str) -> str:
+    """+10.3 (95% interval +8.1 to +12.4)."""
+
+    def signed(value: float) -> str:
+        return ("−" if value < 0 else "+") + format_value(abs(value), metric)
+
+    low, high = map(signed, gain.bounds)
+    return signed(gain.value) + (f" (95% interval {low} to {high})" if gain.has_interval else "")
 
 
 def format_setting(value: Any) -> str:
-    """A setting as it is shown; what is not set is a dash."""
+    """A setting's value; unset values are a dash."""
     if value is None or value == "":
         return "–"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def time_unit(longest: float) -> tuple[float, str]:
+    """The unit for durations of up to `longest` seconds: its length in seconds, and its name."""
+    if longest < 180:
+        return 1.0, "second"
+    return (60.0, "minute") if longest < 3 * 3600 else (3600.0, "hour")
+
+
+def format_duration(seconds: float) -> str:
+    """0.4 s, 12 s, 3.1 min or 5.2 h."""
+    size, unit = time_unit(seconds)
+    value = seconds / size
+    shown = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{shown} {'min' if unit == 'minute' else unit[0]}"

@@ -1,181 +1,257 @@
-"""One self-contained page of HTML: its frame, header, sections, tables and figures.
-
-Text given to these functions is data and is escaped; what is called `body` or `plot` is HTML.
-"""
+"""Pages as plain data: sections of blocks, rendered as HTML here and as text by `terminal`."""
 
 import re
 from base64 import b64encode
-from collections.abc import Container, Iterable, Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgeformers.data.card.card import Finding, NamedCount
 from edgeformers.data.card.phrasing import percent
-from edgeformers.report import svg
-from edgeformers.report.style import STYLE
-from edgeformers.report.text import Rows, printable
+from edgeformers.report.figures import FigureData, legend
+from edgeformers.report.formatting import printable
+from edgeformers.report.plotting import INSTALL_HINT, has_matplotlib, inline_svg
 
-HEADING = re.compile(r"(</?h)([2-4])>")  # data cannot look like one: it is escaped
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
-
-def safe(text: str) -> str:
-    """Text of the data as part of a page: it shows, and does nothing else."""
-    return escape(printable(text))
-
-
-def page(title: str, body: Iterable[str], footer: str) -> str:
-    """A whole page that needs nothing else: no script, no font, no network."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{safe(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(section for section in body if section)
-        + f"\n<footer>{safe(footer)}</footer>\n</main>\n</body>\n</html>\n"
-    )
+#: Command-line options with their values, and calls such as SplitConfig(new_pairs=True).
+CODE = re.compile(
+    r"--[a-z][\w-]*(?:[ =](?=\S*[=+:/\d])[^\s,;()&]*[^\s,;()&.])?|\b[A-Z]\w+\(\w+=\w+\)"
+)
 
 
-def header(kind: str, title: str, lead: str, origin: str, tiles: Sequence[tuple[str, str]]) -> str:
-    """The top of a page: what it is about in a sentence a line, and its few main numbers."""
-    said = "".join(f'<p class="lead">{safe(line)}</p>' for line in lead.splitlines())
-    return (
-        f'<header><p class="kind">{safe(kind)}</p><h1>{safe(title)}</h1>'
-        f'{said}<p class="soft">{safe(origin)}</p>'
-        f"{numbers(tiles)}</header>"
-    )
+@dataclass(frozen=True)
+class Paragraph:
+    """Sentences; `code` in backticks and command-line options are marked as code."""
+
+    text: str
+    muted: bool = False
 
 
-def numbers(tiles: Iterable[tuple[str, str]]) -> str:
-    """A few main numbers in large letters: (name, number)."""
-    shown = "".join(
-        f"<div><dt>{safe(name)}</dt><dd>{safe(number)}</dd></div>" for name, number in tiles
-    )
-    return f'<dl class="tiles">{shown}</dl>' if shown else ""
+@dataclass(frozen=True)
+class Bullets:
+    """A list of remarks; a terminal shows the first `brief` of them."""
+
+    lines: Sequence[str]
+    brief: int | None = None
 
 
-def section(title: str, *body: str, anchor: str = "") -> str:
-    """A part of the page under its title; `anchor` is what `contents` leads to."""
-    place = f' id="{safe(anchor)}"' if anchor else ""
-    return f"<section{place}><h2>{safe(title)}</h2>{''.join(body)}</section>"
+@dataclass(frozen=True)
+class Tiles:
+    """Key numbers in large type: (name, number)."""
+
+    items: Sequence[tuple[str, str]]
 
 
-def contents(parts: Iterable[tuple[str, str]]) -> str:
-    """Where to find what on a long page: (anchor, title) of its sections."""
-    lines = "".join(
-        f'<li><a href="#{safe(anchor)}">{safe(title)}</a></li>' for anchor, title in parts
-    )
-    return f'<nav aria-label="Contents"><ul>{lines}</ul></nav>'
+@dataclass(frozen=True)
+class Findings:
+    """Warnings and notes with their advice."""
+
+    items: Sequence[Finding]
 
 
-def details(summary: str, body: str) -> str:
-    """A part that is folded on a screen; on paper all of it is there."""
-    return f"<details><summary>{safe(summary)}</summary>{body}</details>"
+@dataclass(frozen=True)
+class Cell:
+    """Text with a muted suffix, and a muted note below."""
+
+    text: str
+    suffix: str = ""
+    note: str = ""
+    bold: bool = False
 
 
-def deeper(body: str, levels: int) -> str:
-    """The same with every heading so many levels down, to stand within another part."""
-    return HEADING.sub(lambda found: f"{found[1]}{int(found[2]) + levels}>", body)
+@dataclass(frozen=True)
+class Bar:
+    """A bar that fills a share of its cell."""
+
+    share: float
 
 
-def together(body: str) -> str:
-    """On paper, what fits one sheet is not torn apart."""
-    return f'<div style="break-inside:avoid">{body}</div>'
+@dataclass(frozen=True)
+class Interval:
+    """A dot on its interval, as positions from 0 to 1; a dashed line marks the best value."""
+
+    low: float
+    value: float
+    high: float
+    best: float | None = None
 
 
-def block(title: str, body: str) -> str:
-    """A smaller part within a section."""
-    return f"<h3>{safe(title)}</h3>{body}"
+TableCell: TypeAlias = str | Cell | Bar | Interval
+Rows: TypeAlias = Sequence[Sequence[TableCell]]
 
 
-def side_by_side(body: Iterable[str]) -> str:
-    """Blocks in columns where the page is wide enough."""
-    return f'<div class="pair">{"".join(body)}</div>'
+@dataclass(frozen=True)
+class Table:
+    """Rows named by their first cell."""
+
+    rows: Rows
+    header: bool = True
+    is_settings: bool = False  # all values are wrapped and right-aligned
+    in_columns: bool = False  # a long table as two short ones, side by side
 
 
-def paragraph(text: str, *, soft: bool = False) -> str:
-    """Some sentences; `soft` for remarks."""
-    return f'<p class="soft">{safe(text)}</p>' if soft else f"<p>{safe(text)}</p>"
+@dataclass(frozen=True)
+class StackedBar:
+    """Parts of a total side by side: (name, share, tooltip, share of the part that is marked)."""
+
+    label: str
+    parts: Sequence[tuple[str, float, str, float]]
+    mark: str  # the meaning of the marked share
 
 
-def bullets(lines: Iterable[str]) -> str:
-    """Remarks one below the other."""
-    return f'<ul class="soft">{"".join(f"<li>{safe(line)}</li>" for line in lines)}</ul>'
+@dataclass(frozen=True)
+class Plot:
+    """A figure under its title; `text` replaces it in a terminal."""
+
+    title: str
+    data: FigureData
+    note: str = ""
+    text: str = ""
 
 
-def findings(items: Iterable[Finding]) -> str:
-    """What to know and to do, warnings marked."""
-    return f'<ul class="findings">{"".join(map(_finding, items))}</ul>'
+@dataclass(frozen=True)
+class SvgImage:
+    """An SVG file as an image, which cannot run scripts or fetch anything."""
+
+    title: str
+    svg: str
+    alt: str
+
+    @property
+    def base64(self) -> str:
+        return b64encode(self.svg.encode()).decode()
 
 
-def _finding(item: Finding) -> str:
-    named = "split" if len(item.splits) == 1 else "splits"
-    where = f" · {named} {safe(', '.join(item.splits))}" if item.splits else ""
-    return (
-        f'<li class="{item.severity}"><p class="tag"><b>{item.severity.capitalize()}</b>'
-        f" · {safe(item.about)}{where}</p><p>{safe(item.sentence)}</p>"
-        f'<p class="soft">{safe(item.advice)}</p></li>'
-    )
+@dataclass(frozen=True)
+class Columns:
+    """Blocks side by side where the page is wide enough."""
+
+    blocks: Sequence["Block"]
 
 
-def figure(title: str, plot: str, note: str = "") -> str:
-    """A plot under its title; nothing where there is no plot."""
-    more = f"<br>{safe(note)}" if note else ""
-    caption = f"<figcaption><b>{safe(title)}</b>{more}</figcaption>"
-    return f"<figure>{caption}{plot}</figure>" if plot else ""
+@dataclass(frozen=True)
+class Details:
+    """Blocks that are folded on a screen and printed in full."""
+
+    summary: str
+    blocks: Sequence["Block"]
 
 
-def picture(svg_file: str, alt: str) -> str:
-    """An SVG that stands alone: as an image it can run and fetch nothing, whatever is in it."""
-    data = b64encode(svg_file.encode()).decode()
-    image = f'<img alt="{safe(alt)}" src="data:image/svg+xml;base64,{data}">'
-    return f'<div class="scroll">{image}</div>'
+@dataclass(frozen=True)
+class Section:
+    """A titled part of a page, or of another section; left out if it has no blocks."""
+
+    title: str
+    blocks: Sequence["Block"]
+    anchor: str = ""  # links it from the table of contents
 
 
-def figure_with_legend(plot: str, keys: Iterable[tuple[str, str]]) -> str:
-    """A plot above what its colors mean: (class of the color, name)."""
-    legend = "".join(
-        f'<span><svg class="key" aria-hidden="true"><rect class="{kind}" width="100%" '
-        f'height="100%"/></svg>{safe(name)}</span>'
-        for kind, name in keys
-    )
-    return f'<figure>{plot}<figcaption class="legend">{legend}</figcaption></figure>'
+Block: TypeAlias = (
+    Paragraph
+    | Bullets
+    | Tiles
+    | Findings
+    | Table
+    | StackedBar
+    | Plot
+    | SvgImage
+    | Columns
+    | Details
+    | Section
+)
 
 
-def table(rows: Rows, head: bool = True, bold: Container[tuple[int, int]] = ()) -> str:
-    """The first column names the row; a first row of names stands above.
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A header, sections and a footer."""
 
-    Cells at the places `bold` (row, column) are marked.
-    """
-    top = "".join(f'<th scope="col">{safe(cell)}</th>' for cell in rows[0]) if head else ""
-    body = "".join(
-        f'<tr><th scope="row">{safe(row[0])}</th>'
-        + "".join(_cell(cell, (y, x) in bold) for x, cell in enumerate(row) if x)
-        + "</tr>"
-        for y, row in enumerate(rows)
-        if y or not head
-    )
-    opening = f"<thead><tr>{top}</tr></thead>" if head else ""
-    return f'<div class="scroll"><table>{opening}<tbody>{body}</tbody></table></div>'
+    kind: str  # "Data card"
+    title: str
+    lead: Sequence[str]
+    sections: Sequence[Section]
+    footer: str
+    origin: str = ""
+    tiles: Sequence[tuple[str, str]] = field(default_factory=list)
 
-
-def _cell(cell: str, is_bold: bool) -> str:
-    shown = f"<b>{safe(cell)}</b>" if is_bold else safe(cell)
-    return f"<td{_words(cell)}>{shown}</td>"
+    @property
+    def shown_sections(self) -> list[Section]:
+        return [section for section in self.sections if section.blocks]
 
 
-def _words(cell: str) -> str:
-    return "" if not cell or any(c.isdigit() for c in cell) or cell == "–" else ' class="words"'
+def render_html(page: Page) -> str:
+    """The page as one HTML file without scripts, fonts or other external resources."""
+    template = _environment().get_template("page.html.j2")
+    draws = has_matplotlib()
+    missing = "" if draws or not _has_plots(page.sections) else f" {INSTALL_HINT}"
+    return template.render(page=page, draws=draws, missing=missing)
 
 
-def bar_table(items: Iterable[NamedCount], total: int, share_of: str) -> str:
-    """Counts with their bars."""
-    rows = ""
+def bar_table(items: Iterable[NamedCount], total: int, share_of: str) -> Table:
+    """Counts with their share of `total`, as numbers and as bars."""
+    rows: list[Sequence[TableCell]] = [["", "count", f"of {share_of}", ""]]
     for item in items:
         share = item.count / max(total, 1)
-        rows += (
-            f'<tr><th scope="row">{safe(item.name)}</th><td>{item.count:,}</td>'
-            f'<td>{percent(share)}</td><td class="meter">{svg.meter(share)}</td></tr>'
-        )
-    return (
-        '<div class="scroll"><table><thead><tr><th scope="col"></th><th scope="col">count</th>'
-        f'<th scope="col">of {safe(share_of)}</th><th></th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        rows.append([item.name, f"{item.count:,}", percent(share), Bar(min(share, 1.0))])
+    return Table(rows)
+
+
+def _has_plots(blocks: Iterable[Block]) -> bool:
+    return any(isinstance(block, Plot) for block in _walk(blocks))
+
+
+def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Section | Columns | Details):
+            yield from _walk(block.blocks)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("edgeformers.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_clean,
     )
+    environment.filters |= {"prose": _prose, "breakable": _breakable, "svg": _svg}
+    environment.tests |= {"words": _is_words, "a": lambda block, kind: type(block).__name__ == kind}
+    environment.globals |= {"legend": legend}
+    return environment
+
+
+def _clean(value: Any) -> Any:
+    """Data never brings control characters into a page."""
+    return printable(value) if type(value) is str else value
+
+
+def _prose(text: str) -> "Markup":
+    from markupsafe import Markup, escape
+
+    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text))))
+    return Markup(CODE.sub(lambda match: f'<code class="nobr">{match[0]}</code>', marked))
+
+
+def _breakable(name: str) -> "Markup":
+    """A dotted setting name may break after its dots and underscores."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(printable(name)))))
+
+
+def _svg(data: FigureData) -> "Markup":
+    from markupsafe import Markup
+
+    return Markup(inline_svg(data))
+
+
+def _is_words(cell: str) -> bool:
+    return bool(cell) and cell != "–" and not any(c.isdigit() for c in cell)

@@ -1,4 +1,4 @@
-"""What runs have shown, as plain data that survives JSON."""
+"""Results of a few runs as plain data (results.json): scores, curves, attention, node maps."""
 
 import json
 import math
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from edgeformers.errors import FormatError
-from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
+from edgeformers.decode import decode_json
+from edgeformers.report.scores import TaskScores
 
-VERSION = 1
+VERSION = 1  # of results.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class LearningCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionMap:
-    """The weight that the read-out token gives each token, a mean over heads: [layers, tokens].
+    """Attention weights from the readout token, averaged over heads: [layers, tokens].
 
     The first `virtual` tokens are the virtual ones.
     """
@@ -36,7 +36,7 @@ class AttentionMap:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeMap:
-    """Nodes and the edges around them on a plane; edge i belongs to node `ends[i]`."""
+    """2-d coordinates of nodes and of the edges around them; edge i belongs to node `ends[i]`."""
 
     title: str
     names: list[str]
@@ -48,7 +48,7 @@ class NodeMap:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything the page of results shows, as plain data; what is empty is left out."""
+    """Everything the results page shows; empty parts are omitted."""
 
     title: str
     origin: str = ""
@@ -56,39 +56,24 @@ class Results:
     curves: list[LearningCurve] = field(default_factory=list)
     attention: list[AttentionMap] = field(default_factory=list)
     maps: list[NodeMap] = field(default_factory=list)
-    data: dict[str, float | str] = field(default_factory=dict)  # the data card's key numbers
+    data: dict[str, float | str] = field(default_factory=dict)  # key numbers of the network
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # run -> setting -> value
     version: int = VERSION
 
     def to_json(self) -> str:
-        return json.dumps(_without_nan(asdict(self)), ensure_ascii=False, indent=1)
+        return json.dumps(_nan_to_none(asdict(self)), ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
-        """The results that `to_json` wrote."""
-        try:
-            values = json.loads(text)
-            if values["version"] != VERSION:
-                raise FormatError(
-                    f"results: version {VERSION} expected (got {values['version']}); "
-                    "make them again from the runs"
-                )
-            parts = {"curves": LearningCurve, "attention": AttentionMap, "maps": NodeMap}
-            made = {name: [kind(**v) for v in values[name]] for name, kind in parts.items()}
-            return cls(**{**values, **made, "tasks": list(map(_task, values["tasks"]))})
-        except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, FormatError):
-                raise
-            raise FormatError(
-                f"results: not a file that results were written to ({error}); "
-                "make them again from the runs"
-            ) from error
+        """Parse the output of `to_json`."""
+        remedy = "create the file again from the runs"
+        return decode_json(cls, text, source="results", version=VERSION, remedy=remedy)
 
 
 def learning_curve(
     events: Iterable[Mapping[str, Any]], metric: str, run: str
 ) -> LearningCurve | None:
-    """The validation events of a run's metrics.jsonl as a curve; None where there are none."""
+    """The metric in the validation events of a run's metrics.jsonl; None if there are none."""
     points = [
         [float(event["epoch"]) + 1, float(event[metric])]
         for event in events
@@ -97,24 +82,10 @@ def learning_curve(
     return LearningCurve(run=run, metric=metric, points=points) if points else None
 
 
-def _task(values: dict[str, Any]) -> TaskScores:
-    models = [_model(model) for model in values["models"]]
-    return TaskScores(**{**values, "models": models, "gains": _scores(values["gains"])})
-
-
-def _model(values: dict[str, Any]) -> ModelScores:
-    known = {"inputs" if name == "sees" else name: value for name, value in values.items()}
-    return ModelScores(**{**known, "metrics": _scores(values["metrics"])})
-
-
-def _scores(values: dict[str, dict[str, Any]]) -> dict[str, MetricValue]:
-    return {name: MetricValue(**score) for name, score in values.items()}
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no nan: what was not measured is null."""
+def _nan_to_none(value: Any) -> Any:
+    """JSON has no NaN or infinity."""
     if isinstance(value, dict):
-        return {key: _without_nan(one) for key, one in value.items()}
+        return {key: _nan_to_none(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
+        return [_nan_to_none(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

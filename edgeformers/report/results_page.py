@@ -1,141 +1,149 @@
-"""The results as a page."""
+"""The page of results of a few runs, such as the quickstart's."""
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
-from edgeformers.report import page, plots
-from edgeformers.report.attention import attention_table
-from edgeformers.report.formatting import INPUT_NAMES, format_value, lower_is_better, metric_name
-from edgeformers.report.results import AttentionMap, NodeMap, Results
-from edgeformers.report.results_rows import data_rows, ordered, setting_rows
-from edgeformers.report.results_tables import in_columns, interval_table, named_table
-from edgeformers.report.results_verdict import Verdict, verdicts
-from edgeformers.report.scores import TaskScores
+from edgeformers.report.conclusions import conclusion, lead_sentences
+from edgeformers.report.formatting import (
+    INPUT_NAMES,
+    format_number,
+    format_setting,
+    format_value,
+    metric_name,
+)
+from edgeformers.report.page import (
+    Block,
+    Bullets,
+    Columns,
+    Page,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+)
+from edgeformers.report.results import LearningCurve, Results
+from edgeformers.report.score_blocks import (
+    best_achievable,
+    best_models,
+    best_tiles,
+    curve_chart,
+    score_table,
+    settings_table,
+)
+from edgeformers.report.scores import TaskScores, lower_is_better
+from edgeformers.report.terminal import sparkline
 
-FOOTER = "Made by edgeformers. Intervals hold 95% of resamples unless the settings say otherwise."
-
-
-def results_html(results: Results) -> str:
-    """The results as one page that needs nothing else: no script, no font, no network."""
-    found = verdicts(results)
-    sections = [
-        _header(results, found),
-        _verdict_section(found),
-        *map(_task_section, results.tasks),
-        _curves_section(results),
-        _attention_section(results.attention),
-        _maps_section(results.maps),
-        _data_section(results),
-        _settings_section(results),
-    ]
-    return page.page(f"{results.title}: results", sections, FOOTER)
-
-
-def _header(results: Results, found: Sequence[Verdict]) -> str:
-    tiles, lead = [], f"{len(results.tasks)} tasks" if len(results.tasks) != 1 else "1 task"
-    if found:
-        metric = found[0].task.metrics[0]
-        tiles = [
-            (f"{metric_name(metric)}, {m.inputs}", format_value(m.metrics[metric].value, metric))
-            for m in found[0].models
-        ]
-        if metric in found[0].task.best:
-            tiles.append(("best achievable", format_value(found[0].task.best[metric], metric)))
-        lead = found[0].answer
-    return page.header("Results", results.title, lead, results.origin, tiles)
+FOOTER = "Made by edgeformers. Intervals are 95% bootstrap intervals unless noted otherwise."
+ATTENTION_NOTE = (
+    "attention from the readout token by layer, averaged over heads; colors are relative to the "
+    "largest weight of the layer; virtual tokens are bold"
+)
 
 
-def _verdict_section(found: Sequence[Verdict]) -> str:
-    parts = []
-    for one in found:
-        rows = [(INPUT_NAMES[m.inputs], m.model, m) for m in one.models]
-        metrics = one.task.metrics[:1]
-        body = page.paragraph(one.answer) + interval_table(rows, one.task, metrics)
-        parts.append(page.together(page.block(one.task.task, body + _best(one.task, metrics))))
-    return page.section("Does the graph help?", *parts) if parts else ""
-
-
-def _task_section(task: TaskScores) -> str:
-    rows = [(m.model, INPUT_NAMES[m.inputs], m) for m in ordered(task)]
-    notes = [f"{m.model}: {m.note}" for m in ordered(task) if m.note]
-    section = page.section(
-        task.task,
-        page.paragraph(task.note, soft=True) if task.note else "",
-        interval_table(rows, task, task.metrics),
-        _best(task, task.metrics),
-        page.bullets(notes) if notes else "",
+def results_page(results: Results) -> Page:
+    """Does the graph help? The conclusion, then everything it is based on."""
+    compared = [task for task in results.tasks if len(task.best_by_input()) > 1]
+    answers = [(task.task, conclusion(task)) for task in compared]
+    return Page(
+        kind="Results",
+        title=results.title,
+        lead=lead_sentences(answers) if answers else [],
+        origin=results.origin,
+        tiles=best_tiles(compared[0]) if compared else [],
+        sections=[
+            Section("Does the graph help? Does the text?", _conclusions(compared)),
+            *(Section(task.task, _task(task)) for task in results.tasks),
+            Section("Learning curves", _curves(results.curves)),
+            Section("Attention", _attention(results)),
+            Section("Nodes and edges", _node_maps(results)),
+            Section("Data", _data(results)),
+            Section("Settings", _settings(results.settings)),
+        ],
+        footer=FOOTER,
     )
-    return page.together(section)
 
 
-def _best(task: TaskScores, metrics: Sequence[str]) -> str:
-    """What the dashed line means."""
-    known = ", ".join(
-        f"{metric_name(m)} {format_value(task.best[m], m)}" for m in metrics if m in task.best
-    )
-    return page.paragraph(f"Best achievable (dashed line): {known}.", soft=True) if known else ""
-
-
-def _curves_section(results: Results) -> str:
-    figures = []
-    for metric in dict.fromkeys(curve.metric for curve in results.curves):
-        lines = {
-            curve.run: [[(epoch, value) for epoch, value in curve.points]]
-            for curve in results.curves
-            if curve.metric == metric
-        }
-        label = f"{metric_name(metric)} on validation after each epoch, {len(lines)} runs"
-        note = "by epoch; the large dot is the best"
-        plot = plots.curves(
-            lines,
-            label,
-            lower_is_better=lower_is_better(metric),
-            show=partial(format_value, metric=metric),
+def _conclusions(tasks: Sequence[TaskScores]) -> list[Block]:
+    """The sentences are on the page already if there is a single task."""
+    return [
+        Section(
+            task.task,
+            [*([Paragraph(conclusion(task))] if len(tasks) > 1 else []), *best_models(task)],
         )
-        figures.append(page.figure(metric_name(metric), plot, note))
-    return page.section("Learning curves", page.side_by_side(figures)) if figures else ""
+        for task in tasks
+    ]
 
 
-def _attention_section(pictures: Sequence[AttentionMap]) -> str:
-    if not pictures:
-        return ""
-    told = (
-        "How much the read-out token reads of each token, a mean over heads; the strongest cell of "
-        "each layer is its largest weight. Virtual tokens stand first, in bold."
-    )
-    tables = (
-        page.figure(one.title, attention_table(one.tokens, one.virtual, one.weights))
-        for one in pictures
-    )
-    body = page.paragraph(told, soft=True) + page.side_by_side(tables)
-    return page.together(page.section("Attention", body))
+def _task(task: TaskScores) -> list[Block]:
+    models = task.ranked()
+    rows = [(model.model, INPUT_NAMES[model.inputs], model) for model in models]
+    notes = [f"{model.model}: {model.note}" for model in models if model.note]
+    return [
+        *([Paragraph(task.note, muted=True)] if task.note else []),
+        score_table(task, rows, task.metrics),
+        *best_achievable(task, task.metrics),
+        *([Bullets(notes)] if notes else []),
+    ]
 
 
-def _maps_section(maps: Sequence[NodeMap]) -> str:
-    figures = []
-    for one in maps:
-        nodes = [(name, x, y) for name, (x, y) in zip(one.names, one.nodes, strict=True)]
-        plot = plots.scatter(nodes, [(x, y) for x, y in one.edges], one.ends)
-        note = "stars are nodes, points their edges" + (f"; {one.note}" if one.note else "")
-        figures.append(page.figure(one.title, plot, note))
-    return page.section("Nodes and edges", *figures) if figures else ""
+def _curves(curves: Sequence[LearningCurve]) -> list[Block]:
+    plots = []
+    for metric in dict.fromkeys(curve.metric for curve in curves):
+        shown = [curve for curve in curves if curve.metric == metric]
+        lines: dict[str, list[Any]] = {}
+        for curve in shown:
+            lines.setdefault(curve.run, []).append([(x, y) for x, y in curve.points])
+        plots.append(
+            Plot(
+                metric_name(metric),
+                curve_chart(lines, metric, "epoch"),
+                "by epoch; the large dot is the best",
+                "\n".join(map(_curve_text, shown)),
+            )
+        )
+    return [Columns(plots)] if plots else []
 
 
-def _data_section(results: Results) -> str:
-    rows = data_rows(results)
-    return page.together(page.section("Data", in_columns(rows))) if rows else ""
+def _curve_text(curve: LearningCurve) -> str:
+    sign = -1.0 if lower_is_better(curve.metric) else 1.0
+    values = [sign * value for _, value in curve.points]
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    steps = sparkline([1 + round(7 * (value - low) / span) for value in values])
+    epoch, best = curve.points[values.index(max(values))]
+    shown = format_value(best, curve.metric)
+    return f"{curve.run}, {metric_name(curve.metric)}: {steps} best {shown} at epoch {epoch:g}"
 
 
-def _settings_section(results: Results) -> str:
-    """Settings that differ with a column per run; those that are the same in all without."""
-    if not results.settings:
-        return ""
-    head, *rows = setting_rows(results)
-    differ = [row for row in rows if len(set(row[1:])) > 1]
-    same = [row[:2] for row in rows if len(set(row[1:])) == 1]
-    title = "The same in all runs" if len(head) > 2 else head[1]
-    return page.section(
-        "Settings",
-        page.together(named_table(differ, head)) if differ else "",
-        page.block(title, in_columns(same)) if same else "",
-    )
+def _attention(results: Results) -> list[Block]:
+    plots = [Plot(data.title, data, ATTENTION_NOTE) for data in results.attention]
+    return [Columns(plots)] if plots else []
+
+
+def _node_maps(results: Results) -> list[Block]:
+    note = "stars are nodes, points their edges"
+    return [
+        Plot(node_map.title, node_map, f"{note}; {node_map.note}" if node_map.note else note)
+        for node_map in results.maps
+    ]
+
+
+def _data(results: Results) -> list[Block]:
+    rows = [
+        [name, value if isinstance(value, str) else format_number(value)]
+        for name, value in results.data.items()
+    ]
+    return [settings_table(rows)] if rows else []
+
+
+def _settings(settings: dict[str, dict[str, Any]]) -> list[Block]:
+    """Settings that differ, one column per run; then those that are the same in all runs."""
+    runs = list(settings)
+    names = list(dict.fromkeys(name for values in settings.values() for name in values))
+    rows = [[name, *(format_setting(settings[run].get(name)) for run in runs)] for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    shared = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    title = "The same in all runs" if len(runs) > 1 else "".join(runs)
+    return [
+        *([Table([["", *runs], *differing], is_settings=True)] if differing else []),
+        *([Section(title, [settings_table(shared)])] if shared else []),
+    ]

@@ -1,84 +1,161 @@
-"""Tables and small bars in a terminal, as plain lines."""
+"""Pages and tables as plain text of a given width, laid out by rich."""
 
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
 
-from edgeformers.data.card.card import NamedCount
-from edgeformers.data.card.phrasing import percent
-from edgeformers.report.text import Rows, printable
+from edgeformers.report.formatting import printable
+from edgeformers.report.page import (
+    Bar,
+    Block,
+    Bullets,
+    Cell,
+    Columns,
+    Details,
+    Findings,
+    Interval,
+    Page,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    TableCell,
+)
 
-BARS = " ▁▂▃▄▅▆▇█"
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+WIDTH = 80
+BAR_WIDTH = 30
+SPARKS = " ▁▂▃▄▅▆▇█"
 
 
-def sparkline(counts: Sequence[int]) -> str:
-    """A row of small bars; a count that is not 0 is always seen."""
-    highest = max([*counts, 1])
-    return "".join(BARS[0 if not c else max(1, round(8 * c / highest))] for c in counts)
+def render_text(page: Page, width: int = WIDTH) -> str:
+    """A page as plain text: its lead, tables and remarks, with sparklines in place of figures."""
+    header = [page.title.upper(), page.origin, *page.lead]
+    lines = _layout([_text(line) for line in header if line], width)
+    for section in page.shown_sections:
+        blocks = _section(section)
+        if len(blocks) > 1:
+            lines += ["", *_layout(blocks, width)]
+    return "\n".join(lines) + "\n"
 
 
-def bars(items: Sequence[NamedCount], width: int, total: int) -> list[str]:
-    """Names with their counts, their share of `total`, and a bar."""
-    highest = max([item.count for item in items], default=0) or 1
-    rows = [
-        [fit(printable(item.name), 28), f"{item.count:,}", percent(item.count / max(total, 1))]
-        for item in items
-    ]
-    lines = format_table(rows)
-    room = max(width - max([_columns(line) for line in lines], default=0) - 2, 0)
-    return [
-        f"{line}  {'█' * round(min(room, 30) * item.count / highest)}".rstrip()
-        for line, item in zip(lines, items, strict=True)
-    ]
+def format_table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Lines with aligned columns; the columns `left` are left-aligned, others right-aligned.
 
+    Unlike rich's tables, these keep trailing blanks within cells, which align footnote marks.
+    """
+    from rich.cells import cell_len
 
-def format_table(rows: Rows, left: Sequence[int] = (0,)) -> list[str]:
-    """Columns side by side, numbers to the right; `left` says which columns are words."""
     clean = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(_columns, column)) for column in zip(*clean, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
     lines = []
     for row in clean:
-        cells = [_pad(cell, widths[i], i in left) for i, cell in enumerate(row)]
-        lines.append(("  " + "  ".join(cells)).rstrip())
+        padding = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            c + p if i in left else p + c for i, (c, p) in enumerate(zip(row, padding, strict=True))
+        ]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
     return lines
 
 
-def _pad(cell: str, width: int, left: bool) -> str:
-    space = " " * (width - _columns(cell))
-    return cell + space if left else space + cell
+def sparkline(counts: Sequence[int]) -> str:
+    """A row of small bars; counts above 0 are always visible."""
+    highest = max([*counts, 1])
+    return "".join(SPARKS[0 if not c else max(1, round(8 * c / highest))] for c in counts)
 
 
-def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes: wide signs two, combining ones none."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+def _section(section: Section) -> list["RenderableType"]:
+    blocks = [line for block in section.blocks for line in _block(block)]
+    return [_text(section.title.upper()), *blocks]
 
 
-def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most `width` columns, broken at blanks; a longer word is broken anywhere.
+def _block(block: Block) -> list["RenderableType"]:
+    """Tiles and images are left out: the lead and the tables say the same."""
+    if isinstance(block, Paragraph):
+        return [_hanging("", block.text)]
+    if isinstance(block, Bullets):
+        return [_hanging("·", line) for line in block.lines[: block.brief]]
+    if isinstance(block, Findings):
+        return [
+            _hanging(
+                "!" if item.severity == "warning" else "·",
+                " ".join([*_splits(item.splits), item.sentence, item.advice]),
+            )
+            for item in block.items
+        ]
+    if isinstance(block, Table):
+        words = [i for i in range(len(block.rows[0])) if i == 0 or _is_text(block, i)]
+        return [_table(block.rows, words)] if len(block.rows) > block.header else []
+    if isinstance(block, Plot):
+        return [_hanging("", block.text)] if block.text else []
+    if isinstance(block, Section):
+        inner = [line for child in block.blocks for line in _block(child)]
+        return [_hanging("", block.title), *inner] if inner else []
+    if isinstance(block, Columns | Details):
+        return [line for child in block.blocks for line in _block(child)]
+    return []
 
-    The first line begins with `first`, all others with `rest`.
-    """
-    lines, line = [], first
-    for word in text.split():
-        joined = f"{line} {word}" if line not in (first, rest) else f"{line}{word}"
-        if _columns(joined) > width and line not in (first, rest):
-            lines.append(line)
-            joined = f"{rest}{word}"
-        while _columns(joined) > width:
-            head = _head(joined, width)
-            lines.append(head)
-            joined = f"{rest}{joined[len(head) :]}"
-        line = joined
-    return [*lines, line] if line not in (first, rest) else lines
+
+def _splits(names: Sequence[str]) -> list[str]:
+    return [f"[{', '.join(names)}]"] if names else []
 
 
-def _head(line: str, width: int) -> str:
-    """As much of a line as `width` columns hold."""
-    while _columns(line) > width:
-        line = line[:-1]
-    return line
+def _is_text(table: Table, column: int) -> bool:
+    cells = [row[column] for row in table.rows[table.header :]]
+    return all(isinstance(cell, str) and not any(c.isdigit() for c in cell) for cell in cells)
 
 
-def fit(line: str, width: int) -> str:
-    """The line, cut to `width` columns of a terminal."""
-    return line if _columns(line) <= width else _head(line, width - 1) + "…"
+def _table(rows: Sequence[Sequence[TableCell]], left: Sequence[int]) -> "RenderableType":
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+
+    table = RichTable.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    kept = [i for i in range(len(rows[0])) if not any(isinstance(r[i], Interval) for r in rows)]
+    highest = max((c.share for row in rows for c in row if isinstance(c, Bar)), default=0.0) or 1.0
+    for i in kept:
+        is_left = i in left or any(isinstance(row[i], Bar) for row in rows)
+        table.add_column(justify="left" if is_left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[i], highest) for i in kept))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _cell(cell: TableCell, highest: float) -> "RenderableType":
+    if isinstance(cell, Bar):
+        return _text("█" * round(BAR_WIDTH * cell.share / highest))
+    if isinstance(cell, Cell):
+        value = f"{cell.text} {cell.suffix}".rstrip()
+        return _text(f"{value}\n{cell.note}" if cell.note else value)
+    assert isinstance(cell, str)
+    return _text(cell)
+
+
+def _hanging(bullet: str, text: str) -> "RenderableType":
+    """Text behind a bullet, indented by two columns."""
+    from rich.table import Table as RichTable
+
+    grid = RichTable.grid(padding=0)
+    grid.add_column(width=2)
+    grid.add_column(overflow="fold")
+    grid.add_row(bullet, _text(text))
+    return grid
+
+
+def _text(text: str) -> "Text":
+    """Text that rich neither styles nor interprets as markup."""
+    from rich.text import Text
+
+    return Text("\n".join(map(printable, text.split("\n"))))
+
+
+def _layout(blocks: Iterable["RenderableType"], width: int) -> list[str]:
+    from rich.console import Console
+
+    output = StringIO()
+    console = Console(file=output, width=width, color_system=None, highlight=False)
+    for block in blocks:
+        console.print(block)
+    return [line.rstrip() for line in output.getvalue().splitlines()]

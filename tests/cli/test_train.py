@@ -41,8 +41,8 @@ def test_json_is_the_only_output(home):
 def test_an_input_ablation_tells_whether_graph_and_text_help(home):
     answer = call(*TRAIN, "-o", "run-edges", *TINY, "--judge")  # the old name
     assert answer.code == 0, answer.err
-    assert "Edgeformer-E less " in answer.out
-    assert "compared on the same " in answer.out
+    assert "Edgeformer-E vs. " in answer.out
+    assert "on the same " in answer.out
     told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--ablate-inputs", "--json").out)[
         "helps"
     ]

@@ -75,14 +75,14 @@ def test_links_are_told_beside_models_of_links_alone(simulated):
     nodes = dict.fromkeys(["popularity", "EASE", "MF", "LightGCN"], "nodes")
     assert kinds == {"Edgeformer-N": "both", **nodes}
     assert set(told.gains) == {"nodes"}
-    assert "no model here sees the text alone" in conclusion(told)  # its backbone knows nothing
+    assert "no model here uses the text alone" in conclusion(told)  # its backbone knows nothing
 
 
 def test_a_model_of_texts_alone_cannot_tell(simulated):
     settings = {"model.name": "bert", "train.epochs": 1, "edges.ensemble": False}
     told = ablate_inputs(tiny(EdgeClassifier, **settings).fit(simulated))
     assert told.gains == {}
-    assert "no model here sees both text and nodes" in conclusion(told)
+    assert "no model here uses both text and nodes" in conclusion(told)
 
 
 def test_numbers_are_refused(make_network):

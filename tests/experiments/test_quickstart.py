@@ -54,7 +54,12 @@ def test_links_are_tested_on_pairs_that_training_has_not_seen(made):
 
 def test_the_report_has_every_part(made):
     page = made[0].report.read_text(encoding="utf-8")
-    for title in ("Does the graph help?", "Learning curves", "Attention", "Nodes and edges"):
+    for title in (
+        "Does the graph help? Does the text?",
+        "Learning curves",
+        "Attention",
+        "Nodes and edges",
+    ):
         assert f">{title}<" in page
     read = Results.from_json((made[0].folder / "results.json").read_text(encoding="utf-8"))
     (picture,), (drawn,) = read.attention, read.maps
@@ -110,7 +115,7 @@ def test_the_program_prints_the_table_and_what_to_type_next(made):
     options = ("--edges", 400, "--backbone", "scratch:2x32", "--quiet")
     answer = call("quickstart", "-o", made[0].folder, *options)
     assert answer.code == 0
-    for words in ("best achievable", "TF-IDF + nodes", "RECOMMENDED to user-", "reviews.csv"):
+    for words in ("Best achievable", "TF-IDF + nodes", "RECOMMENDED to user-", "reviews.csv"):
         assert words in answer.out
     told = json.loads(call("quickstart", "-o", made[0].folder, *options, "--json").out)
     assert told["left_out"] == []
@@ -127,7 +132,7 @@ def test_the_program_fails_where_a_part_was_left_out(made, monkeypatch):
     answer = call("quickstart", "-o", made[0].folder, *options)
     assert answer.code == 1
     assert "left out: TF-IDF: this needs the package 'sklearn'" in answer.err
-    assert "best achievable" in answer.out
+    assert "Best achievable" in answer.out
 
 
 def test_without_minilm_it_trains_from_scratch(made, monkeypatch):

@@ -1,4 +1,4 @@
-"""A small network of films in memory, and a reader of pages that checks them."""
+"""A small network of films in memory, and a parser that checks pages."""
 
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ VOID = {"meta", "br", "img", "wbr"}
 
 
 class Outline(HTMLParser):
-    """Follows the tags of a page and notes what is wrong or foreign."""
+    """Collects tags, text and links; fails on event handlers and external resources."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Outline(HTMLParser):
 
 
 def outline(page):
-    """What a page holds; a page that is not well formed fails."""
+    """The parsed page; fails if it is not well formed."""
     parser = Outline()
     parser.feed(page)
     parser.close()

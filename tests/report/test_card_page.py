@@ -7,59 +7,77 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.card.card import Distribution, Histogram, NamedCount, WeightSummary
+from edgeformers.data.card.card import DataCard, Distribution, Histogram, NamedCount, WeightSummary
 from edgeformers.data.card.describe import describe
-from edgeformers.report.card import card_html, card_text
+from edgeformers.data.network import PrepareConfig, write_network
+from edgeformers.data.table import EdgeTable
+from edgeformers.report.card_page import card_page, summary_sentence, write_card
+from edgeformers.report.page import render_html
+from edgeformers.report.terminal import render_text
 from tests.report.films import make_graph, outline
 
 
-@pytest.fixture
+def html_of(card):
+    return render_html(card_page(card))
+
+
+def text_of(card, width=80):
+    return render_text(card_page(card), width)
+
+
+@pytest.fixture(scope="module")
 def card():
     return describe(make_graph())
 
 
-def test_the_page_is_well_formed_and_complete(card):
-    page = card_html(card)
-    seen = outline(page)
+@pytest.fixture(scope="module")
+def html(card):
+    return html_of(card)
+
+
+def test_the_page_is_complete_and_small(card, html):
+    seen = outline(html)
     words = " ".join(seen.words)
     for part in ("Before you train", "Network", "Texts", "Labels", "Time", "Split: random"):
         assert part in words
-    assert "25% of the edges (1) have no text" in words
     assert "30,522 tokens" in words
-    assert "64 tokens" in words
     assert {"h1", "h2", "svg", "table", "title"} <= seen.tags
-    assert 'name="viewport"' in page
-    assert "prefers-color-scheme: dark" in page
-    assert "@media print" in page
+    assert len(html) < 40_000
 
 
-def test_every_plot_has_a_name_for_those_who_do_not_see_it(card):
-    page = card_html(card)
-    plots = re.findall(r"<svg [^>]*>", page)
-    assert plots
-    assert all("aria-label=" in plot or 'aria-hidden="true"' in plot for plot in plots)
-    labels = outline(page).labels
-    assert any("Length of the texts in tokens: median 3, longest 90" in label for label in labels)
+def test_every_figure_has_a_label_for_screen_readers(html):
+    plots = re.findall(r"<svg [^>]*>", html)
+    assert len(plots) == 6
+    assert all("aria-label=" in plot for plot in plots)
+    labels = outline(html).labels
+    assert any("tokens: median 3, longest 90" in label for label in labels)
     assert "Split random: train 2, val 1, test 1 edges" in labels
 
 
-def test_the_page_fetches_nothing(card):
-    page = card_html(card)
-    for reference in (
-        "http://",
-        "https://",
-        "src=",
-        "href=",
-        "url(",
-        "@import",
-        "<script",
-        "<link",
+def test_the_terminal_shows_findings_tables_and_sparklines(card):
+    text = text_of(card)
+    assert text.startswith("FILMS\nfilms.csv\n4 edges with text from 2 sources to 2 targets.\n")
+    for part in (
+        "! 25% of the edges (1) have no text",
+        "! [random] 100% of the test edges (1)",
+        "  fresh       2               67%  ",
+        "25% at 64, 0% at 128, 0% at 256 tokens",
+        "  good      2     50%",
+        "films.csv, line 7: column 'film' is empty",
+        "labels were taken from column 'fresh'",
+        "SPLIT: RANDOM",
+        "tokens: 0 █                     ▃ 88",
     ):
-        assert reference not in page
+        assert part in text
 
 
-def test_what_the_data_says_is_never_markup():
-    evil = '<script>alert("1")</script>'
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_of_text_is_too_wide(card, width):
+    assert max(map(len, text_of(card, width).splitlines())) <= width
+
+
+def test_data_is_never_markup_and_never_controls_a_terminal():
+    evil = '<script>alert("1")</script>\x1b]0;x\x07\u202e'
     graph = make_graph(
         (evil, "b", "", evil),
         (evil, "b", "c", evil),
@@ -73,99 +91,149 @@ def test_what_the_data_says_is_never_markup():
         skipped={"count": 1, "examples": [evil]},
         tokens=SimpleNamespace(lengths=np.array([3, 3, 2, 90]), name=evil, vocab_size=9),
     )
-    page = card_html(describe(graph))
-    assert "<script" not in page
-    assert "script" not in outline(page).tags
-    assert page.count("&lt;script&gt;") >= 10
+    html, text = html_of(describe(graph)), text_of(describe(graph))
+    assert "script" not in outline(html).tags
+    assert html.count("&lt;script&gt;") >= 10
+    assert all(c.isprintable() or c == "\n" for c in text)
 
 
-def test_many_labels_are_summed_up():
+def test_wide_letters_keep_columns_aligned():
+    text = text_of(describe(make_graph(label_names=["良い", "bad"])))
+    assert "  良い      2               67%" in text
+    assert "  bad       1               33%" in text
+
+
+def test_of_many_labels_the_largest_are_listed_and_the_others_added_up():
     names = [f"label {n}" for n in range(50)]
     graph = make_graph(label_names=names, labels=np.array([40, 40, 41, 42], np.int16))
-    page, text = card_html(describe(graph)), card_text(describe(graph))
-    assert "30 more" in page
+    text = text_of(describe(graph))
     assert "30 more" in text
     assert text.index("  label 40") < text.index("  label 42")
 
 
-def test_a_card_with_almost_nothing_is_still_a_page():
+def test_overlapping_labels_are_shares_and_the_others_are_not_added_up():
+    names = [f"label {n:02}" for n in range(25)]
+    labels = (np.array([0, 0, 0, 25, 25]), np.arange(25))
+    text = text_of(describe(make_graph(node_labels=labels, node_label_names=names)))
+    assert "5 rarer labels" in text
+    assert "2500%" not in text
+
+
+def test_an_empty_network_has_a_page():
     empty = np.zeros(0, np.int32)
-    nothing = make_graph(
-        words=(),
-        num_nodes=0,
-        num_edges=0,
-        num_sources=0,
-        num_targets=0,
-        src=empty,
-        dst=empty,
-        labels=None,
-        label_kind=None,
-        times=None,
-        weights=None,
-        edge_types=None,
-        splits={},
-        node_labels=None,
-        tokens=None,
-        notes=[],
-        skipped={},
+    missing = dict.fromkeys(
+        ("labels", "label_kind", "times", "weights", "edge_types", "node_labels", "tokens")
     )
-    card = describe(nothing)
-    outline(card_html(card))
-    assert "The network has no edge" in card_text(card)
+    sizes = dict.fromkeys(("num_nodes", "num_edges", "num_sources", "num_targets"), 0)
+    graph = make_graph(
+        (), src=empty, dst=empty, splits={}, notes=[], skipped={}, **missing, **sizes
+    )
+    outline(html_of(describe(graph)))
+    assert "0 edges" in text_of(describe(graph))
 
 
-def test_a_single_moment_has_no_plot():
-    page = card_html(describe(make_graph(times=np.full(4, make_graph().times[0]))))
-    assert "<p>All at 2020-01-01.</p></section>" in page
-    assert "Edges per second" not in page
+def test_the_summary_names_the_kind_of_network(card):
+    assert summary_sentence(card) == "4 edges with text from 2 sources to 2 targets."
+    plain = replace(card, is_bipartite=False, is_directed=False)
+    assert summary_sentence(plain) == "4 edges with text among 4 nodes, undirected."
+    single = replace(card.counts, edges=1, nodes=1)
+    assert summary_sentence(replace(plain, counts=single)).startswith(
+        "1 edge with text among 1 node,"
+    )
 
 
-def test_labels_of_nodes_are_shares_of_the_labeled_nodes():
-    labels = (np.array([0, 0, 2, 3, 3]), np.array([0, 1, 1]))
-    graph = make_graph(node_labels=labels, node_label_names=["old", "new"])
-    page = card_html(describe(graph))
-    assert "2 nodes have labels, perhaps several: shares are those of the labeled nodes." in page
-    assert '<th scope="row">new</th><td>2</td><td>100%</td>' in page
+def test_times_are_dates_if_none_has_a_time_of_day(card):
+    assert "TIME\n  From 2020-01-01 to 2021-02-02.\n  edges per week: ▄" in text_of(card)
+    noon = make_graph().times + 12 * 3_600_000_000
+    assert "From 2020-01-01 12:00:00 to" in text_of(describe(make_graph(times=noon)))
 
 
-def test_notes_and_skipped_rows_are_whole_however_long():
-    row = f"films.csv, line 7: column '{'x' * 300}' is empty"
-    skipped = {"count": 30, "examples": [row] * 20}
-    page = card_html(describe(make_graph(notes=["why " * 99], skipped=skipped)))
-    assert page.count("x" * 300) == 20
-    assert "why " * 98 in page
-    assert "30 rows of the input are not in the network; the first 20:" in page
+def test_a_single_time_has_no_figure_and_missing_times_are_counted(card):
+    single = describe(make_graph(times=np.full(4, make_graph().times[0])))
+    assert "TIME\n  All at 2020-01-01.\n\n" in text_of(single)
+    assert "Edges per" not in html_of(replace(single, sides=[]))
+    text = text_of(replace(card, times=replace(card.times, missing=1, far=2)))
+    assert "1 edge has no time. 2 outliers are not drawn." in text
+
+
+def test_notes_and_skipped_rows_are_complete_however_long():
+    note = "column 'stars' is the label because " + "of many reasons " * 9 + "END"
+    row = f"films.csv, line 7: column '{'x' * 90}' is empty"
+    skipped = {"count": 30, "examples": [f"{row} {n}" for n in range(20)]}
+    card = describe(make_graph(notes=[note], skipped=skipped))
+    words = "".join(text_of(card, 60).partition("PREPARATION")[2].split())
+    assert "".join(note.split()) in words
+    assert words.count("".join(row.split())) == 5
+    assert "30rowsoftheinputwereskipped" in words
+    assert html_of(card).count("x" * 90) == 20
 
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.lists(finite, min_size=4, max_size=4),
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4),
     st.lists(st.text(max_size=5), min_size=4, max_size=4),
 )
-def test_any_numbers_times_and_texts_make_a_page(weights, times, words):
+def test_any_weights_times_and_texts_can_be_shown(weights, times, words):
     graph = make_graph(
         tuple(words), tuple(words), weights=np.array(weights, np.float32), times=np.array(times)
     )
     card = describe(graph)
-    outline(card_html(card))
-    assert "nan" not in "".join(re.findall(r'(?:x|y|width|height)="[^"]*"', card_html(card)))
-    assert card_text(card, 60)
+    html = html_of(card)
+    outline(html)
+    assert "nan" not in "".join(re.findall(r'(?:x|y|d|style)="[^"]*"', html))
+    assert text_of(card, 60)
 
 
-def test_a_constant_weight_is_drawn():
+def test_constant_weights_are_drawn(card):
     quantiles = {str(q): 0.3 for q in (1, 5, 25, 50, 75, 95, 99)}
     flat = Distribution(4, 0.3, 0.3, 0.3, quantiles, Histogram([0.3, 0.30000001], [4]))
-    card = replace(
-        describe(make_graph()), weights=WeightSummary(0, 0, flat), edge_types=[NamedCount("x", 4)]
+    html = html_of(
+        replace(card, weights=WeightSummary(0, 0, flat), edge_types=[NamedCount("x", 4)])
     )
-    assert "Weights of the edges" in card_html(card)
+    assert "Edge weights: from 0.3 to 0.3" in html
 
 
-def test_a_finding_of_two_splits_names_both():
+def test_a_finding_names_all_its_splits():
     codes = make_graph().splits["random"]
-    page = card_html(describe(make_graph(splits={"edge": codes, "link": codes})))
-    assert "leak: same text · splits edge, link</p>" in page
+    card = describe(make_graph(splits={"edge": codes, "link": codes}))
+    assert "splits edge, link</p>" in html_of(card)
+    assert text_of(card).count("! [edge, link] 100% of the test edges (1)") >= 1
+
+
+def test_both_files_are_written(tmp_path, card, html):
+    path = write_card(make_graph(), tmp_path / "new" / "folder")
+    assert path.read_text(encoding="utf-8") == html
+    assert DataCard.from_json(path.with_name("card.json").read_text(encoding="utf-8")) == card
+    assert sorted(file.name for file in path.parent.iterdir()) == ["card.html", "card.json"]
+
+
+def test_a_failed_write_keeps_the_old_files(tmp_path, card):
+    path = write_card(card, tmp_path)
+    before = path.read_text(encoding="utf-8")
+    with pytest.raises(UnicodeEncodeError):
+        write_card(replace(card, name="\udc80", origin="\udc80"), tmp_path)
+    assert path.read_text(encoding="utf-8") == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["card.html", "card.json"]
+
+
+def test_a_prepared_network_gets_its_card(tmp_path):
+    rows = [
+        {"source": "ann", "target": "jaws", "text": "good", "label": "fresh", "split": "train"},
+        {"source": "bob", "target": "jaws", "text": "", "label": "rotten", "split": "train"},
+        {"source": "ann", "target": "heat", "text": "good", "label": "fresh", "split": "test"},
+    ]
+    table = EdgeTable.from_rows(
+        lambda: rows, fields=["label", "split"], origin="films.csv", bipartite=True
+    )
+    config = PrepareConfig(tokenizer=None, progress=False)
+    graph = write_network(table, tmp_path / "films", config=config)
+    assert "3 edges with text from 2 sources" in write_card(graph, graph.path).read_text("utf-8")
+    card = DataCard.from_json((graph.path / "card.json").read_text(encoding="utf-8"))
+    (split,) = card.splits
+    assert split.part("test").cold == {"sources": 0, "targets": 1}
+    assert split.part("test").same_text.example == "good"
+    assert card.sides[0].hubs[0] == NamedCount("ann", 2)

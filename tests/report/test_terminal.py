@@ -1,48 +1,91 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.card.card import NamedCount
-from edgeformers.report.terminal import bars, fit, format_table, sparkline, wrap
+from edgeformers.data.card.card import Finding, NamedCount
+from edgeformers.report.page import (
+    Bullets,
+    Cell,
+    Details,
+    Findings,
+    Interval,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    bar_table,
+)
+from edgeformers.report.terminal import format_table, render_text, sparkline
 
 
-def test_small_bars_show_every_count_that_is_not_zero():
+def make_page(*blocks):
+    return Page(
+        kind="k", title="films", lead=["A lead."], sections=[Section("Part", blocks)], footer="f"
+    )
+
+
+def test_sparklines_show_every_count_above_zero():
     assert sparkline([0, 1, 50, 100]) == " ▁▄█"
     assert sparkline([]) == ""
 
 
-def test_columns_stand_straight_and_numbers_to_the_right():
+def test_columns_are_aligned_by_display_width():
     assert format_table([["", "edges"], ["良い", "2"], ["bad\x1b", "1,000"]]) == [
         "        edges",
         "  良い      2",
         "  bad   1,000",
     ]
+    assert format_table([["a", "[b]", "1"]], left=(0, 1)) == ["  a  [b]  1"]
     assert format_table([]) == []
 
 
-def test_a_line_is_cut_by_the_columns_it_takes():
-    assert fit("abcdef", 6) == "abcdef"
-    assert fit("abcdef", 4) == "abc…"
-    assert fit("良い良い", 6) == "良い…"
+def bullets(text, width):
+    """The lines of a list with a single item."""
+    return render_text(make_page(Bullets([text])), width).partition("PART\n")[2].splitlines()
 
 
-def test_words_are_wrapped_by_the_columns_they_take_and_never_lost():
-    assert wrap("a bb ccc dddd", 6, "- ", "  ") == ["- a bb", "  ccc", "  dddd"]
-    assert wrap("良い良い よ", 7, "", "  ") == ["良い良", "  い よ"]
-    assert wrap("abcdefghij k", 5, "! ", "  ") == ["! abc", "  def", "  ghi", "  j k"]
-    assert wrap(" ", 9, "- ") == []
+def test_bullets_have_a_hanging_indent_and_long_words_are_folded():
+    assert bullets("a bb ccc dddd", 6) == ["· a bb", "  ccc", "  dddd"]
+    assert bullets("add --split a-b", 14) == ["· add --split", "  a-b"]
+    assert bullets("abcdefghij k", 8) == ["· abcdef", "  ghij k"]
 
 
-@given(st.text("ab良 \n", max_size=60), st.integers(6, 30), st.sampled_from(["", "! "]))
-def test_no_wrapped_line_is_too_wide_and_all_letters_stay(text, width, first):
-    lines = wrap(text, width, first, "  ")
-    assert all(fit(line, width) == line for line in lines)
-    joined = "".join(line.removeprefix(first if i == 0 else "  ") for i, line in enumerate(lines))
-    assert joined.replace(" ", "") == "".join(text.split())
+@settings(max_examples=50, deadline=None)
+@given(st.text("ab良 ", max_size=60), st.integers(7, 30))
+def test_no_wrapped_line_is_too_wide_and_no_letter_is_lost(text, width):
+    lines = bullets(text, width)
+    assert all(len(line) + line.count("良") <= width for line in lines)
+    assert "".join("".join(lines).removeprefix("·").split()) == "".join(text.split())
 
 
-def test_bars_are_as_long_as_their_counts_and_fill_the_room_at_most():
-    long, short, none = bars([NamedCount("a", 8), NamedCount("b", 4), NamedCount("c", 0)], 30, 16)
-    assert long.startswith("  a  8  50%  █")
-    assert (len(long), long.count("█"), short.count("█")) == (30, 17, 8)
-    assert none == "  c  0   0%"
-    assert bars([], 30, 0) == []
+def test_a_page_is_its_title_lead_and_sections():
+    text = render_text(
+        make_page(
+            Paragraph("Some words."),
+            Findings([Finding("warning", "x", "It leaks.", "Stop it.", {}, ["edge", "link"])]),
+            Table(
+                [["", "F1", ""], [Cell("E", note="both"), Cell("54.0", "± 1"), Interval(0, 0, 0)]]
+            ),
+            bar_table([NamedCount("a", 8), NamedCount("b", 4)], 16, "all"),
+            Details("More", [Section("Inner", [Bullets(["one", "two"], brief=1)])]),
+        )
+    )
+    assert text.splitlines() == [
+        "FILMS",
+        "A lead.",
+        "",
+        "PART",
+        "  Some words.",
+        "! [edge, link] It leaks. Stop it.",
+        "              F1",
+        "  E     54.0 ± 1",
+        "  both",
+        "     count  of all",
+        "  a      8     50%  ██████████████████████████████",
+        "  b      4     25%  ███████████████",
+        "  Inner",
+        "· one",
+    ]
+
+
+def test_sections_without_text_are_left_out():
+    assert render_text(make_page()) == "FILMS\nA lead.\n"

@@ -1,4 +1,4 @@
-"""The report over finished runs: found in folders, read, compared, shown as one page."""
+"""Find finished runs in folders, compare them, and write one page."""
 
 from edgeformers.experiments.run_report.build import build_report, write_report
 

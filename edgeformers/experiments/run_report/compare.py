@@ -1,100 +1,121 @@
-"""Runs put side by side: their scores by protocol, and by how much the best of each kind lead."""
+"""Compare the runs of one task: scores by protocol, paired gains, and scores by node degree."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pyarrow as pa
 
 from edgeformers.experiments.compare import Difference, compare_rows
-from edgeformers.experiments.run_report.measures import (
-    model_cost,
-    model_curves,
-    model_settings,
-    scores_by_degree,
-)
-from edgeformers.experiments.run_report.model_rows import Row, make_rows
-from edgeformers.experiments.run_report.read import RunRecord, is_number
+from edgeformers.experiments.run_report.models import ComparedModel, group_by_model
+from edgeformers.experiments.run_report.read import FinishedRun, is_number
 from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import PROTOCOLS
-from edgeformers.report.results_verdict import verdict
-from edgeformers.report.runs_data import RunGroup
+from edgeformers.report.comparison import DegreeScores, RunGroup
 from edgeformers.report.scores import MetricValue, TaskScores
 
-#: Protocols in the order in which they decide: the full ranking is what a user meets.
-DECIDING = ("full", "sampled", "paper")
-Read = Callable[[Path], pa.Table | None]
+#: Protocols by importance: the full ranking is what users get.
+PRIORITY = ("full", "sampled", "paper")
+#: Groups of test pairs in results.json, and their names on the page.
+DEGREES = {
+    "cold": "cold",
+    "degree 1-3": "1 to 3",
+    "degree 4-10": "4 to 10",
+    "degree 11+": "11 or more",
+}
+ReadExamples = Callable[[Path], pa.Table | None]
 
 
-def compare_runs(runs: Sequence[RunRecord], network: str, title: str) -> RunGroup:
-    """Everything that runs of one task on one split of a network show together."""
-    rows = make_rows(runs)
-    found = list(_with_gains(_by_protocol(rows, title), rows))
-    metric = found[0][0].metrics[0]
+def compare_runs(runs: Sequence[FinishedRun], network: str, title: str) -> RunGroup:
+    """Everything that the runs of one task on one split of a network show together."""
+    models = group_by_model(runs)
+    compared = list(_with_gains(_by_protocol(models, title), models))
+    metric = compared[0][0].metric
     return RunGroup(
         title=title,
         network=network,
         task=runs[0].task,
-        scores=[task for task, _ in found],
-        examples=max(examples for _, examples in found),
-        curves=[curves for row in rows if (curves := model_curves(row, metric))],
-        costs=[cost for row in rows if (cost := model_cost(row, metric))],
-        degrees=scores_by_degree(rows, metric),
-        settings=[model_settings(row) for row in rows],
+        scores=[task for task, _ in compared],
+        examples=max(examples for _, examples in compared),
+        curves=[curves for model in models if (curves := model.curves(metric))],
+        costs=[cost for model in models if (cost := model.cost(metric))],
+        degrees=scores_by_degree(models, metric),
+        settings=[model.settings() for model in models],
     )
 
 
-def _by_protocol(rows: Sequence[Row], title: str) -> Iterator[TaskScores]:
-    """A table per protocol, or one where the task has none; the first decides."""
-    results = [run.results for row in rows for run in row.runs]
-    names = dict.fromkeys(name for one in results for name, v in one.items() if is_number(v))
-    found = dict.fromkeys(name.rpartition("/")[0] for name in names)
-    for protocol in dict.fromkeys((*(p for p in DECIDING if p in found), *found)):
+def _by_protocol(models: Sequence[ComparedModel], title: str) -> Iterator[TaskScores]:
+    """One table per protocol of link prediction, most important first; else a single table."""
+    results = [run.results for model in models for run in model.runs]
+    names = dict.fromkeys(name for values in results for name, v in values.items() if is_number(v))
+    if all(values.get("accuracy") == values.get("micro_f1") for values in results):
+        names.pop("accuracy", None)  # the same as Micro-F1 if every edge has one class
+    protocols = dict.fromkeys(name.rpartition("/")[0] for name in names)
+    for protocol in dict.fromkeys((*(p for p in PRIORITY if p in protocols), *protocols)):
         metrics = [name for name in names if name.rpartition("/")[0] == protocol]
-        metrics = _without_twin(rows, metrics)
         yield TaskScores(
             task=f"{title}, protocol {protocol}" if protocol else title,
             metrics=metrics,
-            models=[row.scores(metrics) for row in rows],
+            models=[model.scores(metrics) for model in models],
             note=PROTOCOLS.get(protocol, ""),
         )
 
 
-def _without_twin(rows: Iterable[Row], metrics: list[str]) -> list[str]:
-    """Where an edge has one class, accuracy is Micro-F1 by another name."""
-    results = [run.results for row in rows for run in row.runs]
-    if any(one.get("accuracy") != one.get("micro_f1") for one in results):
-        return metrics
-    return [metric for metric in metrics if metric != "accuracy"]
-
-
 def _with_gains(
-    tasks: Iterable[TaskScores], rows: Sequence[Row]
+    tasks: Iterable[TaskScores], models: Sequence[ComparedModel]
 ) -> Iterator[tuple[TaskScores, int]]:
-    """Tasks with the paired gains of the best that sees both, and on how many examples."""
-    named, read = {row.title: row for row in rows}, cache(read_examples)
+    """Tasks with the paired gains of the best model of text and nodes, and their examples."""
+    by_title, read = {model.title: model for model in models}, cache(read_examples)
     for task in tasks:
-        told = verdict(task)
-        if told is None:
-            yield task, 0
-            continue
-        *alone, both = told.models
-        gaps: dict[str, Difference] = {
-            model.inputs: gap
-            for model in alone
-            if (gap := _gap(named[both.model], named[model.model], task.metrics[0], read))
-        }
+        best = task.best_by_input()
+        differences: dict[str, Difference] = {}
+        for kind in ("text", "nodes"):
+            if "both" in best and kind in best:
+                ours, theirs = by_title[best["both"].model], by_title[best[kind].model]
+                if difference := _paired_difference(ours, theirs, task.metric, read):
+                    differences[kind] = difference
         gains = {
-            sees: MetricValue(value=g.value, low=g.low, high=g.high) for sees, g in gaps.items()
+            kind: MetricValue(value=d.value, low=d.low, high=d.high)
+            for kind, d in differences.items()
         }
-        yield replace(task, gains=gains), max((g.examples for g in gaps.values()), default=0)
+        yield (
+            replace(task, gains=gains),
+            max((d.examples for d in differences.values()), default=0),
+        )
 
 
-def _gap(ours: Row, theirs: Row, metric: str, read: Read) -> Difference | None:
-    """The paired difference of two rows; None where a run kept no examples, or other ones."""
-    tables = [[read(run.path) for run in row.runs] for row in (ours, theirs)]
-    first, second = ([one for one in some if one is not None] for some in tables)
+def _paired_difference(
+    ours: ComparedModel, theirs: ComparedModel, metric: str, read: ReadExamples
+) -> Difference | None:
+    """None if a run kept no examples, or different ones."""
+    tables = [[read(run.path) for run in model.runs] for model in (ours, theirs)]
+    first, second = ([table for table in side if table is not None] for side in tables)
     if (len(first), len(second)) != (len(ours.runs), len(theirs.runs)):
         return None
     return compare_rows(first, second, "test", metric)
+
+
+def scores_by_degree(models: Iterable[ComparedModel], metric: str) -> DegreeScores | None:
+    """The metric by group of test pairs, for all models that were scored on the same groups."""
+    protocol, _, plain = metric.rpartition("/")
+    pairs: dict[str, int] = {}
+    scores = {}
+    for model in models:
+        groups = [run.results.get("groups", {}).get(protocol, {}) for run in model.runs]
+        if not all(DEGREES.keys() <= group.keys() for group in groups):
+            continue
+        counts = {name: int(groups[0][name]["pairs"]) for name in DEGREES}
+        counts = {name: count for name, count in counts.items() if count}
+        pairs = pairs or counts
+        if counts == pairs:
+            scores[model.title] = [_group_mean(groups, name, plain) for name in pairs]
+    shown = {DEGREES[name]: count for name, count in pairs.items()}
+    return DegreeScores(metric=metric, groups=shown, models=scores) if shown else None
+
+
+def _group_mean(groups: Sequence[Mapping[str, Any]], name: str, metric: str) -> float | None:
+    values = [group[name]["metrics"].get(metric) for group in groups]
+    return None if None in values else fmean(values)

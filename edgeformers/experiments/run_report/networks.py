@@ -1,4 +1,4 @@
-"""The networks that runs were made on: their names, and their data cards while they are there."""
+"""The networks of runs: their names and, if they still exist, their data cards."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from edgeformers.data.card.describe import describe
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.experiments.plan import PLAN
-from edgeformers.experiments.run_report.read import RunRecord
+from edgeformers.experiments.run_report.read import FinishedRun
 from edgeformers.runs import network_fingerprint
 
 CARD = "card.json"
@@ -19,7 +19,7 @@ CARD = "card.json"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNetwork:
-    """A network by its name, with its card, or with a sentence that says why there is none."""
+    """A network's name with its card, or a note on why there is none."""
 
     name: str
     card: DataCard | None = None
@@ -27,54 +27,56 @@ class KnownNetwork:
 
 
 def find_networks(
-    runs: Sequence[RunRecord], experiments: Iterable[Path]
+    runs: Sequence[FinishedRun], experiments: Iterable[Path]
 ) -> dict[str, KnownNetwork]:
-    """The network of every fingerprint, by whichever run or plan knows where it was."""
-    plans = _plans(experiments)
+    """The network of each fingerprint, located by the runs and the plans of experiments."""
+    plans = [plan for folder in experiments if (plan := _read_plan(folder / PLAN))]
     paths = {plan.get("fingerprint", ""): plan.get("network") for plan in plans}
     paths |= {run.network: run.network_path for run in runs if run.network_path}
-    names = {plan.get("fingerprint", ""): (plan.get("about") or {}).get("name") for plan in plans}
-    found = {
-        key: _look(key, paths.get(key), names.get(key))
+    names = {plan.get("fingerprint", ""): _plan_name(plan) for plan in plans}
+    networks = {
+        key: _open_network(key, paths.get(key), names.get(key))
         for key in dict.fromkeys(run.network for run in runs)
     }
-    named = [one.name for one in found.values()]
+    used = [network.name for network in networks.values()]
     return {
-        key: replace(one, name=f"{one.name} ({key[:6]})") if named.count(one.name) > 1 else one
-        for key, one in found.items()
+        key: replace(network, name=f"{network.name} ({key[:6]})")
+        if used.count(network.name) > 1
+        else network
+        for key, network in networks.items()
     }
 
 
-def _plans(experiments: Iterable[Path]) -> list[dict[str, Any]]:
-    """What plan.json of each experiment says; one that is damaged says nothing."""
-    found = []
-    for folder in experiments:
-        try:
-            plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        found += [plan] if isinstance(plan, dict) else []
-    return found
+def _read_plan(path: Path) -> dict[str, Any]:
+    """{} for a damaged plan."""
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return plan if isinstance(plan, dict) else {}
 
 
-def _look(fingerprint: str, path: str | None, name: str | None) -> KnownNetwork:
-    known = name or (Path(path).name if path else "") or "a network without a name"
+def _plan_name(plan: dict[str, Any]) -> str | None:
+    return (plan.get("network_info") or plan.get("about") or {}).get("name")
+
+
+def _open_network(fingerprint: str, path: str | None, name: str | None) -> KnownNetwork:
+    name = name or (Path(path).name if path else "") or "unnamed network"
     if path is None or not Path(path).is_dir():
-        why = f"{known} is no longer where it was when the runs were made"
-        return KnownNetwork(name=known, note=f"No data card: {why}.")
+        return KnownNetwork(name=name, note=f"No data card: {name} is no longer at its old path.")
     try:
         graph = EdgeTextGraph.open(path)
         if network_fingerprint(graph) != fingerprint:
-            why = f"{path} is by now another network than the runs were made on"
-            return KnownNetwork(name=known, note=f"No data card: {why}.")
-        card = _card(graph)
+            note = f"No data card: {path} has changed since the runs were made."
+            return KnownNetwork(name=name, note=note)
+        card = _read_card(graph)
     except EdgeformersError as error:
-        return KnownNetwork(name=known, note=f"No data card of {known}: {error}")
+        return KnownNetwork(name=name, note=f"No data card of {name}: {error}")
     return KnownNetwork(name=card.name, card=card)
 
 
-def _card(graph: EdgeTextGraph) -> DataCard:
-    """The card beside the network, or a new one where there is none that can be read."""
+def _read_card(graph: EdgeTextGraph) -> DataCard:
+    """The saved card, or a new one if it is missing or outdated."""
     try:
         return DataCard.from_json((graph.path / CARD).read_text(encoding="utf-8"))
     except (OSError, FormatError):

@@ -1,127 +1,152 @@
-"""What a run left in its folder, whoever made it: `train`, `reproduce`, or an estimator."""
+"""Find run folders and read what `train`, `reproduce` or an estimator left in them."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgeformers.aliases import current_settings
 from edgeformers.config import flatten, read_toml
-from edgeformers.errors import EdgeformersError
+from edgeformers.data.card.phrasing import listed
+from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators.settings import DEFAULT_MODELS
+from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
-from edgeformers.report.runs_data import Unfinished
+from edgeformers.report.comparison import SkippedRun
 from edgeformers.runs import CONFIG, RECORD, RESULTS, read_results
 from edgeformers.training.runlog import LOG, read_log
 
-#: What run.json of a simple baseline says that is no setting of it.
-FACTS = ("task", "model", "network", "network_fingerprint")
+NETWORK = "network.json"  # marks the folder of a network, which contains no runs
+FACTS = ("task", "model", "network", "network_fingerprint")  # in run.json, but not settings
+CHOSEN = "chosen."  # prefix of settings that a simple baseline chose on validation
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """A finished run that was scored on the test part."""
+class FinishedRun:
+    """A run with scores on the test part."""
 
     path: Path
     task: str
     model: str
     seed: int | None
-    network: str  # the network's fingerprint
-    network_path: str | None  # where the network was
-    settings: dict[str, Any]  # by dotted names, the seed aside
+    network: str  # fingerprint
+    network_path: str | None  # when the run was made
+    settings: dict[str, Any]  # by dotted name, without the seed
     results: dict[str, Any]  # of the test part
-    events: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float | None = None  # from its start to its results
+    events: list[dict[str, Any]] = field(default_factory=list)  # metrics.jsonl
+    total_seconds: float | None = None  # from start to results
     device: str = ""
 
     @property
     def split(self) -> str:
-        """The split it was told to learn from; empty: the usual one of its task."""
+        """The split given in the settings; "" for the task's default."""
         return str(self.settings.get("data.split", self.settings.get("split", "")))
+
+    @property
+    def seconds(self) -> float | None:
+        """The duration of the run, or at least of its training, if it was logged."""
+        if self.total_seconds is not None:
+            return float(self.total_seconds)
+        spent = [event.get("seconds") for event in self.events if event.get("kind") == "speed"]
+        known = [float(seconds) for seconds in spent if seconds is not None]
+        return sum(known) if known and len(known) == len(spent) else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A finished trial of settings: no model of its own, and never scored on the test part."""
+class TuningTrial:
+    """A finished trial of hyperparameters, which has no scores on the test part."""
 
     path: Path
 
 
+def find_folders(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The folders of runs and of experiments in `roots` and below, each once."""
+    if missing := [str(root) for root in roots if not root.is_dir()]:
+        raise InputError(f"no such folder: {listed(missing)}; give folders that contain runs")
+    folders = {path.resolve(): path for root in roots for path in _walk(root)}.values()
+    runs = [path for path in folders if (path / RECORD).is_file() or (path / CONFIG).is_file()]
+    return runs, [path for path in folders if path not in runs]
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Folders with a run or with the plan of an experiment."""
+    for place, names, files in os.walk(root):
+        if RECORD in files or CONFIG in files or NETWORK in files:
+            names.clear()
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if NETWORK not in files and {RECORD, CONFIG, PLAN} & set(files):
+            yield Path(place)
+
+
 def is_number(value: Any) -> bool:
-    """Whether a value of results.json is a score: intervals and groups are none."""
+    """Whether a value in results.json is a score, not an interval or a group."""
     return isinstance(value, int | float)
 
 
-def read_run(path: Path) -> RunRecord | Trial | Unfinished:
-    """A run that can be compared, a trial of settings, or why it is neither in a sentence."""
+def read_run(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
+    """A run, a trial of hyperparameters, or why the folder is neither."""
     try:
         return _read(path)
     except (EdgeformersError, ValueError, KeyError, TypeError, AttributeError) as error:
-        foreseen = isinstance(error, EdgeformersError)
-        why = str(error) if foreseen else f"a file of it is damaged ({error!r})"
-        return Unfinished(folder=str(path), sentence=why)
+        is_expected = isinstance(error, EdgeformersError)
+        reason = str(error) if is_expected else f"one of its files is damaged ({error!r})"
+        return SkippedRun(folder=str(path), reason=reason)
 
 
-def _read(path: Path) -> RunRecord | Trial | Unfinished:
+def _read(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
     config = read_toml(path / CONFIG) if (path / CONFIG).is_file() else {}
-    noted = _json(path / RECORD)
+    record = _read_json(path / RECORD)
     events = read_log(path / LOG) if (path / LOG).is_file() else []
-    settings = _flat(config) if config else {k: v for k, v in noted.items() if k not in FACTS}
+    settings = current_settings(flatten(config)) if config else dict(record)
+    settings = {name: value for name, value in settings.items() if name not in FACTS}
     if not (path / RESULTS).is_file():
-        return Unfinished(folder=str(path), sentence=_standing(path, settings, events))
+        return SkippedRun(folder=str(path), reason=_progress(path, settings, events))
     results = read_results(path)
     if is_trial(results):
-        return Trial(path=path)
+        return TuningTrial(path=path)
     if not any(map(is_number, results.get("test", {}).values())):
-        why = "it has no score on the test part"
-        return Unfinished(folder=str(path), sentence=why)
-    task, outcome = str(config.get("task") or noted["task"]), _json(path / OUTCOME)
+        return SkippedRun(folder=str(path), reason="it has no score on the test part")
+    task, outcome = str(config.get("task") or record["task"]), _read_json(path / OUTCOME)
     seed = settings.pop("train.seed", None)
-    model = settings.pop("model.name", "") or noted.get("model") or _default_model(task)
-    settings |= {f"chosen.{k}": v for k, v in _chosen(outcome).items()}
-    return RunRecord(
+    model = settings.pop("model.name", "") or record.get("model") or _default_model(task)
+    return FinishedRun(
         path=path,
         task=task,
         model=str(model),
         seed=seed,
-        network=str(noted.get("network_fingerprint", "")),
-        network_path=noted.get("network"),
-        settings=settings,
+        network=str(record.get("network_fingerprint", "")),
+        network_path=record.get("network"),
+        settings=settings | _chosen_settings(outcome),
         results=dict(results["test"]),
         events=events,
-        seconds=outcome.get("seconds"),
+        total_seconds=outcome.get("seconds"),
         device=str(outcome.get("device", "")),
     )
 
 
-def _standing(path: Path, settings: Mapping[str, Any], events: list[dict[str, Any]]) -> str:
-    """How far a run came, and why it stopped where that is known."""
+def _progress(path: Path, settings: Mapping[str, Any], events: list[dict[str, Any]]) -> str:
+    """Why a run has no results."""
     failure = path.with_name(f"{path.name}.failed")
     if failure.is_file():
         return f"it failed: {failure.read_text(encoding='utf-8').strip()}"
     done = sum(event.get("kind") == "val" for event in events)
     total = settings.get("train.epochs")
-    return (
-        f"it is not finished: {done} of {total} epochs are done" if total else "it has no results"
-    )
+    return f"it is not finished: {done} of {total} epochs done" if total else "it has no results"
 
 
 def _default_model(task: str) -> str:
     return next(model for known, model in DEFAULT_MODELS.items() if known == task)
 
 
-def _chosen(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings a simple baseline chose by itself."""
-    found = outcome.get("chosen", {}).get("setting") or {}
-    return dict(found) if isinstance(found, Mapping) else {"setting": found}
+def _chosen_settings(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = outcome.get("chosen", {}).get("setting") or {}
+    chosen = chosen if isinstance(chosen, Mapping) else {"setting": chosen}
+    return {f"{CHOSEN}{name}": value for name, value in chosen.items()}
 
 
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted names, without the task."""
-    return {name: value for name, value in flatten(config).items() if name != "task"}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+def _read_json(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return values

@@ -1,4 +1,4 @@
-"""Run folders written by hand, as `train` and `reproduce` leave them."""
+"""Run folders as `train` and `reproduce` leave them."""
 
 import json
 

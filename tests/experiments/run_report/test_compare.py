@@ -18,14 +18,14 @@ def compare(*folders):
     return compare_runs([read_run(folder) for folder in folders], "films", "Task")
 
 
-def test_the_full_ranking_decides_whatever_the_order_of_protocols(tmp_path):
+def test_the_full_ranking_comes_first(tmp_path):
     group = compare(trained(tmp_path / "a", LINKS, link_results(0.2)))
     assert [task.metrics for task in group.scores] == [["full/mrr", "full/hit@10"], ["paper/mrr"]]
     assert group.scores[0].task == "Task, protocol full"
     assert "all candidate nodes" in group.scores[0].note
 
 
-def test_accuracy_is_left_out_where_it_is_micro_f1(tmp_path):
+def test_accuracy_is_left_out_if_it_equals_micro_f1(tmp_path):
     group = compare(trained(tmp_path / "a", EDGES, edge_results(0.5)))
     assert group.scores[0].metrics == ["macro_f1", "micro_f1"]
     several = edge_results(0.5) | {"accuracy": 0.1}
@@ -33,7 +33,7 @@ def test_accuracy_is_left_out_where_it_is_micro_f1(tmp_path):
     assert group.scores[0].metrics == ["macro_f1", "micro_f1", "accuracy"]
 
 
-def test_runs_without_a_metric_in_common_are_shown_without_a_mean(tmp_path):
+def test_runs_without_common_metrics_have_no_mean(tmp_path):
     group = compare(
         trained(tmp_path / "a", EDGES, {"macro_f1": 0.5}),
         trained(tmp_path / "b", EDGES, {"mae": 0.5}, seed=1),
@@ -61,7 +61,7 @@ def test_the_gain_is_measured_on_the_same_examples(tmp_path):
     assert "nodes" not in group.scores[0].gains
 
 
-def test_without_the_examples_of_every_run_there_is_no_paired_gain(tmp_path):
+def test_paired_gains_need_the_examples_of_every_run(tmp_path):
     ours, theirs = both_and_text(tmp_path)
     predictions(ours, [0, 1], [0, 1])
     group = compare(ours, theirs)
@@ -70,7 +70,7 @@ def test_without_the_examples_of_every_run_there_is_no_paired_gain(tmp_path):
     assert compare(ours, theirs).scores[0].gains == {}
 
 
-def test_curves_go_by_epochs_done_and_by_the_seconds_of_training_before(tmp_path):
+def test_curves_are_given_by_epoch_and_by_seconds_of_training(tmp_path):
     folders = [
         trained(
             tmp_path / str(seed),
@@ -90,7 +90,7 @@ def test_curves_go_by_epochs_done_and_by_the_seconds_of_training_before(tmp_path
     ]
 
 
-def test_a_log_without_seconds_has_a_curve_by_epochs_alone(tmp_path):
+def test_a_log_without_seconds_has_a_curve_by_epoch_only(tmp_path):
     folder = trained(tmp_path / "a", EDGES, edge_results(0.5), val=(0.1,))
     log = folder / "metrics.jsonl"
     log.write_text(log.read_text().replace(', "seconds": 1.0', ""))
@@ -99,7 +99,7 @@ def test_a_log_without_seconds_has_a_curve_by_epochs_alone(tmp_path):
     assert group.costs == []
 
 
-def test_the_cost_is_that_of_the_whole_run_or_else_of_training(tmp_path):
+def test_cost_is_the_duration_of_the_run_or_else_of_training(tmp_path):
     whole = simple(tmp_path / "a", EDGES, "tfidf", edge_results(0.4), seconds=7)
     logged = trained(tmp_path / "b", EDGES, edge_results(0.5), val=(0.1, 0.2), seconds=3.0)
     costs = compare(whole, logged).costs
@@ -109,7 +109,7 @@ def test_the_cost_is_that_of_the_whole_run_or_else_of_training(tmp_path):
     ]
 
 
-def test_degrees_are_means_over_runs_and_groups_without_pairs_are_left_out(tmp_path):
+def test_scores_by_degree_are_means_over_runs_without_empty_groups(tmp_path):
     first = groups(cold=(0, None), few=(5, 0.1), some=(7, 0.2), many=(9, 0.4))
     second = groups(cold=(0, None), few=(5, 0.3), some=(7, 0.2), many=(9, 0.2))
     other = groups(cold=(1, 0.5), few=(4, 0.1), some=(7, 0.2), many=(9, 0.4))
@@ -124,5 +124,5 @@ def test_degrees_are_means_over_runs_and_groups_without_pairs_are_left_out(tmp_p
     assert values == pytest.approx([0.2, 0.2, 0.3])
 
 
-def test_without_groups_nothing_is_said_of_degrees(tmp_path):
+def test_scores_by_degree_need_groups(tmp_path):
     assert compare(simple(tmp_path / "d", LINKS, "ease", link_results(0.1))).degrees is None

@@ -4,7 +4,7 @@ from edgeformers.experiments.run_report.input_kinds import NODES, TEXT, input_ki
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
 
-def test_models_that_are_said_to_see_one_thing_exist():
+def test_models_with_a_single_input_exist():
     assert {*MODELS, *EDGE_BASELINES, *LINK_BASELINES} >= TEXT | NODES
     assert not TEXT & NODES
 
@@ -27,11 +27,11 @@ def test_models_that_are_said_to_see_one_thing_exist():
         ("made-elsewhere", {}, ""),
     ],
 )
-def test_what_a_model_sees_depends_on_its_settings(model, settings, expected):
+def test_inputs_depend_on_the_model_and_its_settings(model, settings, expected):
     assert input_kind(model, settings) == expected
 
 
-def test_a_popularity_that_is_learned_beside_the_text_is_said():
+def test_a_learned_popularity_is_noted():
     assert "popular" in popularity_note("bert-n", {"links.popularity_bias": True})
     assert popularity_note("bert-n", {}) == ""
     assert popularity_note("edgeformer-n", {"links.popularity_bias": True}) == ""

@@ -1,4 +1,4 @@
-"""The page of runs in a browser: it fits a phone and a desk, fetches nothing, prints whole."""
+"""The comparison page in a browser: phone and desktop widths, dark mode, requests, print."""
 
 import json
 import re
@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.report.runs_page import runs_html
-from tests.report.compared import edges, links, make_runs
+from edgeformers.report.comparison_page import comparison_page
+from edgeformers.report.page import render_html
+from tests.report.examples import edges, links, make_comparison
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 WIDTHS = (390, 1200)
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-#: A copy of the page tells how wide it is and what it asked for; anything asked for is refused.
+#: Added to a copy of the page: reports its width and requests, and blocks all requests.
 SPY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none';
  style-src 'unsafe-inline'; img-src data:; script-src 'unsafe-inline'">
 <script>
@@ -60,7 +61,7 @@ def browse(tmp_path, *arguments):
 
 
 def long_page():
-    """A page with long names and many metrics, which do not fit a phone."""
+    """A page with names and tables that are wider than a phone."""
     group = edges()
     (task,) = group.scores
     wide = [f"{protocol}/hit@{k}" for protocol in ("full", "paper") for k in (1, 5, 10)]
@@ -73,10 +74,12 @@ def long_page():
         for model in task.models
     ]
     long = replace(task, models=models, metrics=["macro_f1", *wide], gains={})
-    return runs_html(make_runs(groups=[replace(group, scores=[long], curves=[]), links()]))
+    return render_html(
+        comparison_page(make_comparison(groups=[replace(group, scores=[long], curves=[]), links()]))
+    )
 
 
-def test_the_page_fits_a_phone_and_a_desk_and_fetches_nothing(tmp_path):
+def test_the_page_fits_phones_and_desktops_and_fetches_nothing(tmp_path):
     page = tmp_path / "page.html"
     page.write_text(long_page().replace("<head>", f"<head>{SPY}"), encoding="utf-8")
     frames = "".join(
@@ -97,13 +100,13 @@ def test_the_page_fits_a_phone_and_a_desk_and_fetches_nothing(tmp_path):
         assert (one["outside"], one["wrong"], one["asked"]) == ([], [], [])
 
 
-@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="there is no pdftotext")
-def test_what_is_folded_on_a_screen_is_printed(tmp_path):
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
+def test_folded_details_are_printed(tmp_path):
     page = tmp_path / "page.html"
-    page.write_text(runs_html(make_runs()), encoding="utf-8")
+    page.write_text(render_html(comparison_page(make_comparison())), encoding="utf-8")
     browse(tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}", page.as_uri())
     printed = subprocess.run(
         ["pdftotext", tmp_path / "page.pdf", "-"], capture_output=True, text=True, check=True
     ).stdout
-    for words in ("The whole data card", "Shared with training", "runs/Edgeformer-E", "train.lr"):
+    for words in ("Full data card", "Shared with training", "runs/Edgeformer-E", "train.lr"):
         assert words in printed

@@ -1,17 +1,18 @@
-"""Finished runs of two tasks on films, as data."""
+"""Results of runs on films, and a comparison of runs, as data."""
 
 from edgeformers.data.card.describe import describe
-from edgeformers.report.runs_data import (
+from edgeformers.report.comparison import (
     DegreeScores,
-    Drawing,
     ModelCost,
     ModelCurves,
-    ModelSettings,
-    OneRun,
+    ModelRuns,
     RunComparison,
     RunGroup,
-    Unfinished,
+    RunInfo,
+    SavedFigure,
+    SkippedRun,
 )
+from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from tests.report.films import make_graph
 
@@ -22,14 +23,14 @@ SVG = (
 )
 
 
-def model(name, sees, value, metric="macro_f1", runs=1, **more):
+def model(name, inputs, value, metric="macro_f1", runs=1, **more):
     spread = 0.01 if runs > 1 else None
     score = MetricValue(value=value, low=value - 0.02, high=value + 0.02, spread=spread)
-    return ModelScores(model=name, inputs=sees, metrics={metric: score}, runs=runs, **more)
+    return ModelScores(model=name, inputs=inputs, metrics={metric: score}, runs=runs, **more)
 
 
 def edges(**more):
-    """Three models that see the text, the nodes, both."""
+    """Models that use the text, the nodes, and both."""
     models = [
         model("TF-IDF", "text", 0.41),
         model("node ids", "nodes", 0.33),
@@ -57,9 +58,9 @@ def edges(**more):
             ModelCost(model="Edgeformer-E", inputs="both", seconds=900, device="H200", value=0.54),
         ],
         "settings": [
-            ModelSettings(
+            ModelRuns(
                 model=name,
-                runs=[OneRun(folder=f"runs/{name}", seed="0", seconds=2.0, device="cpu")],
+                runs=[RunInfo(folder=f"runs/{name}", seed="0", seconds=2.0, device="cpu")],
                 settings={"train.lr": lr, "recipe": "fast"},
             )
             for name, lr in (("TF-IDF", 0.1), ("node ids", 0.1), ("Edgeformer-E", 0.2))
@@ -69,7 +70,7 @@ def edges(**more):
 
 
 def links():
-    """A task of two protocols with nothing to compare, and groups of pairs."""
+    """Two protocols with a single model, and scores by degree."""
     tasks = [
         TaskScores(
             task=f"Link prediction, protocol {protocol}",
@@ -89,18 +90,63 @@ def links():
             groups={"cold": 3, "11 or more": 1200},
             models={"Edgeformer-N": [0.1, 0.25]},
         ),
-        settings=[ModelSettings(model="Edgeformer-N", runs=[OneRun(folder="runs/n")], settings={})],
+        settings=[ModelRuns(model="Edgeformer-N", runs=[RunInfo(folder="runs/n")], settings={})],
     )
 
 
-def make_runs(**more):
-    """Everything a page of runs can show, once."""
+def make_comparison(**more):
+    """Everything the comparison page can show, once."""
     values = {
         "title": "films",
         "groups": [edges(), links()],
-        "drawings": [Drawing(title="What is read", experiment="attention-map", svg=SVG)],
+        "figures": [SavedFigure(title="What is read", experiment="attention-map", svg=SVG)],
         "cards": {"films": describe(make_graph())},
-        "unfinished": [Unfinished(folder="runs/half", sentence="it is not finished")],
+        "skipped": [SkippedRun(folder="runs/half", reason="it is not finished")],
         "notes": ["empty has no finished run."],
     }
     return RunComparison(**{**values, **more})
+
+
+def make_model(name, inputs, value, half=0.01, metric="macro_f1"):
+    score = MetricValue(value=value, low=value - half, high=value + half)
+    return ModelScores(model=name, inputs=inputs, metrics={metric: score, "micro_f1": score})
+
+
+def make_task(text=0.43, nodes=0.41, both=0.54, **more):
+    models = [
+        make_model("TF-IDF", "text", 0.33),
+        make_model("words", "text", text),
+        make_model("ids", "nodes", nodes),
+        make_model("Edgeformer-E", "both", both),
+    ]
+    given = {"task": "Stars", "metrics": ["macro_f1", "micro_f1"], "models": models, **more}
+    return TaskScores(**given)
+
+
+def make_results():
+    """Everything the results page can show, once."""
+    return Results(
+        title="films",
+        origin="reviews.csv",
+        tasks=[make_task(best={"macro_f1": 0.61}, note="split edge")],
+        curves=[LearningCurve(run="run 1", metric="macro_f1", points=[[1, 0.3], [2, 0.5]])],
+        attention=[
+            AttentionMap(
+                title="one review",
+                tokens=["[v_i]", "good", "film"],
+                weights=[[0.0, 0.75, 0.25], [0.5, 0.25, 0.25]],
+                virtual=1,
+            )
+        ],
+        maps=[
+            NodeMap(
+                title="map",
+                names=["alien", "brazil"],
+                nodes=[[0, 0], [1, 1]],
+                edges=[[0, 0.1], [0.9, 1], [1, 0.8]],
+                ends=[0, 1, 1],
+            )
+        ],
+        data={"edges": 1200, "tokenizer": "minilm"},
+        settings={"run 1": {"lr": 5e-5, "seed": 1}, "run 2": {"lr": 1e-3, "seed": 1}},
+    )

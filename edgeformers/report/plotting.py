@@ -1,0 +1,336 @@
+"""Draw every figure once with matplotlib: as SVG for pages, and as SVG and PNG files."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import singledispatch
+from importlib.util import find_spec
+from io import StringIO
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgeformers.errors import MissingExtraError, require
+from edgeformers.files import write_atomic
+from edgeformers.report.figures import BarChart, DotChart, FigureData, LineChart, color, legend
+from edgeformers.report.formatting import compact_number, printable
+from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.svg import ACCENT, GRID, INK, MUTED, TIP, TIP_SEPARATOR, compact_svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INSTALL_HINT = "Figures are left out; to draw them, run: pip install 'edgeformers[plots]'."
+STYLE: Mapping[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelcolor": MUTED,
+    "axes.spines.bottom": False,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.dpi": 72,  # one unit is one pixel of the page
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "grid.color": GRID,
+    "grid.linewidth": 1,
+    "lines.linewidth": 2,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "xtick.major.pad": 7,
+    "xtick.major.size": 0,
+    "ytick.color": MUTED,
+    "ytick.major.size": 0,
+}
+HALF, WIDE = (440, 200), (720, 220)  # pixels
+PNG_DPI = 160
+MAX_POINTS = 3000  # edges drawn in a node map
+MAX_TOKENS = 40  # tokens drawn in an attention map
+MAX_TOKEN_LENGTH = 15
+
+
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn."""
+    try:
+        return find_spec("matplotlib") is not None
+    except ValueError:  # blocked by a test
+        return False
+
+
+def inline_svg(data: FigureData) -> str:
+    """The figure for a page, which sets its fonts and theme colors and shows its legend."""
+    wide = getattr(data, "wide", isinstance(data, NodeMap))
+    with _style(_label(data)):  # ids differ between the figures of a page
+        figure = _draw_figure(data, is_file=False)
+        return compact_svg(_to_svg(figure), _label(data), css_class="plot wide" if wide else "plot")
+
+
+def write_figure(path: Path, data: FigureData) -> tuple[list[Path], str | None]:
+    """Write PATH.svg and PATH.png; without matplotlib, return a sentence that says so."""
+    vector, raster = path.with_suffix(".svg"), path.with_suffix(".png")
+    try:
+        require("matplotlib", "plots")
+    except MissingExtraError as error:
+        return [], f"{vector.name} and {raster.name} were not written: {error}"
+    with _style("edgeformers"):
+        figure = _draw_figure(data, is_file=True)
+        write_atomic(vector, compact_svg(_to_svg(figure), _label(data)) + "\n")
+        partial = path.with_suffix(".partial.png")
+        figure.savefig(partial, dpi=PNG_DPI)
+        partial.replace(raster)
+    return [vector, raster], None
+
+
+@contextmanager
+def _style(salt: str) -> Iterator[None]:
+    """The style sheet; `salt` determines ids. Glyphs that a font lacks are not worth a warning."""
+    style = {**STYLE, "svg.hashsalt": salt}
+    with require("matplotlib", "plots").rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        yield
+
+
+def _label(data: FigureData) -> str:
+    return printable(data.title if isinstance(data, NodeMap | AttentionMap) else data.label)
+
+
+def _size(data: FigureData) -> tuple[int, int]:
+    if isinstance(data, AttentionMap):
+        tokens, layers = min(len(data.tokens), MAX_TOKENS + data.virtual), len(data.weights)
+        return 130 + 22 * layers, 24 + 17 * tokens
+    if isinstance(data, NodeMap):
+        return 720, 420
+    return WIDE if data.wide else HALF
+
+
+def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
+    """Files get a title, axis labels and a legend; pages add them in HTML."""
+    width, height = _size(data)
+    top, right = (34, 150) if is_file else (0, 0)
+    left, bottom = (40, 14) if is_file and isinstance(data, LineChart) else (0, 0)
+    total = (width + left + right, height + bottom + top)
+    figure: Figure = require("matplotlib.figure", "plots").Figure([n / 72 for n in total])
+    pad_left, pad_right, pad_top, pad_bottom = _padding(data)
+    axes = figure.add_axes(
+        (
+            (left + pad_left) / total[0],
+            (bottom + pad_bottom) / total[1],
+            (width - pad_left - pad_right) / total[0],
+            (height - pad_top - pad_bottom) / total[1],
+        )
+    )
+    figure.patch.set_visible(is_file)
+    axes.patch.set_visible(False)
+    axes.yaxis.tick_right()
+    draw(data, axes)
+    if is_file:
+        _add_file_labels(data, figure, axes)
+    elif not isinstance(data, AttentionMap):  # numbers end at the right margin
+        axes.tick_params(axis="y", pad=pad_right)
+        for text in axes.get_yticklabels():
+            text.set_horizontalalignment("right")
+    return figure
+
+
+def _padding(data: FigureData) -> tuple[int, int, int, int]:
+    """Pixels for ticks: left, right, top, bottom."""
+    if isinstance(data, AttentionMap):
+        return 120, 6, 20, 2
+    if isinstance(data, NodeMap):
+        return 12, 12, 12, 12
+    return 4, 44, 24 if isinstance(data, BarChart) else 10, 26
+
+
+def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
+    lines = require("matplotlib.lines", "plots")
+    figure.text(0.02, 1 - 20 / (72 * figure.get_figheight()), _label(data), weight="bold")
+    if isinstance(data, LineChart):
+        axes.yaxis.tick_left()
+        axes.set_xlabel(data.x_label)
+        axes.set_ylabel(data.y_label)
+    keys = [
+        lines.Line2D([], [], color=shade, marker="s", linestyle="", label=printable(name)[:16])
+        for name, shade in legend(data)
+    ]
+    if keys:
+        figure.legend(handles=keys, loc="center right", frameon=False)
+
+
+@singledispatch
+def draw(data: Any, axes: "Axes") -> None:
+    """Draw a figure's marks and ticks."""
+    raise NotImplementedError(type(data).__name__)
+
+
+@draw.register(BarChart)
+def _draw_bars(data: BarChart, axes: "Axes") -> None:
+    """Bars on a unit axis: bins of any magnitude can be drawn."""
+    low, high = data.borders[0], data.borders[-1]
+    span = (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return (value - low) / span
+
+    for (start, end), count, tip in zip(
+        pairwise(data.borders), data.counts, data.tips, strict=True
+    ):
+        if count:
+            width = place(end) - place(start)
+            gap = min(0.15 * width, 0.004)
+            axes.bar(
+                place(start), count, width - gap, align="edge", color=ACCENT, gid=_tip_id([tip])
+            )
+    axes.set_xlim(0, 1)
+    top = _nice_values(0, max([*data.counts, 1]), 2, integer=True, beyond=True)
+    axes.set_ylim(0, top[-1])
+    axes.set_yticks(top, [compact_number(value) for value in top])
+    ticks = data.ticks or {value: f"{value:,.6g}" for value in _nice_values(low, high, 5)}
+    if data.open_end:
+        ticks = {value: name for value, name in ticks.items() if place(value) < 0.86}
+        ticks[high] = data.open_end
+    axes.set_xticks([place(value) for value in ticks], list(map(printable, ticks.values())))
+    _keep_inside(axes, [place(value) for value in ticks])
+    if data.mark:
+        at = place(data.mark[0])
+        axes.axvline(at, color=INK, linewidth=1.5, linestyle=(0, (4, 3)))
+        anchor = "right" if at > 0.9 else "center"
+        axes.text(at, 1.06 * top[-1], data.mark[1], ha=anchor, weight="bold", color=INK)
+
+
+@draw.register(LineChart)
+def _draw_lines(data: LineChart, axes: "Axes") -> None:
+    for i, (name, lines) in enumerate(data.lines.items()):
+        shade = color(i) if name else ACCENT
+        for line in filter(None, lines):
+            xs, ys = zip(*line, strict=True)
+            axes.plot(xs, ys, color=shade)
+            if name in data.deviations:
+                axes.errorbar(xs, ys, yerr=data.deviations[name], color=shade, elinewidth=1)
+            best = [data.best(line, key=lambda point: point[1])] if data.best else []
+            for size, points in ((28, [p for p in line if p not in best]), (80, best)):
+                _scatter(axes, points, shade, size, [data.tip(name, x, y) for x, y in points])
+    if data.is_log:
+        axes.loglog()
+    if data.include:
+        axes.update_datalim(data.include)
+    _finish_axes(axes, data)
+
+
+@draw.register(DotChart)
+def _draw_dots(data: DotChart, axes: "Axes") -> None:
+    axes.set_xscale("log")
+    for number, dot in enumerate(data.dots, start=1):
+        _scatter(axes, [(dot.x, dot.y)], dot.color, 80, [dot.tip])
+        axes.annotate(
+            str(number), (dot.x, dot.y), (7, 3), textcoords="offset pixels", weight="bold"
+        )
+    _finish_axes(axes, data)
+
+
+@draw.register(NodeMap)
+def _draw_node_map(data: NodeMap, axes: "Axes") -> None:
+    """Nodes as stars and edges as points in the color of their node."""
+    axes.set_axis_off()
+    step = max(1, ceil(len(data.edges) / MAX_POINTS))
+    for i, (name, node) in enumerate(zip(data.names, data.nodes, strict=True)):
+        edges = [
+            edge for edge, end in list(zip(data.edges, data.ends, strict=True))[::step] if end == i
+        ]
+        _scatter(axes, edges, color(i), 20, alpha=0.55)
+        _scatter(axes, [node], color(i), 160, [name], marker="*", edgecolors=INK, zorder=3)
+
+
+@draw.register(AttentionMap)
+def _draw_attention(data: AttentionMap, axes: "Axes") -> None:
+    """Tokens by layers, virtual tokens first and bold; each layer relative to its maximum."""
+    shown = min(len(data.tokens), MAX_TOKENS + data.virtual)
+    red, green, blue = (int(ACCENT[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    pixels = [
+        [(red, green, blue, layer[i] / (max(layer[:shown]) or 1.0)) for layer in data.weights]
+        for i in range(shown)
+    ]
+    axes.imshow(pixels, interpolation="none", aspect="auto")
+    axes.grid(False)
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(len(data.weights)))
+    axes.yaxis.tick_left()
+    names = [printable(token) for token in data.tokens[:shown]]
+    axes.set_yticks(
+        range(shown),
+        [n if len(n) <= MAX_TOKEN_LENGTH else n[:MAX_TOKEN_LENGTH] + "…" for n in names],
+    )
+    for text in axes.get_yticklabels()[: data.virtual]:
+        text.set_fontweight("bold")
+
+
+def _scatter(
+    axes: "Axes",
+    points: Iterable[Any],
+    shade: str,
+    size: int,
+    tips: Sequence[str] = (),
+    **style: Any,
+) -> None:
+    points = list(points)
+    if points:
+        xs, ys = zip(*points, strict=True)
+        style = {"linewidths": 0, "zorder": 2.5, "clip_on": False, **style}
+        axes.scatter(xs, ys, size, shade, gid=_tip_id(tips) if tips else None, **style)
+
+
+def _finish_axes(axes: "Axes", data: LineChart | DotChart) -> None:
+    """Limits with a margin, a few round ticks on the vertical axis, named ones below."""
+    ticker = require("matplotlib.ticker", "plots")
+    axes.margins(0.03, 0.08)
+    if isinstance(data, LineChart) and data.is_log:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(ticker.LogLocator(numticks=5))
+            axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: compact_number(v)))
+            axis.set_minor_locator(ticker.NullLocator())
+        return
+    low, high = axes.dataLim.intervaly
+    values = _nice_values(low, high, 4) or [low]
+    axes.set_yticks(values, [data.format_y(value) for value in values])
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    if data.ticks is not None:
+        axes.set_xticks(list(data.ticks), list(map(printable, data.ticks.values())))
+    else:
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(7, integer=True))
+
+
+def _nice_values(
+    low: float, high: float, count: int, *, integer: bool = False, beyond: bool = False
+) -> list[float]:
+    """About `count` round values between two numbers; `beyond` includes the next one above."""
+    locator = require("matplotlib.ticker", "plots").MaxNLocator(count, integer=integer)
+    values = [float(value) for value in locator.tick_values(low, high)]
+    slack = 1e-9 * (high - low)
+    inside = [value for value in values if low - slack <= value <= high + slack]
+    above = [value for value in values if value > high][:1] if beyond and high not in inside else []
+    return inside + above
+
+
+def _keep_inside(axes: "Axes", places: Sequence[float]) -> None:
+    """Tick labels at the ends of the axis extend inwards."""
+    for place, text in zip(places, axes.get_xticklabels(), strict=True):
+        text.set_horizontalalignment(
+            "left" if place < 0.05 else "right" if place > 0.95 else "center"
+        )
+
+
+def _tip_id(tips: Sequence[str]) -> str:
+    return TIP + TIP_SEPARATOR.join(map(printable, tips))
+
+
+def _to_svg(figure: "Figure") -> str:
+    buffer = StringIO()
+    figure.savefig(
+        buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    )
+    return buffer.getvalue()
