@@ -89,6 +89,6 @@ def six_edges() -> FakeGraph:
     )
 
 
-def found(card, about):
+def findings_about(card, about):
     """The findings of a card about something."""
     return [finding for finding in card.findings if finding.about == about]

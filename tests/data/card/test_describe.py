@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edgeformers.data.card.card import DataCard, NamedCount
 from edgeformers.data.card.describe import describe
-from tests.data.fake_graph import FakeGraph, FakeTokens, found, six_edges
+from tests.data.fake_graph import FakeGraph, FakeTokens, findings_about, six_edges
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_counts_nodes_edges_and_pairs(graph):
     assert (counts.identical_edges, counts.self_loops, counts.isolated) == (1, 0, 1)
 
 
-def test_degrees_are_told_for_each_side(graph):
+def test_degrees_are_summarized_for_each_side(graph):
     sources, targets = describe(graph).sides
     assert (sources.name, sources.nodes, sources.unused, sources.single) == ("sources", 3, 1, 0)
     assert (sources.degree.minimum, sources.degree.median, sources.degree.maximum) == (0, 2, 4)
@@ -35,7 +35,7 @@ def test_degrees_are_told_for_each_side(graph):
     assert targets.hubs[0] == NamedCount("n3", 3)
 
 
-def test_directed_and_undirected_networks_of_one_kind_of_node():
+def test_networks_of_one_node_type_are_counted_by_direction():
     ends, words = [(0, 1), (1, 0), (2, 2)], ["a", "a", "b"]
     directed = FakeGraph(ends, words, 3, 3, is_bipartite=False)
     card = describe(directed)
@@ -58,7 +58,7 @@ def test_texts_are_measured_and_repeats_counted(graph):
     assert sum(texts.tokens.histogram.counts) == 6
 
 
-def test_without_tokens_nothing_is_said_of_them(graph):
+def test_a_network_without_tokens_has_no_token_lengths(graph):
     texts = describe(replace(graph, tokens=None)).texts
     assert (texts.tokens, texts.tokenizer, texts.cut) == (None, None, {})
 
@@ -69,14 +69,14 @@ def test_class_labels_are_balanced(graph):
     assert (labels.labeled, labels.unlabeled) == (5, 1)
 
 
-def test_several_labels_of_an_edge_each_count(graph):
+def test_each_of_several_labels_of_an_edge_is_counted(graph):
     table = np.array([[1, 1], [1, 0], [0, 0], [0, 0], [0, 1], [0, 1]], dtype=bool)
     labels = describe(replace(graph, label_kind="multi", labels=table)).labels
     assert labels.balance == [NamedCount("up", 2), NamedCount("down", 3)]
     assert (labels.labeled, labels.unlabeled) == (4, 2)
 
 
-def test_numbers_as_labels_have_a_distribution(graph):
+def test_numeric_labels_have_a_distribution(graph):
     values = np.array([1, 2, 3, np.nan, 2, 2], dtype=np.float32)
     numbers = replace(graph, label_kind="number", label_names=[], labels=values)
     labels = describe(numbers).labels
@@ -101,7 +101,7 @@ def test_weights_types_and_node_labels(graph):
     assert card.edge_types == [NamedCount("a", 5), NamedCount("b", 1)]
     assert card.node_labels.labeled == 2
     assert card.node_labels.balance == [NamedCount("drama", 1), NamedCount("crime", 2)]
-    assert "2" in found(card, "weights")[0].sentence
+    assert "2" in findings_about(card, "weights")[0].sentence
 
 
 numbers = st.floats(width=32, allow_nan=True, allow_infinity=True)
@@ -153,7 +153,7 @@ def graphs(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(graphs())
-def test_any_small_network_is_described_as_counting_by_hand_would(graph):
+def test_the_card_of_any_small_network_agrees_with_counting_by_hand(graph):
     card = describe(graph)
     assert DataCard.from_json(card.to_json()) == card
     json.loads(card.to_json(), parse_constant=pytest.fail)

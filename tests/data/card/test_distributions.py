@@ -8,29 +8,29 @@ from edgeformers.data.card.distributions import (
     distribution,
     largest,
 )
-from tests.data.fake_graph import FakeGraph, found, microseconds, six_edges
+from tests.data.fake_graph import FakeGraph, findings_about, microseconds, six_edges
 
 
-def test_distinct_values_are_counted_and_the_largest_named_in_order():
+def test_distinct_values_are_counted_and_the_largest_found_in_order():
     values, counts = count_distinct(np.array([5, 3, 5, 9, 5, 3]))
     assert (values.tolist(), counts.tolist()) == ([3, 5, 9], [2, 3, 1])
     assert largest(np.array([2, 0, 7, 2, 7]), 3).tolist() == [2, 4, 0]
     assert largest(np.array([2, 0, 7, 2, 7]), 3, at_least=5).tolist() == [2, 4]
 
 
-def test_degrees_have_two_bins_to_each_doubling():
+def test_degrees_have_two_bins_per_doubling():
     assert degree_borders(20).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
     assert degree_borders(0).tolist() == [1, 2]
 
 
-def test_quantiles_are_numbers_that_occur():
+def test_quantiles_are_observed_values():
     numbers = distribution(np.array([1.0, 2.0, 4.0, 100.0]))
     assert (numbers.median, numbers.quantiles["95"], numbers.mean) == (2.0, 100.0, 26.75)
     assert sum(numbers.histogram.counts) == 4
     assert distribution(np.zeros(0)) is None
 
 
-def test_a_long_text_falls_into_the_open_last_bin():
+def test_a_long_text_is_counted_in_the_open_last_bin():
     words = ["x"] * 199 + ["x" * 900]
     lengths = describe(FakeGraph([(0, 1)] * 200, words, 1, 1)).texts.characters
     assert lengths.histogram.is_open
@@ -38,7 +38,7 @@ def test_a_long_text_falls_into_the_open_last_bin():
     assert sum(lengths.histogram.counts) == 200
 
 
-def test_times_are_counted_by_a_fitting_period():
+def test_times_are_counted_by_a_suitable_period():
     times = describe(six_edges()).times
     assert (times.first, times.last) == ("2018-01-05", "2020-06-01")
     assert (times.period, times.missing, times.far) == ("month", 1, 0)
@@ -52,14 +52,14 @@ def times_of(*moments):
     return count_times(microseconds(*moments))
 
 
-def test_a_clock_is_shown_where_one_time_is_no_midnight():
+def test_the_time_of_day_is_shown_unless_all_times_are_midnights():
     times = times_of("2020-01-01", "2020-01-01T12:30", "2020-01-02")
     assert (times.first, times.last) == ("2020-01-01T00:00:00", "2020-01-02T00:00:00")
     assert times.period == "hour"
     assert (times_of("2020-01-01", None).first, times_of(None).first) == ("2020-01-01", "")
 
 
-def test_days_are_not_counted_by_the_hour():
+def test_dates_are_counted_by_day():
     times = times_of("2020-01-01", "2020-01-01", "2020-01-03")
     assert (times.period, times.counts) == ("day", [2, 0, 1])
 
@@ -70,4 +70,4 @@ def test_a_placeholder_time_does_not_stretch_the_plot():
     graph = FakeGraph(ends, ["x"] * 2001, 1, 1, times=microseconds("1800-01-01", *days))
     card = describe(graph)
     assert (card.times.first[:4], card.times.starts[0], card.times.far) == ("1800", "2020-01-01", 1)
-    assert "1800-01-01" in found(card, "times far off")[0].sentence
+    assert "1800-01-01" in findings_about(card, "times far off")[0].sentence

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeformers.data.card.describe import describe
-from tests.data.fake_graph import FakeGraph, found, six_edges
+from tests.data.fake_graph import FakeGraph, findings_about, six_edges
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_finding_has_its_numbers_and_names_its_remedy(graph, about, words, rem
         nodes = {0: 0, 1: 1, 3: 20, 4: 21, 5: 22}
         ends = [(nodes[a], nodes[b]) for a, b in graph.ends]
         graph = replace(graph, ends=ends, num_sources=20)
-    [finding] = found(describe(graph), about)
+    [finding] = findings_about(describe(graph), about)
     assert words in finding.sentence
     assert remedy in finding.advice
     assert "{" not in finding.sentence + finding.advice
@@ -65,9 +65,11 @@ def test_a_network_without_edges_has_a_card():
 def test_ids_on_both_sides_suggest_one_node_type(graph):
     ends = [(i, 20 + (i + 1) % 20) for i in range(20)]
     people = FakeGraph(ends, ["hello"] * 20, 20, 20, shared_names=18)
-    [finding] = found(describe(people), "two kinds of nodes")
+    [finding] = findings_about(describe(people), "two kinds of nodes")
     assert finding.severity == "warning"
     assert "90% of the sources (18)" in finding.sentence
     assert "--one-node-type" in finding.advice
-    assert not found(describe(replace(people, shared_names=3)), "two kinds of nodes")
-    assert not found(describe(replace(graph, shared_names=2)), "two kinds of nodes")  # too few
+    assert not findings_about(describe(replace(people, shared_names=3)), "two kinds of nodes")
+    assert not findings_about(
+        describe(replace(graph, shared_names=2)), "two kinds of nodes"
+    )  # too few

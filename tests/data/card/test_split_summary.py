@@ -13,7 +13,7 @@ def graph():
     return six_edges()
 
 
-def test_a_split_tells_sizes_cold_nodes_and_labels(graph):
+def test_a_split_has_sizes_cold_nodes_and_labels(graph):
     (split,) = describe(graph).splits
     assert [(p.name, p.edges) for p in split.parts] == [("train", 2), ("val", 1), ("test", 3)]
     test = split.part("test")
@@ -23,7 +23,7 @@ def test_a_split_tells_sizes_cold_nodes_and_labels(graph):
     assert split.part("val").cold == {"sources": 1, "targets": 0}
 
 
-def test_edges_outside_a_split_are_a_part_of_their_own(graph):
+def test_edges_outside_a_split_are_a_separate_part(graph):
     codes = np.array([0, 2, 0, 1, 2, 255], dtype=np.uint8)
     (split,) = describe(replace(graph, splits={"s": codes})).splits
     assert split.part("none").edges == 1
@@ -40,7 +40,7 @@ def test_leaks_between_training_and_test_are_counted(graph):
     assert val.same_text.edges == 0
 
 
-def test_an_empty_text_is_no_leak():
+def test_an_empty_text_is_not_a_leak():
     graph = FakeGraph([(0, 2), (1, 2)], ["", ""], 2, 1, splits={"s": np.array([0, 2], np.uint8)})
     card = describe(graph)
     assert card.splits[0].part("test").same_text.edges == 0
