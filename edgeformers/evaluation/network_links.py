@@ -1,7 +1,6 @@
 """Ranking problems from a network: its links, candidates and known links per query."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypedDict
 
 import numpy as np
 
@@ -71,25 +70,6 @@ def seen_nodes(graph: EdgeTextGraph, node: int) -> Ids:
     return ends[ends != node].astype(np.int64) if graph.is_bipartite else ends.astype(np.int64)
 
 
-class PairDegrees(TypedDict):
-    """Degrees of link endpoints, as keyword arguments of `evaluate_links`."""
-
-    query_degree: Ids
-    key_degree: Ids
-    profile: Ids
-
-
-def pair_degrees(adjacency: Adjacency, graph: EdgeTextGraph, pairs: Ids) -> PairDegrees:
-    """Training degrees of both ends of links, and profile sizes of held-out ends."""
-    degrees, profiles = adjacency.training_degrees(), adjacency.profile_sizes()
-    src, dst = graph.src[pairs], graph.dst[pairs]
-    return PairDegrees(
-        query_degree=degrees[src],
-        key_degree=degrees[dst],
-        profile=np.maximum(profiles[src], profiles[dst]),
-    )
-
-
 def rank_links(
     graph: EdgeTextGraph,
     parts: Mapping[str, Ids],
@@ -113,6 +93,7 @@ def rank_links(
     candidates = candidate_nodes(graph)
     rows, columns = node_positions(src, queries), node_positions(dst, candidates)
     train_columns = node_positions(graph.dst[parts["train"]], candidates)
+    degrees, profiles = adjacency.training_degrees(), adjacency.profile_sizes()
     readable = np.unique(adjacency.edge_ids).astype(np.int64) if is_unseen else None
     return evaluate_links(
         scorer(queries, candidates),
@@ -126,8 +107,10 @@ def rank_links(
             popularity=np.bincount(train_columns, minlength=len(candidates)),
             seen=None if readable is None else known_links(graph, queries, readable),
         ),
+        query_degree=degrees[graph.src[pairs]],
+        key_degree=degrees[graph.dst[pairs]],
+        profile=np.maximum(profiles[graph.src[pairs]], profiles[graph.dst[pairs]]),
         seed=seed,
-        **pair_degrees(adjacency, graph, pairs),
     )
 
 

@@ -16,23 +16,20 @@ from edgeformers.data.types import Floats, Ids
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.scorers import InnerProductScorer, Scorer
+from edgeformers.evaluation.scorers import Scorer
 
 BATCH = 100  # pairs per batch in the protocol `paper`
 
 
-def rank_in_batch(query: Any, key: Any, batch: int = BATCH) -> Floats:
-    """Protocol `paper`: pair i is (query[i], key[i]) [n, D], ranked among the keys of its batch.
+def rank_in_batch(
+    scorer: Scorer, positives: ArrayLike, *, queries: ArrayLike | None = None, batch: int = BATCH
+) -> Floats:
+    """Protocol `paper`: rank of `positives[i]` among the positives of its batch.
 
-    Keys of the same node in a batch tie. The last batch may be smaller, and then easier, as in the
-    released code.
+    A candidate that occurs twice in a batch ties with itself. The last batch may be smaller, and
+    then easier, as in the released code.
     """
-    rows, columns = validated_pairs(np.arange(len(key)), np.arange(len(query)), len(key))
-    return rank_batches(InnerProductScorer(query, key), rows, columns, batch)
-
-
-def rank_batches(scorer: Scorer, rows: Ids, columns: Ids, batch: int) -> Floats:
-    """Protocol `paper` for any scorer."""
+    rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
     for part in index_blocks(len(rows), batch):
         scores = scorer.scores(rows[part], columns[part])

@@ -17,7 +17,7 @@ from edgeformers.evaluation.popularity_correction import (
     choose_correction,
     rank_corrected,
 )
-from edgeformers.evaluation.ranking import BATCH, rank_batches, rank_full, rank_sampled
+from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
 
 LinkProtocol = Literal["full", "sampled", "paper", "paper-shifted", "paper-unseen"]
@@ -136,7 +136,7 @@ def evaluate_links(
 
     def rank(protocol: str) -> Floats:
         if protocol == "paper":
-            return rank_batches(scorer, rows, columns, BATCH)
+            return rank_in_batch(scorer, columns, queries=rows)
         if protocol == "sampled":
             return rank_sampled(scorer, columns, queries=rows, known=known, seed=seed)
         if protocol == "full":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
@@ -26,29 +26,9 @@ class Scorer(Protocol):
 
 
 class InnerProductScorer:
-    """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors.
+    """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors."""
 
-    `bias` [C] is added to every score of a candidate, and `more` is a second pair of vectors whose
-    inner product is added. Both are appended to the vectors, so that one matrix product remains.
-    """
-
-    def __init__(
-        self,
-        query: Any,
-        candidate: Any,
-        *,
-        bias: ArrayLike | None = None,
-        more: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> None:
-        pairs = [(query, candidate)] if more is None else [(query, candidate), more]
-        if bias is not None:
-            column = np.asarray(bias, np.float32)[:, None]
-            pairs.append((np.ones((len(query), 1), np.float32), column))
-        if len(pairs) > 1:
-            query, candidate = (
-                np.hstack([to_numpy(vectors) for vectors in side])
-                for side in zip(*pairs, strict=True)
-            )
+    def __init__(self, query: Any, candidate: Any) -> None:
         if query.ndim != 2 or candidate.ndim != 2 or query.shape[1] != candidate.shape[1]:
             raise InputError(
                 "query and candidate vectors must have the same width "

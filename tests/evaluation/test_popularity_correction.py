@@ -7,16 +7,19 @@ from hypothesis import strategies as st
 
 from edgeformers.errors import InputError
 from edgeformers.evaluation import (
-    BATCH,
     FunctionScorer,
     LinkTable,
     ScoreCorrection,
     ValidationPairs,
-    choose_correction,
     evaluate_links,
+)
+from edgeformers.evaluation.popularity_correction import (
+    SCALE_CANDIDATES,
+    choose_correction,
+    rank_corrected,
     spaced_batches,
 )
-from edgeformers.evaluation.popularity_correction import SCALE_CANDIDATES, rank_corrected
+from edgeformers.evaluation.ranking import BATCH
 from tests.evaluation.problems import draw_problem, known_links
 
 #: Two rare and two popular candidates (log-popularity 0 and 2); every query likes its own by 1.

@@ -80,7 +80,7 @@ def test_one_hundred_thousand_candidates_are_ranked_in_blocks():
 
 
 def test_the_papers_protocol_gives_the_numbers_of_the_release():
-    ranks = rank_in_batch(RELEASED_SCORES, np.eye(4))
+    ranks = rank_in_batch(InnerProductScorer(RELEASED_SCORES, np.eye(4)), np.arange(4))
     assert ranks.tolist() == [2, 3, 4, 1]
     assert metrics.mrr(ranks) == pytest.approx(0.520833, abs=1e-6)
     assert metrics.ndcg(ranks) == pytest.approx(0.640402, abs=1e-6)
@@ -89,16 +89,21 @@ def test_the_papers_protocol_gives_the_numbers_of_the_release():
 def test_in_batch_ranks_see_only_their_own_batch():
     rng = np.random.default_rng(4)
     query, key = rng.normal(size=(10, 3)), rng.normal(size=(10, 3))
-    ranks = rank_in_batch(query, key, batch=4)
+    ranks = rank_in_batch(InnerProductScorer(query, key), np.arange(10), batch=4)
     for start, stop in ((0, 4), (4, 8), (8, 10)):
-        alone = rank_in_batch(query[start:stop], key[start:stop], batch=100)
+        scorer = InnerProductScorer(query[start:stop], key[start:stop])
+        alone = rank_in_batch(scorer, np.arange(stop - start))
         assert ranks[start:stop].tolist() == alone.tolist()
     assert ranks[8:].max() <= 2
 
 
 def test_the_same_key_twice_in_a_batch_shares_its_rank():
     key = np.array([[1.0], [1.0], [-1.0]])
-    assert rank_in_batch(np.ones((3, 1)), key).tolist() == [1.5, 1.5, 3]
+    assert rank_in_batch(InnerProductScorer(np.ones((3, 1)), key), [0, 1, 2]).tolist() == [
+        1.5,
+        1.5,
+        3,
+    ]
 
 
 def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():

@@ -10,12 +10,12 @@ from edgeformers.evaluation import (
     FunctionScorer,
     InnerProductScorer,
     LinkReport,
-    degree_groups,
     evaluate_links,
     metrics,
     rank_full,
     rank_sampled,
 )
+from edgeformers.evaluation.report import degree_groups
 from tests.evaluation.problems import draw_problem, known_links
 
 

@@ -1,5 +1,3 @@
-"""Scorers: one matrix product whatever the factors are made of."""
-
 import numpy as np
 import pytest
 import torch
@@ -8,12 +6,11 @@ from edgeformers.evaluation import InnerProductScorer, rank_full, rank_sampled
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
-def test_factors_bias_and_a_second_product_make_one_score(wrap):
+def test_scores_are_inner_products(wrap):
     rng = np.random.default_rng(1)
     query, candidate = rng.normal(size=(5, 3)), rng.normal(size=(8, 3))
-    bias, more = rng.normal(size=8), (rng.normal(size=(5, 2)), rng.normal(size=(8, 2)))
-    scorer = InnerProductScorer(wrap(query), wrap(candidate), bias=bias, more=more)
-    expected = query @ candidate.T + more[0] @ more[1].T + bias
+    scorer = InnerProductScorer(wrap(query), wrap(candidate))
+    expected = query @ candidate.T
     np.testing.assert_allclose(scorer.scores(np.arange(5)), expected, rtol=1e-6)
     columns = np.array([[1, 7], [0, 2]])
     picked = scorer.pick(np.array([4, 2]), columns)
@@ -31,7 +28,7 @@ def test_tensors_are_ranked_like_arrays():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8])
-def test_short_numbers_are_multiplied_in_single_precision(dtype):
+def test_half_precision_vectors_are_multiplied_in_single_precision(dtype):
     query, candidate = torch.full((2, 40), 100).to(dtype), torch.full((3, 40), 100).to(dtype)
     scores = InnerProductScorer(query, candidate).scores(np.arange(2))
     assert scores.dtype == np.float32

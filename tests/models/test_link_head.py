@@ -8,7 +8,13 @@ import torch
 import torch.nn.functional as F
 
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.evaluation import LinkTable, evaluate_links, rank_full, rank_in_batch
+from edgeformers.evaluation import (
+    InnerProductScorer,
+    LinkTable,
+    evaluate_links,
+    rank_full,
+    rank_in_batch,
+)
 from edgeformers.evaluation.metrics import mrr, ndcg
 from edgeformers.models.link_head import (
     LinkHead,
@@ -55,7 +61,10 @@ def expected_loss(logits):
 def in_batch_ranks(task, query_repr, key_repr, *, query_nodes, key_nodes):
     """Ranks of pairs within their batch, by the score that was trained."""
     queries = task.factors("query", query_repr, query_nodes)
-    return rank_in_batch(queries, task.factors("key", key_repr, key_nodes))
+    return rank_in_batch(
+        InnerProductScorer(queries, task.factors("key", key_repr, key_nodes)),
+        np.arange(len(queries)),
+    )
 
 
 def test_without_options_it_is_the_loss_of_the_release():

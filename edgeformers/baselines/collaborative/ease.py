@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeformers.baselines.base import GridLinkBaseline, Scores
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
-from edgeformers.errors import InputError, require
+from edgeformers.errors import InputError
 from edgeformers.evaluation.links import LinkTable
 
 LARGEST = 20_000  # items; inverting a larger matrix takes minutes and more than 10 GB
@@ -61,7 +61,8 @@ class EASE(GridLinkBaseline[float, Scores]):
 
 def _matrix(links: LinkTable) -> Any:
     """Links as a sparse 0/1 matrix [rows, items]."""
-    sparse = require("scipy.sparse", "baselines")
+    from scipy import sparse
+
     ones = np.ones(links.num_links, np.float32)
     shape = (links.num_queries, links.num_candidates)
     return sparse.csr_array((ones, links.candidates, links.indptr), shape=shape)

@@ -73,11 +73,12 @@ class NodeOneHots:
 
     def of(self, edges: Ids) -> Any:
         """[n] edges -> sparse [n, width]."""
+        from scipy import sparse
+
         columns = np.concatenate(self.columns(edges))
         rows = np.tile(np.arange(len(edges)), 2)
         is_seen = columns >= 0
         ones = np.ones(np.count_nonzero(is_seen), np.float32)
-        sparse = require("scipy.sparse", "baselines")
         shape = (len(edges), self.width)
         return sparse.csr_array((ones, (rows[is_seen], columns[is_seen])), shape=shape)
 

@@ -10,7 +10,6 @@ from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vect
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids
-from edgeformers.errors import require
 
 
 class TextSimilarity(GridLinkBaseline[bool, Scores]):
@@ -49,6 +48,8 @@ def mean_text_vectors(
     graph: EdgeTextGraph, split: str, vectors: Vectors, *, centered: bool
 ) -> Scores:
     """The mean text vector of each node, of unit length [N, D]; zeros for a node without texts."""
+    from scipy import sparse
+
     codes = graph.split(split)
     chosen = np.flatnonzero(np.isin(codes, (TRAIN, PROFILE)) & graph.is_positive)
     is_train = codes[chosen] == TRAIN
@@ -58,7 +59,6 @@ def mean_text_vectors(
     is_cold = ~graph.splits.seen_in_training(split)
     ends = np.stack([graph.src[chosen], graph.dst[chosen]])  # [2, texts]
     side, text = np.nonzero(is_train | is_cold[ends])  # profile texts count for cold nodes only
-    sparse = require("scipy.sparse", "baselines")
     cells = (np.ones(len(text), np.float32), (ends[side, text], text))
     sums = sparse.csr_array(cells, shape=(graph.num_nodes, len(chosen))) @ texts
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)

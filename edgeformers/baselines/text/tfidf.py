@@ -55,7 +55,9 @@ class Tfidf(LogisticEdgeBaseline):
     def _with_nodes(self, words: Any, edges: Ids) -> Any:
         if self._nodes is None:
             return words
-        return require("scipy.sparse", "baselines").hstack([words, self._nodes.of(edges)], "csr")
+        from scipy import sparse
+
+        return sparse.hstack([words, self._nodes.of(edges)], "csr")
 
     def _texts(self, edges: Ids) -> Iterator[str]:
         """Texts in chunks, so that a million are never in memory at once."""
