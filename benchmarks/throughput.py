@@ -110,8 +110,7 @@ def measure(
     """One model on batches of one size, in every way of `train.cuda_graphs` that differs here."""
     settings = {**SETTINGS, "train.batch_size": batch, **dict(options.set)}
     made = TASKS[task](backbone, settings=settings, device=options.device, show=False)
-    made.set_up(graph)
-    objective = fix_batches(made.objective, batch, options.steps)
+    objective = fix_batches(made.make_objective(graph), batch, options.steps)
     found: list[Rate] = []
     for record in options.record:
         name = f"{Path(backbone).name.replace(':', '-')}-{task}-{batch}-{record}"

@@ -17,6 +17,7 @@ from benchmarks.reference import pad_edges, padded_twin
 from benchmarks.workload import MAX_TOKENS
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.estimators import EdgeClassifier
+from edgeformers.training.edge_objective import EdgeObjective
 
 WARM_UP, TIMED = 5, 30  # steps of the reference
 
@@ -30,10 +31,10 @@ class Timed(EdgeClassifier):
 
     enough = float("inf")
 
-    def set_up(self, *given: Any, **columns: Any) -> "Timed":
+    def make_objective(self, *given: Any, **columns: Any) -> EdgeObjective:
         self.started, self.reached = time.perf_counter(), []
-        super().set_up(*given, **columns)
-        evaluate, metric = self.objective.evaluate, self.objective.select
+        objective = super().make_objective(*given, **columns)
+        evaluate, metric = objective.evaluate, objective.select
 
         def noted(part: str) -> dict[str, float]:
             found = evaluate(part)
@@ -44,22 +45,23 @@ class Timed(EdgeClassifier):
                 raise GoodEnough
             return found
 
-        self.objective.evaluate = noted  # type: ignore[method-assign]
-        return self
+        objective.evaluate = noted  # type: ignore[method-assign]
+        return objective
 
 
 def reference_seconds(made: EdgeClassifier, device: torch.device) -> float:
     """A training step of the padded reference in float32, on batches of the same edges."""
     twin = padded_twin(made.model).to(device).train()  # type: ignore[arg-type]
-    head = torch.nn.Linear(int(made.model.width), made.head.num_classes).to(device)  # type: ignore[arg-type]
+    fitted, objective = made.fitted_, EdgeObjective(made.fitted_)
+    head = torch.nn.Linear(fitted.width, fitted.head.num_classes).to(device)
     parameters = [*twin.parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-5, weight_decay=1e-3)
-    batches = made.objective.batches(0)[: WARM_UP + TIMED]
+    batches = objective.batches(0)[: WARM_UP + TIMED]
     for at, ids in enumerate(batches):
         if at == WARM_UP:
             _wait(device)
             started = time.perf_counter()
-        batch = made.objective.loader.edges(ids)
+        batch = objective.loader.edges(ids)
         padded = pad_edges(batch, MAX_TOKENS).to(device)
         assert batch.label is not None
         optimizer.zero_grad()
@@ -90,7 +92,7 @@ def main() -> None:
     released = Timed(asked.backbone, recipe="paper", settings=settings, **given).fit(graph)
     best = max(score for _, score in released.reached)
     epochs = 1 + [score for _, score in released.reached].index(best)
-    updates = epochs * len(released.objective.batches(0))
+    updates = epochs * len(EdgeObjective(released.fitted_).batches(0))
     test = released.evaluate(intervals=False)["macro_f1"]
     step = reference_seconds(released, released.device)
     ours = Timed(asked.backbone, **given)

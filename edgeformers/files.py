@@ -1,14 +1,16 @@
 """Atomic writes: a file or folder appears under its name only when it is complete."""
 
 import errno
+import math
 import os
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from edgeformers.errors import EdgeformersError, InputError
 
@@ -247,3 +249,12 @@ def _exhausted_resource(error: Exception, out: Path) -> str | None:
             f"and try again. No partial output was kept ({reason})"
         )
     return None
+
+
+def json_values(value: Any) -> Any:
+    """Nested values as JSON has them: a number that is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {name: json_values(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

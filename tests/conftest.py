@@ -5,7 +5,6 @@ import os
 import shutil
 import tempfile
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -131,34 +130,27 @@ FEW = {
 }
 
 
-def _untrained(kind, graph, settings):
-    """An estimator that has everything but training."""
-    made = kind("scratch:2x32", settings=settings, show=False, device="cpu")
-    tokens = made._build(graph)
-    if isinstance(made, EdgeClassifier):
-        made.label_names = list(graph.label_names)
-        train = np.flatnonzero(graph.split("edge") == 0)
-        made.head = made._make_head(graph.labels[train], made._label_kind(graph))
-    else:
-        made.head = made._make_head(graph.num_nodes)
-    made._attach(graph, tokens)
-    made.objective.modules.train()
-    return made
+def _objective(kind, graph, settings):
+    """The objective of an untrained estimator, in training mode."""
+    estimator = kind("scratch:2x32", settings=settings, show=False, device="cpu")
+    objective = estimator.make_objective(graph)
+    objective.modules.train()
+    return objective
 
 
 @pytest.fixture
 def make_edges(simulated):
     """An untrained edge objective."""
-    return lambda graph=None, **settings: (
-        _untrained(EdgeClassifier, graph or simulated, {**SMALL, **settings}).objective
+    return lambda graph=None, **settings: _objective(
+        EdgeClassifier, graph or simulated, {**SMALL, **settings}
     )
 
 
 @pytest.fixture
 def make_links(simulated):
     """An untrained link objective."""
-    return lambda graph=None, **settings: (
-        _untrained(LinkPredictor, graph or simulated, {**SMALL, **FEW, **settings}).objective
+    return lambda graph=None, **settings: _objective(
+        LinkPredictor, graph or simulated, {**SMALL, **FEW, **settings}
     )
 
 

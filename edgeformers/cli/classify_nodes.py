@@ -10,8 +10,8 @@ from edgeformers.errors import InputError
 
 if TYPE_CHECKING:
     from edgeformers.estimators import LinkPredictor
-    from edgeformers.estimators.node_labels import LabeledNodes
     from edgeformers.evaluation import SeedSummary
+    from edgeformers.inference.node_labels import LabeledNodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ With a table of your own:
     def run(self) -> None:
         from edgeformers.data.types import Side
         from edgeformers.estimators import LinkPredictor
-        from edgeformers.estimators.node_labels import classify_labeled_nodes
         from edgeformers.inference.node_classification import ProbeConfig
+        from edgeformers.inference.node_labels import classify_labeled_nodes
 
         if self.node_side is not None:
             choose("--node-side", self.node_side, get_args(Side))
@@ -67,13 +67,13 @@ With a table of your own:
         self.print(values, *self._lines(labeled, report.summary))
 
     def _labeled_nodes(self, predictor: "LinkPredictor") -> "LabeledNodes":
-        from edgeformers.estimators.node_labels import network_node_labels, read_node_labels
+        from edgeformers.inference.node_labels import network_node_labels, read_node_labels
 
         side: Any = self.node_side
         if self.labels is None:
-            return network_node_labels(predictor.objective.loader.graph, side=side)
+            return network_node_labels(predictor.fitted_.network.graph, side=side)
         return read_node_labels(
-            predictor.names,
+            predictor.fitted_.nodes,
             self.labels,
             id=self.node_id,
             labels=self.node_labels,

@@ -28,7 +28,7 @@ Examples:
     def run(self) -> None:
         part = choose("part", self.part, ("train", "val", "test"))
         estimator = self.open()
-        count = len(estimator.objective.parts[part])
+        count = len(estimator.fitted_.network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
         results = estimator.evaluate(part)

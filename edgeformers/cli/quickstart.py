@@ -10,7 +10,7 @@ from edgeformers.cli.command import OUT, Command, option
 from edgeformers.cli.recommend import recommendation_lines
 
 if TYPE_CHECKING:
-    from edgeformers.estimators.links import Recommendation
+    from edgeformers.estimators import Recommendation
 
 NEXT = """
 NEXT

@@ -76,7 +76,7 @@ On several GPUs:
         from edgeformers.runs import open_run
 
         estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)
-        scores, examples = ablate_inputs(estimator), len(estimator.objective.parts["test"])
+        scores, examples = ablate_inputs(estimator), len(estimator.fitted_.network.parts["test"])
         return [conclusion(scores), *gain_sentences(scores, examples)], task_json(scores)
 
 

@@ -1,4 +1,4 @@
-"""The product in two estimators: EdgeClassifier and LinkPredictor, and how they are loaded."""
+"""The estimators EdgeClassifier and LinkPredictor, and `load`."""
 
 from os import PathLike
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from edgeformers.errors import FormatError
 from edgeformers.estimators.base import NotFittedError
 from edgeformers.estimators.edges import EdgeClassifier
-from edgeformers.estimators.links import LinkPredictor, Reason, Recommendation
+from edgeformers.estimators.links import LinkPredictor
 from edgeformers.estimators.settings import run_config
-from edgeformers.inference.saved_model import load_model
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import Reason, Recommendation
+from edgeformers.inference.load import load_fitted
 
 __all__ = [
     "EdgeClassifier",
@@ -30,17 +31,12 @@ def load(
     network: Any = None,
     device: str | torch.device | None = None,
 ) -> EdgeClassifier | LinkPredictor:
-    """The estimator saved in a folder, or the one a run folder holds.
+    """The estimator saved in a folder or in a run folder.
 
-    A link predictor reads neighborhoods from its network, and a classifier evaluates on its own:
-    `network`, or the one it was trained on where it is still there. A model that was fitted on a
-    data frame has it in its folder.
+    It reads its network when it first needs it: `network`, or the one it was trained on. A model
+    that was fitted on a data frame has its network in its folder.
     """
-    path = Path(folder).expanduser()
-    saved = load_model(path / "model" if (path / "model").is_dir() else path)
-    task = saved.extra.get("task")
-    if task == "edge-classification":
-        return EdgeClassifier.from_saved(saved, device=device, network=network)
-    if task == "link-prediction":
-        return LinkPredictor.from_saved(saved, device=device, network=network)
-    raise FormatError(f"{path} holds a model without a task; it was not saved by an estimator")
+    fitted = load_fitted(Path(folder), network=network, device=device)
+    if isinstance(fitted, FittedEdgeClassifier):
+        return EdgeClassifier.from_fitted(fitted)
+    return LinkPredictor.from_fitted(fitted)

@@ -1,66 +1,54 @@
-"""What both estimators share: settings, opening networks, building, training and saving models."""
+"""Estimator: settings, `fit`, and delegation to the fitted model; shared by both estimators."""
 
 import json
-import math
 import shutil
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Self
+from tempfile import mkdtemp
+from typing import Any, Generic, Self, TypeVar
 
-import pyarrow.compute as pc
 import torch
-from tokenizers import Tokenizer
 from torch import nn
 
 from edgeformers import distributed
 from edgeformers.config import RunConfig, Task, matches_file
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
-from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.tokenize import add_tokens
-from edgeformers.data.tokenizer import TOKENIZER
-from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
-from edgeformers.data.types import Ids
-from edgeformers.errors import ConfigError, FormatError, InputError, suggest
-from edgeformers.estimators.build import build_model, make_samplers
+from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.settings import find_model, run_config
-from edgeformers.files import write_atomic
-from edgeformers.inference.encode import Autocast, make_autocast
-from edgeformers.inference.saved_model import SavedModel, save_model
+from edgeformers.files import json_values, write_atomic
+from edgeformers.inference.encode import EncodeOptions
+from edgeformers.inference.fitted import make_options
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.network import open_network
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.packed import PackedText
-from edgeformers.registry import ModelEntry
-from edgeformers.training.initialization import choose_device, merge_lora
-from edgeformers.training.trainer import Objective, Progress, Trainer
+from edgeformers.training.initialization import merge_lora
+from edgeformers.training.trainer import Progress, Trainer
+
+CONFIG, RESULTS = "config.toml", "results.json"  # of a run folder
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
+Fitted = TypeVar("Fitted", FittedEdgeClassifier, FittedLinkPredictor)
 
 
-class NotFittedError(InputError):
-    """The estimator has not learned anything yet."""
+class NotFittedError(InputError, AttributeError):
+    """The estimator has not been fitted."""
 
 
-class Estimator(ABC):
-    """A model that learns from a network: `fit` it, then use it, `save` it.
+class Estimator(ABC, Generic[Fitted]):
+    """A model that learns from a network: `fit` it, then use it and `save` it.
 
-    `settings` change single settings of the recipe by their dotted names, as `--set` does on the
-    command line: {"train.epochs": 3, "model.backbone": "bert-base-uncased"}.
+    `settings` override single settings of the recipe by dotted name, like `--set` on the command
+    line: {"train.epochs": 3, "model.backbone": "bert-base-uncased"}.
     """
 
     task: Task
-    default_split: str
-    model: nn.Module
-    head: nn.Module
-    objective: Any  # made by `_attach`
-    trained_on: str | None = None  # where the network of a loaded model was
 
     def __init__(
         self,
@@ -82,15 +70,10 @@ class Estimator(ABC):
             self.config = run_config(self.task, recipe, settings=changes)
         else:
             self.config = config.with_settings(changes)
-        self.entry: ModelEntry = find_model(self.config)
-        distributed.initialize()
-        self.device = choose_device(device)
-        self.show = show and distributed.is_main()
-        self.progress: Progress | None = None
-        self.results: dict[str, Any] = {}
-        self.label_names: list[str] = []
-        self.graph: EdgeTextGraph | None = None
-        self._carries_network = False  # made from a frame: it is saved with the model
+        find_model(self.config)  # raises if it is not a model of this task
+        self.options: EncodeOptions = make_options(self.config, device, show=show)
+        self.progress: Progress | None = None  # of the last training
+        self._fitted: Fitted | None = None
 
     def __repr__(self) -> str:
         state = "fitted" if self.is_fitted else "not fitted"
@@ -98,141 +81,60 @@ class Estimator(ABC):
         return f"{type(self).__name__}({model.backbone!r}, recipe={recipe!r}), {state}"
 
     @property
-    def autocast(self) -> Autocast:
-        return make_autocast(self.device, self.config.train.precision)
+    def fitted_(self) -> Fitted:
+        """What `fit` produced: the model with all it needs to be used."""
+        if self._fitted is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+        return self._fitted
 
     @property
     def is_fitted(self) -> bool:
-        return hasattr(self, "model")
+        return self._fitted is not None
 
-    def attach(self, network: EdgeTextGraph | str | PathLike[str] | None = None) -> Self:
-        """Give a loaded model the network it was trained on, to evaluate and embed.
+    @property
+    def device(self) -> torch.device:
+        return self.options.device
 
-        Without `network` it is looked for where it was, or in the folder of the model.
-        """
-        self._require_fitted()
-        carried = network is None and self._carries_network
-        if network is None:
-            network = self._find_network()
-        graph = _verified(network)
-        labels = list(graph.label_names) if self.label_names else []
-        if graph.node_index.ids != self.names.ids or labels != list(self.label_names):
-            raise InputError(
-                f"{graph.path} has other nodes or labels than the network this model was trained "
-                "on; give that one"
-            )
-        self._attach(graph, self._token_store(graph))
-        self.graph, self._carries_network = graph, carried
-        return self
+    @property
+    def show(self) -> bool:
+        """Whether progress is shown."""
+        return self.options.show
 
-    def _find_network(self) -> Path:
-        """The network of a loaded model, where it was."""
-        if self.trained_on is not None and Path(self.trained_on).is_dir():
-            return Path(self.trained_on)
-        where = (
-            "was not saved with it"
-            if self.trained_on is None
-            else f"is no longer at '{self.trained_on}'"
-        )
-        raise InputError(
-            f"the network this model was trained on {where}; say where it is: attach(NETWORK), "
-            "load(MODEL, network=NETWORK), or --network on the command line"
-        )
+    @show.setter
+    def show(self, value: bool) -> None:
+        self.options.show = value
 
-    def write_results(self, run: str | PathLike[str]) -> None:
-        """RUN/results.json with what `evaluate` found."""
-        folder = Path(run).expanduser()
-        distributed.run_on_main(lambda: write_results(folder, self.results))
+    @property
+    def model(self) -> nn.Module:
+        """The trained model."""
+        return self.fitted_.model
 
-    def save(self, folder: str | PathLike[str]) -> Path:
-        """Write the model as one folder that `edgeformers.load` reads.
+    @property
+    def label_names(self) -> list[str]:
+        """The labels, in the order of the classes."""
+        return self.fitted_.label_names
 
-        The network of a model that was fitted on a data frame is saved with it; of another one,
-        the path is.
-        """
-        return self._save(folder, {})
+    @property
+    def results(self) -> dict[str, Any]:
+        """What `evaluate` returned for each part so far."""
+        return self.fitted_.results
 
     @classmethod
-    def from_saved(cls, saved: SavedModel, *, device: str | torch.device | None = None) -> Self:
-        """The estimator that a saved model belongs to."""
-        config = RunConfig.from_dict(saved.extra["config"])
-        made = cls(config=config, device=device)
-        made._restore(saved)
-        return made
+    def from_fitted(cls, fitted: Fitted) -> Self:
+        """The estimator of a fitted model."""
+        estimator = cls(config=fitted.config, device=fitted.device, show=fitted.options.show)
+        estimator.options, estimator._fitted = fitted.options, fitted
+        return estimator
 
-    @abstractmethod
-    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> None:
-        """Make the objective that reads a network."""
+    def fit(
+        self, network: Network, *, run: str | PathLike[str] | None = None, **columns: Any
+    ) -> Self:
+        """Learn from a prepared network, its path, or a data frame whose `columns` are named.
 
-    def _require_fitted(self) -> None:
-        if not self.is_fitted:
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit first")
-
-    def _ready_objective(self) -> Any:
-        """What reads the network; that of a loaded model is looked for where it was."""
-        self._require_fitted()
-        if not hasattr(self, "objective"):
-            self.attach()
-        return self.objective
-
-    def _part(self, name: str) -> Ids:
-        """The edges of a part of the split; there must be some."""
-        parts: dict[str, Ids] = self._ready_objective().parts
-        if name not in parts:
-            raise InputError(f"a split has no part '{name}'; {suggest(name, parts)}")
-        if not len(parts[name]):
-            with_edges = ", ".join(part for part, edges in parts.items() if len(edges))
-            raise InputError(
-                f"the split has no edge in '{name}' to evaluate or predict; available: {with_edges}"
-            )
-        return parts[name]
-
-    def _open(self, network: Network, columns: Mapping[str, Any]) -> EdgeTextGraph:
-        """A prepared network, or one made on the spot from a frame."""
-        if is_frame(network):
-            self._carries_network = True
-            folder = Path(mkdtemp(prefix="edgeformers-"))
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            config = PrepareConfig(tokenizer=None, progress=self.show)
-            return write_network(read_edges(network, **columns), folder / "network", config=config)
-        if columns:
-            raise InputError(
-                f"{', '.join(columns)}: a prepared network has its columns named already; names "
-                "are for data frames"
-            )
-        self._carries_network = False
-        return _verified(network)
-
-    def _split(self, graph: EdgeTextGraph) -> str:
-        """The split to learn from: the one named, the task's own, or the only one."""
-        name = self.config.data.split or self.default_split
-        if not self.config.data.split and name not in graph.splits and len(graph.splits) == 1:
-            name = next(iter(graph.splits))
-        graph.split(name)
-        return name
-
-    def _build(self, graph: EdgeTextGraph) -> TokenStore:
-        """The model for a network, on its device, ready to be trained."""
-        self.model, tokens = build_model(
-            self.config, graph, self._split(graph), device=self.device, show=self.show
-        )
-        self.tokenizer: Tokenizer = tokens.tokenizer()
-        self.names = graph.node_index
-        self.graph, self.results = graph, {}
-        return tokens
-
-    def _samplers(self, graph: EdgeTextGraph) -> dict[str, EgoSampler]:
-        """What draws training edges around sources and around targets."""
-        seed = self.config.train.seed
-        return make_samplers(self.config.data, graph, self._split(graph), seed=seed)
-
-    def _train(
-        self,
-        objective: Objective,
-        run: str | PathLike[str] | None,
-        finish: Callable[[], None] | None = None,
-    ) -> None:
-        """Train, do what is left to `finish`, and save where there is a run's folder."""
+        With `run`, a folder, training is logged and checkpointed there, and an interrupted run
+        resumes where it stopped.
+        """
+        objective = self.make_objective(network, **columns)
         folder = None if run is None else Path(run).expanduser()
         if folder is not None:
             with distributed.main_first():
@@ -241,118 +143,76 @@ class Estimator(ABC):
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
         self.progress = trainer.fit()
-        encoder = self.model.get_submodule("encoder")
+        encoder = objective.modules.get_submodule("model.encoder")
         if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
             merge_lora(encoder)
-        self.model.eval()
-        self.head.eval()
-        if finish is not None:
-            finish()
+        objective.modules.eval()
+        self._fitted = self._finish(objective)
         if folder is not None:
             self.save(folder / "model")
+        return self
 
-    def _save(self, folder: str | PathLike[str], extra: Mapping[str, Any]) -> Path:
-        self._require_fitted()
-        graph, results = self.graph, _plain(self.results)
-        facts = {"task": self.task, "config": self.config.to_dict(), "results": results, **extra}
-        network = self.trained_on if graph is None else graph.path
-        if self._carries_network and graph is None:
-            network = self._find_network()
-        if network is not None and not self._carries_network:
-            facts["network"] = str(Path(network).resolve())
-        card = {
-            "data": "" if graph is None else f"{graph!r}, made from {graph.origin}",
-            "split": self.config.data.split or "the task's own",
-            "metrics": {
-                f"{part} {name}": value
-                for part, found in self.results.items()
-                for name, value in found.items()
-                if isinstance(value, int | float)
-            },
-            "settings": self.config.to_dict(),
-        }
-        if self._carries_network:
-            card["notes"] = "The folder `network` holds the edges it was trained on, with texts."
-        distributed.run_on_main(
-            lambda: save_model(
-                self.model,
-                folder,
-                tokenizer=self.tokenizer,
-                node_names=self.names.ids,
-                num_sources=self.names.num_sources,
-                label_names=self.label_names,
-                head=self.head.state_dict(),
-                extra=facts,
-                card=card,
-                network=network if self._carries_network else None,
-                overwrite=True,
+    @abstractmethod
+    def make_objective(self, network: Network, **columns: Any) -> Any:
+        """What `fit` trains: the untrained model with the batches and the loss of its task."""
+
+    @abstractmethod
+    def _finish(self, objective: Any) -> Fitted:
+        """The fitted model, after what is chosen on validation once training has ended."""
+
+    def attach(self, network: EdgeTextGraph | str | PathLike[str] | None = None) -> Self:
+        """Give a loaded model the network it was trained on, to evaluate and embed.
+
+        Without `network` it is taken from where it was, or from the folder of the model.
+        """
+        self._fitted = self.fitted_.attach(network)
+        return self
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write the model as one folder that `edgeformers.load` reads.
+
+        The network of a model fitted on a data frame is saved with it; otherwise its path is.
+        """
+        return self.fitted_.save(folder)
+
+    def write_results(self, run: str | PathLike[str]) -> None:
+        """Write what `evaluate` returned to RUN/results.json."""
+        folder = Path(run).expanduser()
+        distributed.run_on_main(lambda: write_results(folder, self.results))
+
+    def _open(self, network: Network, columns: Mapping[str, Any]) -> tuple[EdgeTextGraph, bool]:
+        """A prepared network, and whether it was prepared here, from a data frame."""
+        if is_frame(network):
+            folder = Path(mkdtemp(prefix="edgeformers-"))
+            config = PrepareConfig(tokenizer=None, progress=self.show)
+            graph = write_network(read_edges(network, **columns), folder / "network", config=config)
+            weakref.finalize(graph, shutil.rmtree, folder, ignore_errors=True)
+            return graph, True
+        if columns:
+            raise InputError(
+                f"{', '.join(columns)}: columns can be named for data frames only; a prepared "
+                "network has its columns already"
             )
+        return open_network(network), False
+
+
+def check_config(folder: Path, config: RunConfig) -> None:
+    """Raise an InputError if a run folder belongs to a run with other settings."""
+    path = folder / CONFIG
+    if path.exists() and not matches_file(path, config):
+        raise InputError(
+            f"{path} belongs to a run with other settings; choose another run folder or remove it"
         )
-        return Path(folder).expanduser()
-
-    def _restore(self, saved: SavedModel) -> None:
-        self.model = saved.model.to(self.device)
-        self.tokenizer = saved.tokenizer
-        sides = saved.node_sides
-        one_kind = len(sides) == 0 or sides[0].as_py() is None
-        count = None if one_kind else pc.sum(pc.equal(sides, "source")).as_py()
-        self.names = NodeIndex(saved.node_names, count)
-        self.label_names = list(saved.label_names)
-        self.results = dict(saved.extra.get("results", {}))
-        self._carries_network = saved.network is not None
-        self.trained_on = str(saved.network) if saved.network else saved.extra.get("network")
-
-    def _attach_where_it_was(self) -> None:
-        with suppress(InputError, FormatError):  # gone, or another one by now: to be given
-            self.attach()
-
-    def _token_store(self, graph: EdgeTextGraph) -> TokenStore:
-        """The network's texts in the model's own tokens, whatever backbone it began with."""
-        with TemporaryDirectory(prefix="edgeformers-") as folder, distributed.main_first():
-            self.tokenizer.save(str(Path(folder) / TOKENIZER))
-            return add_tokens(graph, folder, progress=self.show)
-
-    def _pack(self, texts: Sequence[str | None], *, whole: bool = False) -> PackedText:
-        """Texts given at call time, tokenised as the model's are; `whole`, cut as a network's."""
-        for text in texts:
-            if not isinstance(text, str | None):
-                raise InputError(f"the text of an edge must be text (got {text!r})")
-        cutter = Tokenizer.from_str(self.tokenizer.to_str())  # the model's own is saved uncut
-        kept = TOKEN_LIMIT + cutter.num_special_tokens_to_add(is_pair=False)
-        cutter.enable_truncation(kept if whole else self.config.data.max_tokens)
-        encoded = cutter.encode_batch_fast([text or "" for text in texts])
-        return PackedText.from_lists(one.ids for one in encoded)
-
-
-def _verified(network: EdgeTextGraph | str | PathLike[str]) -> EdgeTextGraph:
-    graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
-    graph.verify()
-    return graph
 
 
 def _write_config(folder: Path, config: RunConfig) -> None:
-    """config.toml of a run folder; one that is there must be the same."""
-    path = folder / "config.toml"
-    if path.exists():
-        if not matches_file(path, config):
-            raise InputError(
-                f"{path} belongs to a run with other settings; choose another run folder, or "
-                "remove it"
-            )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, config.to_toml())
+    """Write config.toml of a run folder."""
+    check_config(folder, config)
+    if not (folder / CONFIG).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / CONFIG, config.to_toml())
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """results.json of a run, whole or not at all."""
-    write_atomic(folder / "results.json", json.dumps(_plain(results), indent=1))
-
-
-def _plain(value: Any) -> Any:
-    """Nested values as JSON can hold them: what is no number is null."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Write results.json of a run."""
+    write_atomic(folder / RESULTS, json.dumps(json_values(results), indent=1))

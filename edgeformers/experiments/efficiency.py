@@ -20,6 +20,7 @@ from edgeformers.experiments.plan import Plan, PlannedRun
 from edgeformers.experiments.record import DIGITS, Entry, Record
 from edgeformers.experiments.resources import synchronized_time
 from edgeformers.experiments.runner import device_name
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.training.optimizers import Optimizers
 
 WARM_UP = 3  # rounds that are not counted
@@ -29,7 +30,7 @@ WARM_UP = 3  # rounds that are not counted
 class TimedModel:
     """A model, its optimizer, and a mini-batch for each number of neighbors on its device."""
 
-    predictor: LinkPredictor
+    predictor: FittedLinkPredictor
     optimizers: Optimizers
     batches: dict[int, EgoBatch]
 
@@ -38,7 +39,7 @@ class TimedModel:
         started = synchronized_time(self.predictor.device)
         model = self.predictor.model.train()
         self.optimizers.zero_grad()
-        with self.predictor.autocast():
+        with self.predictor.options.autocast():
             node_repr = model(self.batches[size])
         node_repr.float().square().mean().backward()
         self.optimizers.step(1.0)
@@ -48,7 +49,7 @@ class TimedModel:
         """Seconds of a forward pass without gradients."""
         started = synchronized_time(self.predictor.device)
         model = self.predictor.model.eval()
-        with torch.inference_mode(), self.predictor.autocast():
+        with torch.inference_mode(), self.predictor.options.autocast():
             model(self.batches[size])
         return synchronized_time(self.predictor.device) - started
 
@@ -104,8 +105,8 @@ def _set_up(run: PlannedRun, plan: Plan, graph: EdgeTextGraph) -> TimedModel:
     most = max(TIMED_NEIGHBORS)
     sizes = {"data.source_neighbors": [most], "data.target_neighbors": [most]}
     config = run.to_config().with_settings({"data.strata": "none", **sizes})
-    predictor = LinkPredictor(config=config, device=plan.device, show=False).set_up(graph)
-    loader = predictor.objective.loader
+    objective = LinkPredictor(config=config, device=plan.device, show=False).make_objective(graph)
+    predictor, loader = objective.fitted, objective.loader
     adjacency = loader.target_sampler.adjacency
     first = graph.num_sources if graph.is_bipartite else 0
     centers = choose_centers(adjacency.degrees(), first, TIMED_BATCH, most)
@@ -114,5 +115,5 @@ def _set_up(run: PlannedRun, plan: Plan, graph: EdgeTextGraph) -> TimedModel:
         sampler = EgoSampler(adjacency, [size], seed=run.seed)
         sized = replace(loader, source_sampler=sampler, target_sampler=sampler)
         batches[size] = sized.nodes(centers, side="target").to(predictor.device)
-    optimizers = Optimizers(predictor.objective.modules, config.train)
+    optimizers = Optimizers(objective.modules, config.train)
     return TimedModel(predictor=predictor, optimizers=optimizers, batches=batches)

@@ -78,7 +78,7 @@ def _embeddings(plan: Plan, graph: EdgeTextGraph) -> NodeMap:
     predictor = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(predictor, LinkPredictor)
     first = graph.num_sources if graph.is_bipartite else 0
-    degrees = predictor.objective.loader.target_sampler.adjacency.degrees()[first:]
+    degrees = predictor.fitted_.network.loader.target_sampler.adjacency.degrees()[first:]
     nodes = first + np.argsort(-np.asarray(degrees), kind="stable")[:MAPPED_NODES]
     title = f"Nodes (stars) and their edges (points) of {graph.name}"
     return node_map(predictor, nodes, graph.node_names(nodes), title)
@@ -87,7 +87,7 @@ def _embeddings(plan: Plan, graph: EdgeTextGraph) -> NodeMap:
 def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionMap:
     classifier = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(classifier, EdgeClassifier)
-    objective = classifier.objective
+    objective = classifier.fitted_.network
     part = "test" if len(objective.parts["test"]) else "val"  # never empty
     edge = pick_edge(objective.parts[part], objective.loader.lengths(objective.parts[part]))
     name = PART_NAMES[part].removesuffix(" part")

@@ -1,6 +1,5 @@
 """Input ablation: does a model need the graph, does it need the text?"""
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.estimators.settings import chosen_name
+from edgeformers.estimators.settings import chosen_name, find_model
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import split_name
@@ -37,8 +36,8 @@ def ablate_inputs(model: EdgeClassifier | LinkPredictor) -> TaskScores:
     `edgeformers.report.conclusions` for their wording.
     """
     metric = METRICS[model.task]
-    model._part("test")  # raises if the split has no test edges
-    if isinstance(model, EdgeClassifier) and model.head.kind not in ("class", "ordered"):
+    model.fitted_.network.part("test")  # raises if the split has no test edges
+    if isinstance(model, EdgeClassifier) and model.fitted_.head.kind not in ("class", "ordered"):
         raise InputError("input ablation needs links, or edges with one class each")
     ablated = [*_masked(model), *_baselines(model)]
     models = [scores.model_scores(title, inputs, [metric]) for title, inputs, scores in ablated]
@@ -89,18 +88,18 @@ def _masked(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:
     if inputs != "both" or isinstance(model, LinkPredictor):
         return
     masks: dict[str, tuple[InputKind, type[EdgeLoader]]] = {"nodes": ("text", MaskedNodes)}
-    if not model.entry.context:
+    if not find_model(model.config).context:
         masks["texts"] = ("nodes", MaskedTexts)
     for masked_input, (kind, loader) in masks.items():
-        masked = copy.copy(model)
-        masked.objective = copy.copy(model.objective)
-        masked.objective.loader = loader(**vars(model.objective.loader))
+        network = model.fitted_.network
+        network = replace(network, loader=loader(**vars(network.loader)))
+        masked = EdgeClassifier.from_fitted(replace(model.fitted_, attached=network))
         yield f"{title}, {masked_input} hidden", kind, _test_scores(masked, model)
 
 
 def _baselines(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:
     """Simple baselines of the text or of the nodes alone."""
-    graph, config = model.objective.loader.graph, model.config
+    graph, config = model.fitted_.network.graph, model.config
     split = split_name(config, graph)
     reader = {"backbone": config.model.backbone, "max_tokens": config.data.max_tokens}
     baselines: Mapping[str, Any] = {**EDGE_BASELINES, **LINK_BASELINES}
@@ -115,7 +114,7 @@ def _baselines(model: EdgeClassifier | LinkPredictor) -> Iterator[Ablated]:
 
 def _test_scores(scored: Any, model: EdgeClassifier | LinkPredictor) -> RunScores:
     """Test scores of a model or baseline on the network and split of `model`."""
-    graph, config = model.objective.loader.graph, model.config
+    graph, config = model.fitted_.network.graph, model.config
     split = split_name(config, graph)
     return score(scored, graph, split, seed=config.train.seed, parts=("test",))
 
@@ -124,7 +123,7 @@ def _baseline_names(model: EdgeClassifier | LinkPredictor, split: str) -> list[s
     """Baselines that take at most minutes here; an untrained backbone carries no information."""
     if isinstance(model, EdgeClassifier):
         return ["tfidf", "node-ids"]
-    graph = model.objective.loader.graph
+    graph = model.fitted_.network.graph
     fits = {
         "popularity": True,
         "reciprocity": can_reciprocate(graph),

@@ -21,7 +21,7 @@ MIN_VECTORS = 10  # for t-SNE; fewer vectors have no neighborhoods to preserve
 @torch.inference_mode()
 def attention_map(classifier: EdgeClassifier, edge: int, title: str) -> AttentionMap:
     """The attention of the readout token of one edge, in every layer."""
-    loader = classifier.objective.loader
+    loader = classifier.fitted_.network.loader
     batch = edge_batch(loader.graph, loader.tokens, [edge], loader.max_tokens)
     batch = batch.to(classifier.device)
     (layers,) = classifier.model.attention_maps(batch)  # type: ignore[operator]
@@ -34,7 +34,9 @@ def attention_map(classifier: EdgeClassifier, edge: int, title: str) -> Attentio
     ends = graph.node_names([int(graph.src[edge]), int(graph.dst[edge])])
     names = dict(zip(("source", "target"), ends, strict=True))
     tokens = [names[name] for name in layers[-1].virtual]
-    tokens += [classifier.tokenizer.id_to_token(i) or "" for i in batch.text.token_ids.tolist()]
+    tokens += [
+        classifier.fitted_.tokenizer.id_to_token(i) or "" for i in batch.text.token_ids.tolist()
+    ]
     return AttentionMap(title=title, tokens=tokens, weights=weights, virtual=virtual)
 
 
@@ -43,11 +45,11 @@ def node_map(
     predictor: LinkPredictor, nodes: Ids, names: Sequence[str], title: str, *, seed: int = 0
 ) -> NodeMap:
     """Target nodes and the edges around them, projected to two dimensions."""
-    loader = predictor.objective.loader
+    loader = predictor.fitted_.network.loader
     sampler = EgoSampler(loader.target_sampler.adjacency, [MAX_EDGES], seed=seed)
     batch = replace(loader, target_sampler=sampler).nodes(nodes, side="target")
     batch = batch.to(predictor.device)
-    with predictor.autocast():
+    with predictor.options.autocast():
         edges = predictor.model.encode_ego_edges(batch).float().cpu().numpy()  # type: ignore[operator]
         centers = predictor.model(batch).float().cpu().numpy()
     points = project_2d(np.concatenate([centers, edges]), seed).tolist()

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators import LinkPredictor
-from edgeformers.estimators.node_labels import LabeledNodes, network_node_labels, read_node_labels
 from edgeformers.experiments.collect import flat_metrics, make_record, run_entry
 from edgeformers.experiments.plan import Plan, PlannedRun
 from edgeformers.experiments.record import Entry, Record
 from edgeformers.experiments.runner import fit_baseline
 from edgeformers.files import write_atomic
 from edgeformers.inference.node_classification import classify_nodes
+from edgeformers.inference.node_labels import LabeledNodes, network_node_labels, read_node_labels
 from edgeformers.runs import open_run
 
 SEPARATOR = "|"  # between several labels of a node

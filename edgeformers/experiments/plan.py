@@ -12,11 +12,13 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
 from edgeformers.errors import InputError
 from edgeformers.estimators import run_config
+from edgeformers.estimators.base import CONFIG, RESULTS
 from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import published_dataset
 from edgeformers.files import write_atomic
+from edgeformers.inference.network import choose_split, network_fingerprint
 from edgeformers.registry import BACKBONE_BASELINES
-from edgeformers.runs import CONFIG, ESTIMATORS, MODEL, RECORD, RESULTS, network_fingerprint
+from edgeformers.runs import MODEL, RECORD
 from edgeformers.training.initialization import is_scratch
 
 PLAN = "plan.json"
@@ -266,10 +268,7 @@ def published_neighbors(graph: EdgeTextGraph) -> dict[str, Any]:
 
 def split_name(config: RunConfig, graph: EdgeTextGraph) -> str:
     """The split of a run: the configured one, the task's default, or the network's only one."""
-    default = ESTIMATORS[config.task].default_split
-    if config.data.split or default in graph.splits or len(graph.splits) != 1:
-        return config.data.split or default
-    return next(iter(graph.splits))
+    return choose_split(config, graph)
 
 
 def _planned_runs(

@@ -15,9 +15,10 @@ from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.settings import find_model
 from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.runner import available_cores, free_memory, read_outcome
+from edgeformers.inference.encode import choose_device
 from edgeformers.nn.backbones import backbone_config
 from edgeformers.runs import ESTIMATORS
-from edgeformers.training.initialization import SCRATCH, choose_device
+from edgeformers.training.initialization import SCRATCH
 from edgeformers.training.optimizers import Optimizers
 
 TIMED_STEPS = 3  # after one warm-up step
@@ -74,8 +75,8 @@ def estimate_time(plan: Plan, graph: EdgeTextGraph) -> TimeEstimate:
 
 def measure_run(config: RunConfig, graph: EdgeTextGraph, device: str | None = None) -> float:
     """Seconds of a run, extrapolated from a few steps: training, validation and scoring."""
-    estimator = ESTIMATORS[config.task](config=config, device=device, show=False).set_up(graph)
-    objective: Any = estimator.objective
+    estimator = ESTIMATORS[config.task](config=config, device=device, show=False)
+    objective: Any = estimator.make_objective(graph)
     train = config.train
     optimizers = Optimizers(objective.modules, train)
     batches = objective.batches(0)

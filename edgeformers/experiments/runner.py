@@ -29,11 +29,13 @@ from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
+from edgeformers.inference.encode import choose_device
+from edgeformers.inference.network import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.runs import MODEL, RECORD, check_device, fit_run, network_fingerprint
+from edgeformers.runs import MODEL, RECORD, check_device, fit_run
 from edgeformers.training.checkpoint import remove_checkpoints
-from edgeformers.training.initialization import backbone_tokens, choose_device
+from edgeformers.training.initialization import backbone_tokens
 from edgeformers.training.runlog import LOG, read_log
 
 OUTCOME = "outcome.json"  # a run's seconds, device and the settings a baseline chose
@@ -100,7 +102,7 @@ def execute_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool
     else:
         model = fit_run(graph, run.path, run.to_config(), device=plan.device, show=show)
         scores = (
-            _trial_score(run, model.objective.select)
+            _trial_score(run, model.fitted_.select_metric)
             if run.kind == "trial"
             else score(model, graph, split, seed=run.seed)
         )

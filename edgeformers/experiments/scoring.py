@@ -111,10 +111,10 @@ def _score_edges(
     assert graph.labels is not None
     labels = np.asarray(graph.labels[edges])
     if isinstance(model, EdgeClassifier):
-        predictions = model.objective.predict(edges, show=model.show)
+        predictions = model.fitted_.predict_known(edges)
         truth = torch.from_numpy(labels if labels.dtype.kind == "f" else labels.astype(np.int64))
-        results: dict[str, Any] = dict(model.head.metrics(predictions, truth))
-        if model.head.kind not in ("class", "ordered"):
+        results: dict[str, Any] = dict(model.fitted_.head.metrics(predictions, truth))
+        if model.fitted_.head.kind not in ("class", "ordered"):
             return results, {}
         predicted = predictions.value.numpy()
     else:

@@ -1,251 +1,324 @@
-"""Fixed vectors beside a trained score: what they count, and how a source never met gets them."""
+"""Components of a link score: each knows its share, folds in new nodes and takes in new edges.
+
+A link score is a weighted sum over components c:
+
+    score(q, k) = sum_c w_c(q) (query_c(q) . key_c(k) + bonus_c(q, k))
+
+`LinkScorer` holds the components and the weights. To add a component, subclass `ScoreComponent`,
+list it in COMPONENTS and let `ensemble.py` fit it.
+"""
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgeformers.errors import FormatError, InputError
-from edgeformers.evaluation import DEGREES, BonusScorer, LinkTable, Scorer
-
-Side = Literal["query", "key"]
-
-BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11): as reports group links
-GROUPS = len(BOUNDS) + 1
-GROUP_NAMES = (
-    *(f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))),
-    f"{BOUNDS[-1]} edges or more",
-)
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import PROFILE, TRAIN
+from edgeformers.data.types import Ids, IntArray, Side
+from edgeformers.errors import FormatError
+from edgeformers.evaluation import LinkTable
 
 
-def edge_groups(edges: Tensor) -> Tensor:
-    """How many edges sources have [n] -> 0 where they are few, up to GROUPS - 1 where many."""
-    return torch.bucketize(edges, torch.tensor(BOUNDS, device=edges.device), right=True)
+@dataclass(frozen=True, kw_only=True)
+class NewEdges:
+    """Edges that the model was not fitted on, in time order; an unknown node is -1."""
+
+    source: Ids  # [m]
+    target: Ids  # [m]
+    texts: Sequence[str | None]  # [m]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def neighbors(self, side: Side) -> Ids:
+        """The nodes at the other ends of the edges of a node on `side`."""
+        return self.target if side == "source" else self.source
+
+    def linked(self, side: Side) -> tuple[Tensor, Tensor]:
+        """The known nodes among `neighbors`, each once, and how many edges lead to each."""
+        nodes = self.neighbors(side)
+        unique, counts = np.unique(nodes[nodes >= 0], return_counts=True)
+        return torch.from_numpy(unique), torch.from_numpy(counts)
 
 
-class FoldIn(nn.Module, ABC):
-    """The vector of a new source, of the `left` vectors of the nodes it is linked to.
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """New edges between known nodes as links: an undirected edge links both its ends."""
 
-    Shapes: N nodes, m linked nodes, R width.
+    edges: NewEdges  # as they arrived, also those of unknown nodes
+    source: Ids  # [n]
+    target: Ids  # [n]
+    is_new: NDArray[np.bool_]  # [n], whether the two nodes were not linked before
+    history: "EdgeHistory"  # with these edges
+
+
+class EdgeHistory:
+    """The edges known so far: those of training and of profiles, then all that arrived."""
+
+    def __init__(self, graph: EdgeTextGraph, split: str) -> None:
+        known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
+        self._is_undirected = not graph.is_bipartite and not graph.is_directed
+        source, target = self._links(graph.src[known], graph.dst[known])
+        order = np.argsort(source, kind="stable")
+        self._starts = np.searchsorted(source[order], np.arange(graph.num_nodes + 1))
+        self._targets = target[order]
+        self._arrived: dict[int, list[int]] = defaultdict(list)
+        self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
+
+    def targets_of(self, source: int) -> Ids:
+        """The target of every edge of a source; a target occurs once per edge."""
+        trained = self._targets[self._starts[source] : self._starts[source + 1]]
+        return np.concatenate([trained, np.array(self._arrived[source], np.int64)])
+
+    def add(self, edges: NewEdges) -> Arrivals:
+        """Append edges in time order."""
+        known = (edges.source >= 0) & (edges.target >= 0)
+        source, target = self._links(edges.source[known], edges.target[known])
+        is_new = np.zeros(len(source), bool)
+        for at, (node, other) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+            is_new[at] = other not in self.targets_of(node)
+            self._arrived[node].append(other)
+        np.add.at(self.popularity, target, 1)
+        return Arrivals(edges=edges, source=source, target=target, is_new=is_new, history=self)
+
+    def _links(self, source: IntArray, target: IntArray) -> tuple[Ids, Ids]:
+        if not self._is_undirected:
+            return np.asarray(source, np.int64), np.asarray(target, np.int64)
+        both = [
+            np.concatenate(pair).astype(np.int64) for pair in ((source, target), (target, source))
+        ]
+        return both[0], both[1]
+
+
+class ScoreComponent(ABC):
+    """One additive part of a link score.
+
+    Shapes: n nodes, R the component's width.
     """
 
-    left: Tensor  # [N, R]
-    scale: Tensor
-
-    def __init__(self, left: Tensor, scale: Tensor | float = 1.0) -> None:
-        super().__init__()
-        self.register_buffer("left", left.float())
-        self._keep("scale", scale)
-
-    def forward(self, nodes: Tensor, counts: Tensor) -> Tensor:
-        """Linked nodes [m] and how often each is linked [m] -> [R]; zeros where there are none."""
-        if not len(nodes):
-            return self.left.new_zeros(self.left.size(1))
-        return (self.scale * self.fold(self.left[nodes].double(), counts.double())).float()
+    name: ClassVar[str]  # shown to users and part of the names of saved tensors
 
     @abstractmethod
-    def fold(self, left: Tensor, counts: Tensor) -> Tensor:
-        """[m, R] and [m] -> [R]."""
+    def query(self, nodes: Ids) -> Tensor:
+        """Vectors [n, R] of known sources."""
 
-    def _keep(self, name: str, value: Any) -> None:
-        self.register_buffer(name, torch.as_tensor(value).double())
+    @abstractmethod
+    def key(self, nodes: Ids) -> Tensor:
+        """Vectors [n, R] of known candidates."""
+
+    @abstractmethod
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        """The query [R] of a new source, or the key [R] of a new target, from its edges."""
+
+    def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable | None:
+        """Pairs, as positions in `nodes` and `candidates`, that score 1 on top of the product."""
+        return None
+
+    def update(self, arrivals: Arrivals) -> None:  # noqa: B027 (most trained parts stay as they are)
+        """Take in edges that arrived after fitting, in time order; fitted keys stay as they are."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that must be saved, by name."""
+        return {}
 
 
-class Summed(FoldIn):
-    """The sum of what it is linked to, as EASE has it."""
+class FactorComponent(ScoreComponent):
+    """A component with fixed vectors of all nodes: queries [N, R] and keys [N, R]."""
 
-    def fold(self, left: Tensor, counts: Tensor) -> Tensor:
-        return left.sum(0)
+    def __init__(self, query: Tensor, key: Tensor) -> None:
+        self.queries, self.keys = query.float(), key.float()
+
+    def query(self, nodes: Ids) -> Tensor:
+        return self.queries[torch.from_numpy(nodes)]
+
+    def key(self, nodes: Ids) -> Tensor:
+        return self.keys[torch.from_numpy(nodes)]
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        nodes, counts = edges.linked(side)
+        if not len(nodes):
+            return self.queries.new_zeros(self.queries.size(1))
+        return self._fold_in(nodes, counts, side).float()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"query": self.queries, "key": self.keys}
+
+    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
+        """The vector [R] of a new node with `counts` edges to each of the known `nodes`."""
+        raise NotImplementedError
 
 
-class Averaged(FoldIn):
-    """The mean of what it is linked to, as LightGCN describes a node that was held out."""
+class MeanComponent(FactorComponent):
+    """A node is represented by the mean of the nodes that it is linked to."""
 
-    def fold(self, left: Tensor, counts: Tensor) -> Tensor:
-        return left.mean(0)
+    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
+        return (self.keys if side == "source" else self.queries)[nodes].double().mean(0)
+
+    def update(self, arrivals: Arrivals) -> None:
+        """Let every new link enter the mean with the weight of one."""
+        for source in np.unique(arrivals.source[arrivals.is_new]).tolist():
+            new = arrivals.target[arrivals.is_new & (arrivals.source == source)]
+            links = len(np.unique(arrivals.history.targets_of(source)))
+            total = self.queries[source] * (links - len(new)) + self.key(new).sum(0)
+            self.queries[source] = total / links
 
 
-class Solved(FoldIn):
-    """Least-squares factors, as ALS solves for those it knows.
+class LightGCNComponent(MeanComponent):
+    """Node vectors smoothed over the training links."""
 
-    (gram + alpha sum n_u y_u y_u^T)^-1 sum (1 + alpha n_u) y_u over what it is linked to, n_u
-    times, with gram = Y^T Y + penalty I of all learned keys Y.
+    name = "lightgcn"
+
+
+class ActivityComponent(MeanComponent):
+    """Vectors over time: nodes that are active at the same times score high."""
+
+    name = "activity_profiles"
+
+
+class ALSComponent(FactorComponent):
+    """Least-squares factors of the links; a new node's factors are solved for.
+
+    x = (gram + alpha sum n_u y_u y_u^T)^-1 sum (1 + alpha n_u) y_u over the linked nodes u, with
+    n_u edges to each, and gram = Y^T Y + penalty I over all vectors Y of the other side.
     """
 
-    gram: Tensor  # [R, R]
-    alpha: Tensor
+    name = "als"
 
-    def __init__(
-        self, left: Tensor, gram: Tensor, alpha: Tensor | float, scale: Tensor | float = 1.0
-    ) -> None:
-        super().__init__(left, scale)
-        self._keep("gram", gram)
-        self._keep("alpha", alpha)
+    def __init__(self, query: Tensor, key: Tensor, gram: Tensor, alpha: Tensor | float) -> None:
+        super().__init__(query, key)
+        self.gram, self.alpha = gram.double(), torch.as_tensor(alpha).double()
 
-    def fold(self, left: Tensor, counts: Tensor) -> Tensor:
+    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
+        if side == "source":
+            return self._solve(self.keys[nodes].double(), self.gram, counts)
+        penalty = (self.gram - _gram(self.keys)).diagonal().mean().clamp(min=1e-6)
+        gram = _gram(self.queries) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
+        return self._solve(self.queries[nodes].double(), gram, counts)
+
+    def _solve(self, linked: Tensor, gram: Tensor, counts: Tensor) -> Tensor:
         weight = self.alpha * counts
-        table = self.gram + (left * weight[:, None]).T @ left
-        solved: Tensor = torch.linalg.solve(table, ((1 + weight)[:, None] * left).sum(0))
-        return solved
+        left = gram + (linked * weight[:, None]).T @ linked
+        solution: Tensor = torch.linalg.solve(left, ((1 + weight)[:, None] * linked).sum(0))
+        return solution
+
+    def update(self, arrivals: Arrivals) -> None:
+        """Solve again for the factors of every source with new edges."""
+        for source in np.unique(arrivals.source).tolist():
+            targets, counts = np.unique(arrivals.history.targets_of(source), return_counts=True)
+            nodes, edges = torch.from_numpy(targets), torch.from_numpy(counts)
+            self.queries[source] = self._fold_in(nodes, edges, "source").float()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**super().tensors(), "gram": self.gram, "alpha": self.alpha}
 
 
-_KINDS = {kind.__name__.lower(): kind for kind in (Summed, Averaged, Solved)}
+class EASEComponent(FactorComponent):
+    """Item-to-item weights B of low rank, left @ key^T: a query is the sum of its items' `left`.
 
-
-class Returned(nn.Module):
-    """Who has an edge to a node is likelier to get one back: an amount on top of its score.
-
-    Of a network with one kind of node and directed edges. No product of short vectors says who
-    has written to whom, so these links stand as they are: node v has one from each of
-    `nodes[offsets[v] : offsets[v + 1]]`, sorted. `amount` depends on how many edges v has.
-
-    Shapes: N nodes, m links, G groups.
+    The key of a new target is the ridge regression of its links on the queries, with the penalty
+    that B has: (Q^T Q + penalty left^T left)^-1 sum q_u.
     """
 
-    offsets: Tensor  # [N + 1]
-    nodes: Tensor  # [m]
-    amount: Tensor  # [G]
-
-    def __init__(self, offsets: Tensor, nodes: Tensor, amount: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("offsets", offsets.long())
-        self.register_buffer("nodes", nodes.long())
-        self.register_buffer("amount", amount.float())
-
-    def among(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> LinkTable:
-        """Which of the candidates [C] have an edge to each query [Q], both told by their place.
-
-        A new node (-1) has none.
-        """
-        every = LinkTable.from_csr(self.offsets.cpu().numpy(), self.nodes.cpu().numpy())
-        nobody = len(self.offsets) - 1
-        known = np.where(candidates < 0, nobody, candidates)
-        place, column = every.among(queries.clip(min=0), known)
-        is_known = queries[place] >= 0
-        return LinkTable.from_pairs(place[is_known], column[is_known], len(queries))
-
-
-class LinkEnsemble(nn.Module):
-    """Fixed vectors whose products are added to the trained score.
-
-    Such are the factors of collaborative models, laid side by side. How much each of them counts,
-    and the trained score, depends on how many edges a source has: `weights` has a row for every
-    group of sources (`edge_groups`), the trained score first, and `group` tells that of each node.
-    `new` has one way of making the vector of a new source for each model, in the same order; a
-    saved one is told by its name: `new.0_summed`. What is no product of vectors, `returned`, is
-    added where pairs are scored (`raise_returned`).
-
-    Shapes: N nodes, R width of all P together, G groups, D width of the trained score's vectors.
-    """
-
-    query: Tensor  # [N, R]
-    key: Tensor  # [N, R]
-    weights: Tensor  # [G, 1 + P]
-    group: Tensor  # [N]
+    name = "ease"
 
     def __init__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        new: Sequence[FoldIn],
-        *,
-        weights: Tensor,
-        group: Tensor,
-        returned: Returned | None = None,
+        self, query: Tensor, key: Tensor, left: Tensor, penalty: Tensor | float = 200.0
     ) -> None:
-        super().__init__()
-        self.widths = [one.left.size(1) for one in new]
-        if query.shape != key.shape or query.size(1) != sum(self.widths):
-            raise InputError(
-                "vectors beside a model are [N, R] of every node as query and key, and those of "
-                f"new sources make up the same R (got {list(query.shape)}, {list(key.shape)} "
-                f"and {self.widths})"
-            )
-        self.register_buffer("query", query.float())
-        self.register_buffer("key", key.float())
-        self.register_buffer("weights", weights.float())
-        self.register_buffer("group", group.to(torch.uint8))
-        named = {f"{at}_{type(one).__name__.lower()}": one for at, one in enumerate(new)}
-        self.new = nn.ModuleDict(named)
-        self.returned = returned
+        super().__init__(query, key)
+        self.left, self.penalty = left.float(), torch.as_tensor(penalty).double()
 
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor], prefix: str = "ensemble.") -> "LinkEnsemble | None":
-        """Room for what a saved head has beside it; None where it has nothing."""
-        own = {
-            name.removeprefix(prefix): value
-            for name, value in state.items()
-            if name.startswith(prefix)
-        }
-        if not own:
-            return None
-        if missing := {"query", "key", "weights", "group"} - own.keys():
-            raise FormatError(
-                "the saved model is of an earlier version: what stands beside its score lacks "
-                f"{' and '.join(sorted(missing))}; train it again, in a new folder"
-            )
-        found: dict[str, dict[str, Tensor]] = {}
-        for name in sorted(own):
-            if name.startswith("new."):
-                place, buffer = name.removeprefix("new.").split(".")
-                found.setdefault(place, {})[buffer] = own[name]
-        new = [_KINDS[place.partition("_")[2]](**buffers) for place, buffers in found.items()]
-        back = {n.removeprefix("returned."): v for n, v in own.items() if n.startswith("returned.")}
-        return cls(
-            own["query"],
-            own["key"],
-            new,
-            weights=own["weights"],
-            group=own["group"],
-            returned=Returned(**back) if back else None,
+    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
+        if side == "source":
+            return self.left[nodes].double().sum(0)
+        gram = _gram(self.queries) + self.penalty * _gram(self.left)
+        linked = self.queries[nodes].double().sum(0)
+        solution: Tensor = torch.linalg.lstsq(gram, linked[:, None], driver="gelsd").solution
+        return solution[:, 0]
+
+    def update(self, arrivals: Arrivals) -> None:
+        """Add the targets of new links."""
+        source, target = (
+            torch.from_numpy(ends[arrivals.is_new]) for ends in (arrivals.source, arrivals.target)
+        )
+        self.queries.index_add_(0, source, self.left[target])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**super().tensors(), "left": self.left, "penalty": self.penalty}
+
+
+class ReciprocityComponent(ScoreComponent):
+    """A bonus for candidates with an edge to the source: they are likely to get one back.
+
+    For networks with one node type and directed edges. Node v has edges from
+    `nodes[offsets[v] : offsets[v + 1]]`. No inner product of short vectors expresses this.
+    """
+
+    name = "reciprocity"
+
+    def __init__(self, offsets: Tensor, nodes: Tensor) -> None:
+        self.offsets, self.nodes = offsets.long(), nodes.long()
+
+    def query(self, nodes: Ids) -> Tensor:
+        return torch.empty(len(nodes), 0)
+
+    key = query
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        return torch.empty(0)
+
+    def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable:
+        table = LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
+        nobody = len(self.offsets) - 1
+        position, column = table.among(
+            nodes.clip(min=0), np.where(candidates < 0, nobody, candidates)
+        )
+        is_known = nodes[position] >= 0
+        return LinkTable.from_pairs(position[is_known], column[is_known], len(nodes))
+
+    def update(self, arrivals: Arrivals) -> None:
+        """Add the new links."""
+        ends = np.repeat(np.arange(len(self.offsets) - 1), self.offsets.diff().numpy())
+        table = LinkTable.from_pairs(
+            np.concatenate([ends, arrivals.target]),
+            np.concatenate([self.nodes.numpy(), arrivals.source]),
+            len(self.offsets) - 1,
+        )
+        self.offsets, self.nodes = (
+            torch.from_numpy(table.indptr),
+            torch.from_numpy(table.candidates),
         )
 
-    def forward(self, side: Side, nodes: Tensor, trained: Tensor) -> Tensor:
-        """Nodes [n] and their vectors of the trained score [n, D] -> [n, D + R].
+    def tensors(self) -> dict[str, Tensor]:
+        return {"offsets": self.offsets, "nodes": self.nodes}
 
-        A new node (-1) has zeros here, and counts as one without edges.
-        """
-        known = (nodes >= 0)[:, None]
-        if side == "key":
-            return torch.cat([trained, self.key[nodes.clamp(min=0)] * known], dim=-1)
-        ensemble = self.query[nodes.clamp(min=0)] * known
-        return self._weighed(trained, ensemble, self.group[nodes.clamp(min=0)] * (nodes >= 0))
 
-    def new_query(self, trained: Tensor, linked: Tensor) -> Tensor:
-        """The query of a new source with an edge to each of these nodes [m]: [D] -> [D + R].
+#: The components that are saved with a model, by name, in the order in which they are fitted.
+COMPONENTS: Mapping[str, type[ScoreComponent]] = {
+    component.name: component
+    for component in (
+        LightGCNComponent,
+        ALSComponent,
+        EASEComponent,
+        ActivityComponent,
+        ReciprocityComponent,
+    )
+}
 
-        An edge to an unknown node (-1) is an edge.
-        """
-        nodes, counts = linked[linked >= 0].unique(return_counts=True)
-        none = trained.new_empty(0)
-        ensemble = torch.cat([none, *(one(nodes, counts) for one in self.new.values())])
-        group = edge_groups(torch.tensor([len(linked)], device=linked.device))
-        return self._weighed(trained[None], ensemble[None], group)[0]
 
-    def raise_returned(
-        self, scorer: Scorer, queries: NDArray[np.int64], candidates: NDArray[np.int64]
-    ) -> Scorer:
-        """Scores of known queries [Q] and candidates [C], with what links back to the queries."""
-        if self.returned is None:
-            return scorer
-        amount = self.returned.amount[self.group[torch.from_numpy(queries)].long()]
-        links = self.returned.among(queries, candidates)
-        return BonusScorer(scorer, links, amount.cpu().numpy())
+def restore_component(name: str, tensors: Mapping[str, Tensor]) -> ScoreComponent:
+    """The component that `tensors()` was saved from."""
+    try:
+        return COMPONENTS[name](**tensors)
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"the saved model has an unknown score component '{name}'") from error
 
-    def returned_amount(self, node: int) -> float:
-        """By how much those are raised that have an edge to this node."""
-        if self.returned is None:
-            return 0.0
-        return float(self.returned.amount[int(self.group[node])])
 
-    def _weighed(self, trained: Tensor, ensemble: Tensor, group: Tensor) -> Tensor:
-        """Vectors [n, D] and [n, R] of sources of these groups [n] -> [n, D + R]."""
-        weights = self.weights[group.long()]  # [n, 1 + P]
-        widths = torch.tensor([trained.size(1), *self.widths], device=weights.device)
-        both = torch.cat([trained, ensemble], dim=-1)
-        return both * weights.repeat_interleave(widths, dim=1)
+def _gram(vectors: Tensor) -> Tensor:
+    return vectors.double().T @ vectors.double()

@@ -1,8 +1,9 @@
-"""Representations of many edges or nodes: sorted by length, shared among processes, in order."""
+"""Encode many edges or nodes: sorted by length, shared among processes, returned in order."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -14,30 +15,51 @@ from tqdm.auto import tqdm
 from edgeformers import distributed
 from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Prefetch
 from edgeformers.data.types import Ids, Side
-from edgeformers.errors import EdgeformersError
+from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import onednn_inference
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
 
-CACHED_TOKENS = 2048  # at once on a CPU: what is computed of them stays near its cores
+CACHED_TOKENS = 2048  # tokens per batch on a CPU: their activations fit in its caches
 
 
 class OutOfMemoryError(EdgeformersError):
-    """Memory ended; the message says which setting to lower."""
+    """Encoding ran out of memory; the message names the setting to lower."""
+
+
+@dataclass(kw_only=True)
+class EncodeOptions:
+    """Where and how a model encodes."""
+
+    device: torch.device
+    autocast: Autocast = nullcontext
+    batch: int = 256  # edges or nodes of full length encoded at once
+    show: bool = False  # progress bars
+
+
+def choose_device(device: str | torch.device | None = None) -> torch.device:
+    """The given device if it is available; by default the GPU if there is one."""
+    if device is None:
+        is_gpu = torch.cuda.is_available()
+        return torch.device("cuda", torch.cuda.current_device()) if is_gpu else torch.device("cpu")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without that backend asserts
+        available = "cpu, cuda" if torch.cuda.is_available() else "cpu"
+        raise InputError(f"device '{device}' is not available; available: {available}") from error
+    return torch.device(device)
 
 
 def make_autocast(device: torch.device, precision: str) -> Autocast:
-    """bf16 where the hardware computes in it ("auto") or where asked; float32 elsewhere."""
-    wanted = precision == "bf16" or (
+    """bf16 if `precision` asks for it, or "auto" on hardware that computes in it; else float32."""
+    is_bf16 = precision == "bf16" or (
         precision == "auto"
         and device.type == "cuda"
         and torch.cuda.is_bf16_supported(including_emulation=False)
     )
-    if not wanted:
-        return nullcontext
-    return lambda: torch.autocast(device.type, torch.bfloat16)
+    return (lambda: torch.autocast(device.type, torch.bfloat16)) if is_bf16 else nullcontext
 
 
 def encode_edges(
@@ -50,9 +72,9 @@ def encode_edges(
     batch: int = 256,
     show: bool = False,
 ) -> Vectors:
-    """edge_repr of chosen edges [n, D], in their order.
+    """edge_repr [n, D] of edges, in their order.
 
-    At once are read as many tokens as `batch` edges of full length have.
+    A batch has as many tokens as `batch` edges of full length.
     """
     lengths = loader.lengths(edge_ids).astype(np.int64)
     order, budget = np.argsort(lengths, kind="stable")[::-1], batch * loader.max_tokens
@@ -61,7 +83,8 @@ def encode_edges(
         lengths = np.full_like(lengths, (1 + around) * loader.max_tokens)
         budget *= 1 + around
     chunks = _cut(order, lengths, _bounded(budget, model, device), batch)
-    return _encode(model, loader.batch, edge_ids, chunks, device, autocast, batch, show, "edges")
+    options = EncodeOptions(device=device, autocast=autocast, batch=batch, show=show)
+    return _encode(model, loader.batch, edge_ids, chunks, options, "edges")
 
 
 def encode_nodes(
@@ -76,15 +99,15 @@ def encode_nodes(
     side: Side = "source",
     show: bool = False,
 ) -> Vectors:
-    """node_repr of chosen nodes [n, D], in their order, from training edges alone.
+    """node_repr [n, D] of nodes, in their order, from training edges only.
 
-    In a network of one kind of node, they are read as sources or as targets (`side`). At once are
-    read as many edges as `batch` nodes of full neighborhoods have.
+    With one node type they are read as sources or as targets (`side`). A batch has as many edges
+    as `batch` nodes with full neighborhoods.
     """
     work = loader.workload(nodes)
     order = np.argsort(work, kind="stable")[::-1]
     orders = [order]
-    if loader.graph.is_bipartite:  # a batch holds sources or targets, which are read differently
+    if loader.graph.is_bipartite:  # sources and targets have different samplers
         is_target = nodes[order] >= loader.graph.num_sources
         orders = [order[~is_target], order[is_target]]
 
@@ -94,21 +117,22 @@ def encode_nodes(
     most = max(sum(loader.source_sampler.sizes), sum(loader.target_sampler.sizes))
     tokens = (work + 1) * loader.max_tokens
     budget = _bounded(batch * (most + 1) * loader.max_tokens, model, device)
-    chunks = [chunk for one in orders for chunk in _cut(one, tokens, budget, batch)]
-    return _encode(model, make, nodes, chunks, device, autocast, batch, show, "nodes")
+    chunks = [chunk for part in orders for chunk in _cut(part, tokens, budget, batch)]
+    options = EncodeOptions(device=device, autocast=autocast, batch=batch, show=show)
+    return _encode(model, make, nodes, chunks, options, "nodes")
 
 
 def _bounded(budget: int, model: nn.Module, device: torch.device) -> int:
-    """The tokens read at once: of a language model on a CPU, no more than its caches like."""
-    return min(budget, CACHED_TOKENS) if _reads_on_cpu(model, device) else budget
+    """The tokens of a batch: fewer for a language model on a CPU."""
+    return min(budget, CACHED_TOKENS) if _is_language_model_on_cpu(model, device) else budget
 
 
-def _reads_on_cpu(model: nn.Module, device: torch.device) -> bool:
+def _is_language_model_on_cpu(model: nn.Module, device: torch.device) -> bool:
     return device.type == "cpu" and isinstance(getattr(model, "encoder", None), TextEncoder)
 
 
 def _cut(order: Ids, tokens: Ids, budget: int, batch: int) -> list[Ids]:
-    """The order in chunks of at most `budget` tokens, and of few times `batch` however short."""
+    """Cut the order into chunks of at most `budget` tokens and 4 * `batch` items."""
     ends = np.cumsum(tokens[order])
     chunks, start = [], 0
     while start < len(order):
@@ -125,23 +149,21 @@ def _encode(
     make: Callable[[Ids], Any],
     ids: Ids,
     chunks: list[Ids],
-    device: torch.device,
-    autocast: Autocast,
-    batch: int,
-    show: bool,
+    options: EncodeOptions,
     what: str,
 ) -> Vectors:
-    """Vectors of `ids` in their order, encoded chunk by chunk: similar work side by side.
+    """Vectors of `ids` in their order, encoded chunk by chunk.
 
-    Batches are the same however many processes share them, and so are the vectors.
+    Batches, and therefore vectors, do not depend on the number of processes.
     """
     parts: list[Vectors] = []
     was_training = model.training
     model.eval()
-    bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not show)
-    mine = [ids[chunk] for chunk in distributed.shard(chunks)]
-    with bar, _naming_memory(batch, what), _quick(model, chunks, device):
-        for vectors in _read(model, make, mine, device, autocast):
+    bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not options.show)
+    own_ids = [ids[chunk] for chunk in distributed.shard(chunks)]
+    fast = _fast_layers(model, options.device) if len(chunks) > 1 else nullcontext()
+    with bar, _explain_memory(options.batch, what), fast:
+        for vectors in _forward(model, make, own_ids, options):
             parts.append(vectors)
             bar.update(len(vectors) * distributed.world_size())
     model.train(was_training)
@@ -151,48 +173,41 @@ def _encode(
     return out
 
 
-def _quick(
-    model: nn.Module, chunks: list[Ids], device: torch.device
-) -> AbstractContextManager[None]:
-    """On a CPU a language model's layers take the quick way, if there is more than one batch."""
-    if len(chunks) < 2 or not _reads_on_cpu(model, device):
+def _fast_layers(model: nn.Module, device: torch.device) -> AbstractContextManager[None]:
+    """Let a language model use its fast layers on a CPU."""
+    if not _is_language_model_on_cpu(model, device):
         return nullcontext()
     return onednn_inference(cast(TextEncoder, model.encoder).layers)
 
 
-def _read(
-    model: nn.Module,
-    make: Callable[[Ids], Any],
-    chunks: list[Ids],
-    device: torch.device,
-    autocast: Autocast,
+def _forward(
+    model: nn.Module, make: Callable[[Ids], Any], chunks: list[Ids], options: EncodeOptions
 ) -> Iterator[Vectors]:
-    """The vectors of each chunk in turn; on a CPU every thread reads chunks of its own.
+    """The vectors of each chunk in turn; on a CPU every thread encodes chunks of its own.
 
-    Threads that share each product instead wait for each other hundreds of times per chunk, and
-    for whatever else the machine has to do.
+    Threads that share each matrix product wait for each other hundreds of times per chunk.
     """
+    device = options.device
 
-    def read(batch: Any) -> Vectors:
-        with torch.inference_mode(), autocast():
+    def forward(batch: Any) -> Vectors:
+        with torch.inference_mode(), options.autocast():
             return cast(Vectors, model(batch.to(device)).float().cpu().numpy())
 
     threads = torch.get_num_threads() if device.type == "cpu" else 1
     if threads == 1 or len(chunks) < 2 * threads:
         pin = device.type == "cuda"
-        yield from map(
-            read, Prefetch(lambda ids: make(ids).pin_memory() if pin else make(ids), chunks)
-        )
+        batches = Prefetch(lambda ids: make(ids).pin_memory() if pin else make(ids), chunks)
+        yield from map(forward, batches)
         return
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
-            yield from pool.map(lambda ids: read(make(ids)), chunks)
+            yield from pool.map(lambda ids: forward(make(ids)), chunks)
         finally:
-            torch.set_num_threads(threads)  # what threads that start later will have
+            torch.set_num_threads(threads)  # for threads that start later
 
 
 @contextmanager
-def _naming_memory(batch: int, what: str) -> Iterator[None]:
+def _explain_memory(batch: int, what: str) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -1,7 +1,6 @@
-"""Collaborative models set beside a trained one, all counted alike unless validation objects."""
+"""Fit the ensemble next to a trained link score, with weights chosen on validation."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.baselines.base import TrainingLinks, ValidationRanking, training_links
+from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
@@ -17,232 +16,125 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Ids
 from edgeformers.evaluation import LinkTable, is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import (
-    GROUPS,
-    Averaged,
-    FoldIn,
-    LinkEnsemble,
-    Returned,
-    Solved,
-    Summed,
-    edge_groups,
+    ActivityComponent,
+    ALSComponent,
+    EASEComponent,
+    FactorComponent,
+    LightGCNComponent,
+    ReciprocityComponent,
+    ScoreComponent,
 )
-from edgeformers.training.link_objective import LinkObjective
+from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, degree_group
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Scores = NDArray[np.float32]
 Weights = tuple[float, ...]
 
-EASE_TARGETS = 5_000  # above, the inverse of a table of targets by targets takes too long
-ALS_LINKS = 2_000_000  # above, the model's own node vectors have to do
-LIGHTGCN_LINKS = 30_000  # of training: a step goes through all of them, for so many a minute
-LIGHTGCN_LINKS_GPU = 500_000  # where a GPU takes the steps
-EASE_RANK = 128  # of its table of weights: the score is a product of vectors of this width
+EASE_TARGETS = 5_000  # above, inverting a targets-by-targets matrix takes too long
+ALS_LINKS = 2_000_000
+LIGHTGCN_LINKS = 30_000  # training links: every step visits all of them; about a minute
+LIGHTGCN_LINKS_GPU = 500_000
+EASE_RANK = 128  # rank of the approximation of the item-to-item weights
 ALS_GRID = (
-    *GRID,  # and some that are worse alone but add more
+    *GRID,  # and two that are worse alone but add more to an ensemble
     *(ALSConfig(factors=factors, alpha=10.0, regularization=3.0) for factors in (8, 16)),
 )
 LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
-FEW_LINKS = 100  # of validation, of a group of sources: fewer tell nothing of it
-MANY_LINKS = 1_000  # of validation: the mean over so many is not chance alone
+FEW_LINKS = 100  # validation links below which a degree group gets the weights of all sources
+MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
 
 
-class Part:
-    """A score that is a product of vectors of nodes: query [N, R] and key [N, R].
+class TrainedScore(FactorComponent):
+    """A trained score computed once for all nodes, to be weighed against other components."""
 
-    `new`, where there is one, gives what makes the query of a new source, at some scale.
+    name = "text"
+
+
+class Standardized:
+    """A component whose scores are divided by their standard deviation over candidates."""
+
+    def __init__(self, component: ScoreComponent, graph: EdgeTextGraph, rows: int = 256) -> None:
+        self.component = component
+        sample = np.unique(np.linspace(0, graph.num_sources - 1, rows).astype(np.int64))
+        scores = component_scores(component, sample, candidate_nodes(graph))
+        self.scale = 1 / (float(scores.std()) or 1.0)
+
+    def scores(self, queries: Ids, candidates: Ids, weight: float = 1.0) -> Scores:
+        return component_scores(self.component, queries, candidates, weight * self.scale)
+
+
+def component_scores(
+    component: ScoreComponent, queries: Ids, candidates: Ids, weight: float = 1.0
+) -> Scores:
+    """Weighted scores [q, c] of one component."""
+    products = (component.query(queries) * weight) @ component.key(candidates).T
+    scores: Scores = products.numpy()
+    bonus = component.bonus(queries, candidates)
+    if bonus is not None:
+        scores[bonus.of(np.arange(len(queries)))] += np.float32(weight)
+    return scores
+
+
+def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
+    """Fit collaborative components and choose all weights by full-ranking MRR on validation.
+
+    Sources with few, some and many edges are weighed separately. The trained score may get
+    weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
+    a component too; so are activity profiles if edges have times and validation shows a gain.
+    None if the trained score is best alone, or the network is too large for all components.
     """
-
-    def __init__(
-        self,
-        query: Floats,
-        key: Floats,
-        new: Callable[[float], FoldIn] | None = None,
-        scale: float = 1.0,
-    ) -> None:
-        self.query, self.key, self.new, self.scale = query, key, new, scale
-
-    def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
-        return self.query[queries] @ self.key[candidates].T
-
-    def scaled(self, factor: float) -> "Part":
-        """The same score times `factor`."""
-        return Part(self.query * np.float32(factor), self.key, self.new, self.scale * factor)
-
-    def fold_in(self) -> FoldIn:
-        """What makes the query of a new source."""
-        assert self.new is not None
-        return self.new(self.scale)
-
-
-class ReturnedPart:
-    """A score that is `scale` where a candidate has a training link to the query, and 0 elsewhere.
-
-    Of a network with one kind of node and directed edges.
-    """
-
-    def __init__(self, links: LinkTable, scale: float = 1.0) -> None:
-        self.links, self.scale = links, scale
-
-    def scores(self, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> Floats:
-        table = np.zeros((len(queries), len(candidates)), np.float32)
-        table[self.links.among(queries, candidates)] = self.scale
-        return table
-
-    def scaled(self, factor: float) -> "ReturnedPart":
-        """The same score times `factor`."""
-        return ReturnedPart(self.links, self.scale * factor)
-
-    def weighed(self, weights: Doubles) -> Returned:
-        """As it stands beside a trained score, counted so for each group of sources [G]."""
-        tables = (self.links.indptr, self.links.candidates, weights * self.scale)
-        return Returned(*map(torch.from_numpy, tables))
-
-
-AnyPart = Part | ReturnedPart
-
-
-def fit_ensemble(
-    objective: LinkObjective, graph: EdgeTextGraph, split: str, *, seed: int
-) -> LinkEnsemble | None:
-    """Fit collaborative models, and weigh all by full-ranking MRR on validation.
-
-    Sources with few edges, with some and with many are weighed apart. The trained score may come
-    out with weight 0, where the links of training alone rank better: then the text has nothing to
-    add there. Where nodes are of one kind and edges directed, who is linked to a source counts
-    too, and where edges have times and that helps, who is active at the same times. None where
-    the trained score is best alone, or the network is too large for any of them.
-    """
-    can_return = can_reciprocate(graph)
-    if not (fits_ease(graph) or fits_als(graph) or can_return or has_usable_times(graph, split)):
+    graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
+    is_directed = can_reciprocate(graph)
+    if not (fits_ease(graph) or fits_als(graph) or is_directed or has_usable_times(graph, split)):
         return None
-    own, ranking = _trained(objective, graph), ValidationRanking(graph, split)
-    spread = _deviation(own, graph)
-    scaled: list[AnyPart] = [own.scaled(1 / spread)]
-    for family in collaborative_parts(graph, split, seed=seed):
-        options = (part.scaled(1 / _deviation(part, graph)) for part in family)
-        scaled.append(max(options, key=lambda part: _worth(part, scaled, ranking)))
-    if (times := _times_that_help(graph, split, scaled, ranking)) is not None:
-        scaled.append(times)
-    if can_return:
-        back = ReturnedPart(training_links(graph, split).train.transpose())
-        scaled.append(back.scaled(1 / _deviation(back, graph)))
-    edges = torch.from_numpy(graph.training_adjacency(split).degrees())
-    group = edge_groups(edges)
-    weights = weigh_groups(scaled, ranking, group.numpy()[ranking.queries])
+    ranking = ValidationRanking(graph, split)
+    chosen = [Standardized(_trained_score(fitted.scorer, graph), graph)]
+    for family in collaborative_components(graph, split, seed=seed):
+        options = (Standardized(component, graph) for component in family)
+        chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))
+    if (activity := _activity_if_better(graph, split, chosen, ranking)) is not None:
+        chosen.append(activity)
+    if is_directed:
+        chosen.append(
+            Standardized(reciprocity_component(training_links(graph, split).train), graph)
+        )
+    group = degree_group(graph.training_adjacency(split).degrees())
+    weights = choose_group_weights(chosen, ranking, group[ranking.queries])
     if not weights[:, 1:].any():
         return None
-    weights[:, 0] /= spread
-    return _assemble(scaled, weights, group)
-
-
-def _assemble(parts: list[AnyPart], weights: Doubles, group: Tensor) -> LinkEnsemble:
-    """What counts at all, the trained score first among `parts` and `weights` [G, parts]."""
-    used = [(at, part) for at, part in enumerate(parts) if at and weights[:, at].any()]
-    some = [(at, part) for at, part in used if isinstance(part, Part)]
-    back = [part.weighed(weights[:, at]) for at, part in used if isinstance(part, ReturnedPart)]
-    empty = np.empty((len(group), 0), np.float32)
-    query, key = (
-        np.hstack([empty, *(getattr(one, name) for _, one in some)]) for name in ("query", "key")
-    )
-    return LinkEnsemble(
-        torch.from_numpy(query),
-        torch.from_numpy(key),
-        [part.fold_in() for _, part in some],
-        weights=torch.from_numpy(weights[:, [0, *(at for at, _ in some)]]),
-        group=group,
-        returned=back[0] if back else None,
+    used = [0, *(np.flatnonzero(weights[:, 1:].any(0)) + 1)]
+    scales = np.array([chosen[at].scale for at in used])
+    return Ensemble(
+        components=[chosen[at].component for at in used[1:]],
+        weights=torch.from_numpy(weights[:, used] * scales).float(),
+        group=torch.from_numpy(group),
     )
 
 
-def collaborative_parts(graph: EdgeTextGraph, split: str, *, seed: int) -> Iterator[Iterator[Part]]:
-    """LightGCN, ALS and EASE, each where the network is not too large for it; some settings of it.
+def collaborative_components(
+    graph: EdgeTextGraph, split: str, *, seed: int
+) -> Iterator[Iterator[ScoreComponent]]:
+    """LightGCN, ALS and EASE where the network is small enough, each with several settings.
 
-    Which setting is best alone does not decide: what counts is what it adds to those before, so
-    the one with a single setting comes first. Each is made when it is asked for: tables of all
-    nodes are large.
+    A setting is judged by what it adds to the components before it, so the family with a single
+    setting comes first. Components are fitted one at a time: they hold vectors of all nodes.
     """
+    size = graph.num_nodes
     if fits_lightgcn(graph, split):
-        learned = (LightGCN((one,), seed=seed).fit(graph, split) for one in LIGHTGCN_GRID)
-        yield (_lightgcn_part(model, graph.num_nodes) for model in learned)
+        models = (LightGCN((config,), seed=seed).fit(graph, split) for config in LIGHTGCN_GRID)
+        yield (lightgcn_component(model, size) for model in models)
     if fits_als(graph):
-        fitted = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
-        yield (_als_part(als, graph.num_nodes) for als in fitted)
+        fits = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
+        yield (als_component(als, size) for als in fits)
     if fits_ease(graph):
-        solved = (EASE((value,)).fit(graph, split) for value in LAMBDAS)
-        yield (_ease_part(ease.links, ease.weights, graph.num_nodes, seed) for ease in solved)
-
-
-def weigh_groups(parts: Sequence[AnyPart], ranking: ValidationRanking, group: Ints) -> Doubles:
-    """The weights of each group of sources [G, parts]; `group` [n] is that of validation links.
-
-    A source with few edges is told by other things than one with many. A group of which
-    validation has few links is weighed as all are.
-    """
-    is_small = np.bincount(group, minlength=GROUPS) < FEW_LINKS
-    everyone = weigh(parts, ranking) if is_small.any() else []
-    return np.array(
-        [
-            everyone if is_small[one] else weigh(parts, ranking.subset(group == one))
-            for one in range(GROUPS)
-        ]
-    )
-
-
-def weigh(parts: Sequence[AnyPart], ranking: ValidationRanking) -> list[float]:
-    """The weight of each score: as many as possible, all alike, unless validation clearly objects.
-
-    Clear is what ranks better by more than two standard errors of the difference, source by source:
-    few links tell little, and many of one source hardly more. Members are chosen first, then
-    other weights are tried one at a time.
-    """
-    best = _choose_members(parts, ranking)
-    held = _reciprocals(parts, best, ranking)
-    for _ in range(ROUNDS):
-        before = best
-        for at, weight in product(range(len(parts)), WEIGHTS):
-            changed = (*best[:at], weight, *best[at + 1 :])
-            if changed == best or not any(changed):
-                continue
-            found = _reciprocals(parts, changed, ranking)
-            if is_significant(found - held, ranking.queries):
-                best, held = changed, found
-        if best == before:
-            break
-    return list(best)
-
-
-def _choose_members(parts: Sequence[AnyPart], ranking: ValidationRanking) -> Weights:
-    """The largest choice of scores, all alike, that is not clearly worse than the best choice.
-
-    Nor may it rank worse than the best collaborative model alone, clearly or not: then there were
-    no reason to have more than that.
-    """
-    every = [one for one in product((0.0, 1.0), repeat=len(parts)) if any(one)]
-    found = {one: _reciprocals(parts, one, ranking) for one in every}
-    mean = {one: float(found[one].mean()) for one in every}
-    best = max(every, key=lambda one: mean[one])
-    least = max((mean[one] for one in every if sum(one) == 1 and not one[0]), default=0.0)
-    close = [
-        one
-        for one in every
-        if mean[one] >= least and not is_significant(found[best] - found[one], ranking.queries)
-    ]
-    return max(close, key=lambda one: (sum(one), mean[one]))
-
-
-def _reciprocals(
-    parts: Sequence[AnyPart], weights: Weights, ranking: ValidationRanking
-) -> NDArray[np.float64]:
-    mixed = [part.scaled(w) for part, w in zip(parts, weights, strict=True) if w]
-    return ranking.reciprocal_ranks(
-        lambda q, c: np.asarray(sum(part.scores(q, c) for part in mixed))
-    )
+        solutions = ((penalty, EASE((penalty,)).fit(graph, split)) for penalty in LAMBDAS)
+        yield (ease_component(ease, penalty, size, seed) for penalty, ease in solutions)
 
 
 def fits_ease(graph: EdgeTextGraph) -> bool:
@@ -256,98 +148,161 @@ def fits_als(graph: EdgeTextGraph) -> bool:
 
 
 def fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
-    """Whether a network is small enough for LightGCN, on this machine."""
+    """Whether a network is small enough for LightGCN on this machine."""
     most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
     return training_links(graph, split).train.num_links <= most
 
 
-def _mrr(parts: Sequence[AnyPart], ranking: ValidationRanking) -> float:
+def choose_group_weights(
+    components: Sequence[Standardized], ranking: ValidationRanking, group: Ids
+) -> NDArray[np.float64]:
+    """Weights [G, components] per degree group; `group` [n] is that of each validation link.
+
+    A group with few validation links gets the weights of all sources together.
+    """
+    is_small = np.bincount(group, minlength=GROUPS) < FEW_LINKS
+    overall = choose_weights(components, ranking) if is_small.any() else []
+    return np.array(
+        [
+            overall if is_small[g] else choose_weights(components, ranking.subset(group == g))
+            for g in range(GROUPS)
+        ]
+    )
+
+
+def choose_weights(components: Sequence[Standardized], ranking: ValidationRanking) -> list[float]:
+    """Weights with the best MRR; equal weights unless others are significantly better.
+
+    Significant is a gain of more than two standard errors, computed over sources. Members are
+    chosen first, then other weights are tried one at a time.
+    """
+    best = _choose_members(components, ranking)
+    best_ranks = _reciprocal_ranks(components, best, ranking)
+    for _ in range(ROUNDS):
+        before = best
+        for at, weight in product(range(len(components)), WEIGHTS):
+            weights = (*best[:at], weight, *best[at + 1 :])
+            if weights == best or not any(weights):
+                continue
+            ranks = _reciprocal_ranks(components, weights, ranking)
+            if is_significant(ranks - best_ranks, ranking.queries):
+                best, best_ranks = weights, ranks
+        if best == before:
+            break
+    return list(best)
+
+
+def _choose_members(components: Sequence[Standardized], ranking: ValidationRanking) -> Weights:
+    """The largest subset, equally weighted, that is not significantly worse than the best one.
+
+    Its MRR must also reach that of the best collaborative component alone.
+    """
+    subsets = [subset for subset in product((0.0, 1.0), repeat=len(components)) if any(subset)]
+    ranks = {subset: _reciprocal_ranks(components, subset, ranking) for subset in subsets}
+    mrr = {subset: float(ranks[subset].mean()) for subset in subsets}
+    best = max(subsets, key=lambda subset: mrr[subset])
+    least = max((mrr[s] for s in subsets if sum(s) == 1 and not s[0]), default=0.0)
+    close = [
+        subset
+        for subset in subsets
+        if mrr[subset] >= least and not is_significant(ranks[best] - ranks[subset], ranking.queries)
+    ]
+    return max(close, key=lambda subset: (sum(subset), mrr[subset]))
+
+
+def _reciprocal_ranks(
+    components: Sequence[Standardized], weights: Weights, ranking: ValidationRanking
+) -> NDArray[np.float64]:
+    weighted = [(c, w) for c, w in zip(components, weights, strict=True) if w]
+    return ranking.reciprocal_ranks(
+        lambda q, k: np.asarray(sum(component.scores(q, k, w) for component, w in weighted))
+    )
+
+
+def _mrr(components: Sequence[Standardized], ranking: ValidationRanking) -> float:
     """The MRR of the sum of some scores."""
-    return float(_reciprocals(parts, (1.0,) * len(parts), ranking).mean())
+    return float(_reciprocal_ranks(components, (1.0,) * len(components), ranking).mean())
 
 
-def _worth(part: Part, others: Sequence[AnyPart], ranking: ValidationRanking) -> float:
-    """What a score is good for: alone, or with the others."""
-    return max(_mrr([part], ranking), _mrr([*others, part], ranking))
+def _value(
+    component: Standardized, others: Sequence[Standardized], ranking: ValidationRanking
+) -> float:
+    """The MRR of a component, alone or with the others."""
+    return max(_mrr([component], ranking), _mrr([*others, component], ranking))
 
 
-def _trained(objective: LinkObjective, graph: EdgeTextGraph) -> Part:
-    """The trained score as a part; nodes that are no candidates have no key."""
-    sources = np.arange(graph.num_sources)
+def _trained_score(scorer: LinkScorer, graph: EdgeTextGraph) -> TrainedScore:
+    """The trained score of all sources and candidates; other nodes have zeros."""
     candidates = candidate_nodes(graph)
-    query = objective.factors("query", sources)
-    key = objective.factors("key", candidates)
-    return Part(
+    query = scorer.queries(np.arange(graph.num_sources)).vectors
+    key = scorer.keys(candidates)
+    return TrainedScore(
         _placed(query, 0, graph.num_nodes), _placed(key, int(candidates[0]), graph.num_nodes)
     )
 
 
-def _ease_part(links: TrainingLinks, weights: Floats, num_nodes: int, seed: int) -> Part:
-    """X B with B of low rank, U S V^T: a query is the sum of U S over what it is linked to."""
+def lightgcn_component(model: LightGCN, num_nodes: int) -> LightGCNComponent:
+    """The vectors of a LightGCN; those of sources without links were never trained."""
+    rows, columns = model.factors()
+    is_linked = model.links.known.degrees > 0
+    query = _placed(rows * is_linked[:, None], 0, num_nodes)
+    return LightGCNComponent(query, _placed(columns, model.links.first_candidate, num_nodes))
+
+
+def als_component(als: ALS, num_nodes: int) -> ALSComponent:
+    """The factors of an ALS, and what solves for those of a new node."""
+    rows, columns = als.factors()
+    query, key = _placed(rows, 0, num_nodes), _placed(columns, als.links.first_candidate, num_nodes)
+    return ALSComponent(query, key, torch.from_numpy(als.fitted.gram), als.fitted.alpha)
+
+
+def ease_component(ease: EASE, penalty: float, num_nodes: int, seed: int) -> EASEComponent:
+    """X B with B = U S V^T of low rank: a query is the sum of U S over its items."""
+    links, rank = ease.links, min(EASE_RANK, len(ease.weights))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        rank = min(EASE_RANK, len(weights))
-        u, s, v = torch.svd_lowrank(torch.from_numpy(weights), q=rank, niter=4)
+        u, s, v = torch.svd_lowrank(torch.from_numpy(ease.weights), q=rank, niter=4)
     left: Tensor = u * s
-    query = torch.zeros(links.known.num_queries, left.size(1))
     known, first = links.known, links.first_candidate
+    query = torch.zeros(known.num_queries, left.size(1))
     query.index_add_(0, torch.from_numpy(known.queries), left[torch.from_numpy(known.candidates)])
-    return Part(
-        _placed(query.numpy(), 0, num_nodes),
-        _placed(v.numpy(), first, num_nodes),
-        partial(Summed, torch.from_numpy(_placed(left.numpy(), first, num_nodes))),
-    )
+    vectors = (_placed(query, 0, num_nodes), _placed(v, first, num_nodes))
+    return EASEComponent(*vectors, _placed(left, first, num_nodes), penalty)
 
 
-def _als_part(als: ALS, num_nodes: int) -> Part:
-    rows, columns = als.factors()
-    key, ridge = _placed(columns, als.links.first_candidate, num_nodes), als.fitted
-    new = partial(Solved, torch.from_numpy(key), torch.from_numpy(ridge.gram), ridge.alpha)
-    return Part(_placed(rows, 0, num_nodes), key, new)
+def reciprocity_component(links: LinkTable) -> ReciprocityComponent:
+    """Which nodes have a link to each node."""
+    table = links.transpose()
+    return ReciprocityComponent(torch.from_numpy(table.indptr), torch.from_numpy(table.candidates))
 
 
-def _lightgcn_part(model: LightGCN, num_nodes: int) -> Part:
-    rows, columns = model.factors()
-    is_linked = model.links.known.degrees > 0  # others are as random as they began
-    key = _placed(columns, model.links.first_candidate, num_nodes)
-    query = _placed(rows * is_linked[:, None], 0, num_nodes)
-    return Part(query, key, partial(Averaged, torch.from_numpy(key)))
+def _activity_if_better(
+    graph: EdgeTextGraph,
+    split: str,
+    others: Sequence[Standardized],
+    ranking: ValidationRanking,
+) -> Standardized | None:
+    """Activity profiles with the best smoothing; None if they do not improve on the others.
 
-
-def _times_that_help(
-    graph: EdgeTextGraph, split: str, others: Sequence[AnyPart], ranking: ValidationRanking
-) -> Part | None:
-    """Who is active when, smoothed as adds most; None where that adds nothing to the others.
-
-    Models of links are worth having unless validation objects. Times may tell nothing at all, so
-    validation has to speak for them: clearly, where it has few links.
+    Links are informative unless validation says otherwise. Times may not be, so validation must
+    show a gain: a significant one if it has few links.
     """
     if not has_usable_times(graph, split):
         return None
-    parts = (
-        Part(query, key, partial(Averaged, torch.from_numpy(key)))
+    options = (
+        Standardized(ActivityComponent(torch.from_numpy(query), torch.from_numpy(key)), graph)
         for query, key in activity_profiles(graph, split)
     )
-    best = max(
-        (part.scaled(1 / _deviation(part, graph)) for part in parts),
-        key=lambda part: _mrr([*others, part], ranking),
-    )
-    without = _reciprocals(others, (1.0,) * len(others), ranking)
-    gains = _reciprocals([*others, best], (1.0,) * (len(others) + 1), ranking) - without
-    is_worth = (
-        gains.mean() > 0 if len(gains) >= MANY_LINKS else is_significant(gains, ranking.queries)
-    )
-    return best if is_worth else None
+    best = max(options, key=lambda option: _mrr([*others, option], ranking))
+    without = _reciprocal_ranks(others, (1.0,) * len(others), ranking)
+    gains = _reciprocal_ranks([*others, best], (1.0,) * (len(others) + 1), ranking) - without
+    if len(gains) >= MANY_LINKS:
+        return best if gains.mean() > 0 else None
+    return best if is_significant(gains, ranking.queries) else None
 
 
-def _deviation(part: AnyPart, graph: EdgeTextGraph, rows: int = 256) -> float:
-    """How far scores differ among candidates, over some queries."""
-    some = np.unique(np.linspace(0, graph.num_sources - 1, rows).astype(np.int64))
-    return float(part.scores(some, candidate_nodes(graph)).std()) or 1.0
-
-
-def _placed(vectors: NDArray[np.float64] | Floats, first: int, num_nodes: int) -> Floats:
-    """Vectors of neighboring nodes as rows of a table of all nodes, zeros elsewhere."""
-    table = np.zeros((num_nodes, vectors.shape[1]), np.float32)
-    table[first : first + len(vectors)] = vectors
+def _placed(vectors: Tensor | NDArray[np.floating], first: int, num_nodes: int) -> Tensor:
+    """Vectors of consecutive nodes, from node `first`, in a table of all nodes."""
+    table = torch.zeros(num_nodes, vectors.shape[1])
+    table[first : first + len(vectors)] = torch.as_tensor(vectors)
     return table

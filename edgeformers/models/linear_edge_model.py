@@ -1,6 +1,7 @@
-"""A linear model of edges, of their words and their nodes, set beside a trained one."""
+"""LinearEdgeModel: a logistic regression on words and nodes, combined with a trained model."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -11,17 +12,16 @@ from edgeformers.nn.packed import PackedText
 
 
 class LinearEdgeModel(nn.Module):
-    """What the words and the two nodes of an edge say of it, each for itself: logits [B, C].
+    """Logits sum_w tf-idf(w) W_w + S_source + T_target + b [B, C], with weights fitted elsewhere.
 
-    sum_w tf-idf(w) W_w + S_source + T_target + b, a logistic regression whose weights are given. Of
-    the logits by which is decided it makes up `share`, 0 to 1, and the trained ones the rest. A
-    new node (-1) says nothing.
+    Decisions use `share` (0 to 1) of these logits and the rest of the trained ones. An unknown
+    node (-1) contributes nothing.
 
     Shapes: B edges, N nodes, C classes.
     """
 
-    source: Tensor
-    target: Tensor
+    source: Tensor  # [N, C]
+    target: Tensor  # [N, C]
     share: Tensor
 
     def __init__(
@@ -30,8 +30,8 @@ class LinearEdgeModel(nn.Module):
         super().__init__()
         if source.shape != target.shape or source.size(1) != bag.width:
             raise InputError(
-                "weights of nodes beside a model are [N, C] as source and as target, and words "
-                f"have the same C (got {list(source.shape)}, {list(target.shape)}, {bag.width})"
+                "source and target weights must both be [N, C], with the C of the words (got "
+                f"{list(source.shape)}, {list(target.shape)} and {bag.width})"
             )
         self.bag = bag.requires_grad_(False)
         self.register_buffer("source", source.float())
@@ -39,10 +39,8 @@ class LinearEdgeModel(nn.Module):
         self.register_buffer("share", torch.tensor(float(share)))
 
     @classmethod
-    def like(
-        cls, state: Mapping[str, Tensor], prefix: str = "ensemble."
-    ) -> "LinearEdgeModel | None":
-        """Room for what a saved head has beside it; None where it has nothing."""
+    def from_tensors(cls, state: Mapping[str, Tensor], prefix: str = "ensemble.") -> Self | None:
+        """A model with the shapes of a saved head's, to load its tensors into; None without one."""
         if f"{prefix}source" not in state:
             return None
         words, width = state[f"{prefix}bag.table"].shape
@@ -51,14 +49,14 @@ class LinearEdgeModel(nn.Module):
         return cls(bag, state[f"{prefix}source"], state[f"{prefix}target"])
 
     def forward(self, text: PackedText, src: Tensor, dst: Tensor) -> Tensor:
-        """Whole texts, and the nodes at both ends [B] -> [B, C]."""
+        """Full texts, and the nodes at both ends [B] -> [B, C]."""
         return self.bag.encode(text) + _rows(self.source, src) + _rows(self.target, dst)
 
     def mix(self, trained: Tensor, linear: Tensor) -> Tensor:
-        """The logits [B, C] by which is decided."""
+        """The logits [B, C] that decide."""
         return (1 - self.share) * trained + self.share * linear
 
 
 def _rows(table: Tensor, nodes: Tensor) -> Tensor:
-    """Nodes [B] -> [B, C]; zeros of a new one."""
+    """Nodes [B] -> rows [B, C]; zeros for an unknown node."""
     return table[nodes.clamp(min=0)] * (nodes >= 0)[:, None]

@@ -132,15 +132,6 @@ def node_text_features(
     return out
 
 
-def choose_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, or the GPU where there is one."""
-    if device is not None:
-        return torch.device(device)
-    if torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
-
-
 #: The linear maps of a layer that low-rank changes are learned for.
 LORA_TARGETS = ("query", "key_value", "out", "up", "down")
 

@@ -51,7 +51,7 @@ def test_new_nodes_new_texts_and_no_edges_can_be_asked_for(classifier, simulated
     found = classifier.predict([("nobody", "nothing", "unheard of"), (*known[:2], None), known])
     assert all(name in classifier.label_names for name in found)
     assert classifier.predict([]) == []
-    assert len(classifier.predict()) == len(classifier.objective.parts["test"])
+    assert len(classifier.predict()) == len(classifier.fitted_.network.parts["test"])
     long = classifier.predict([(*known[:2], "garden hose " * 500)])
     assert len(long) == 1
 
@@ -79,7 +79,7 @@ def test_a_run_folder_is_loaded_and_one_with_other_settings_refused(simulated, t
     again = tiny(EdgeClassifier, **{"train.epochs": 1}).fit(simulated, run=tmp_path / "run")
     assert again.predict(range(5)) == made.predict(range(5))
     assert make_config("edge-classification", file=tmp_path / "run/config.toml") == made.config
-    with pytest.raises(InputError, match=r"config\.toml belongs to a run with other settings; ch"):
+    with pytest.raises(InputError, match=r"config\.toml"):
         tiny(EdgeClassifier, **{"train.epochs": 2}).fit(simulated, run=tmp_path / "run")
 
 
@@ -118,17 +118,17 @@ def test_every_kind_of_label_is_learned_saved_and_loaded(make_labelled, tmp_path
     more = {"edges.kind": "ordered"} if kind == "ordered" else {}
     settings = {"edges.class_balance": balance, "train.epochs": 4, **more}
     made = tiny(EdgeClassifier, **settings).fit(graph)
-    assert made.head.kind == kind
+    assert made.fitted_.head.kind == kind
     new = [("s1", "t1", "a good film"), ("new", "t2", "a bad film")]
     loaded = load(made.save(tmp_path / "model"))
     same = loaded.predict(new), made.predict(new)
     assert same[0] == (pytest.approx(same[1]) if kind == "number" else same[1])
     assert loaded.evaluate(intervals=False) == pytest.approx(made.evaluate(intervals=False))
-    for name, value in made.head.state_dict().items():
-        assert (loaded.head.state_dict()[name] == value).all()
+    for name, value in made.fitted_.head.state_dict().items():
+        assert (loaded.fitted_.head.state_dict()[name] == value).all()
     if kind == "number":
         assert all(isinstance(value, float) for value in made.predict(new))
-        with pytest.raises(InputError, match="a model of numbers has no probabilities; call pred"):
+        with pytest.raises(InputError, match="numbers"):
             made.predict_proba(new)
     elif kind == "multi":
         assert all(set(found) <= {"good", "bad", "odd", "even"} for found in made.predict(new))
@@ -139,7 +139,7 @@ def test_every_kind_of_label_is_learned_saved_and_loaded(make_labelled, tmp_path
 
 def test_labels_that_cannot_be_learned_as_asked_are_answered(make_labelled):
     graph = make_labelled("class")
-    with pytest.raises(InputError, match="labels of kind 'class', which cannot be learned as ed"):
+    with pytest.raises(InputError, match="kind 'class'"):
         tiny(EdgeClassifier, **{"edges.kind": "number"}).fit(graph)
 
 
@@ -164,15 +164,13 @@ def test_a_data_frame_is_learned_from_on_the_spot(tmp_path):
     shutil.rmtree(tmp_path / "again" / "network")  # by someone who passes on the model alone
     alone = load(tmp_path / "again")
     assert alone.predict(frame, **columns, label="stars") == made.predict(range(80))
-    with pytest.raises(InputError, match=r"was not saved with it; say where it is: attach\(NETWOR"):
+    with pytest.raises(InputError, match="attach"):
         alone.evaluate()
-    with pytest.raises(
-        InputError, match=r"again was trained on is not saved with it; name it with"
-    ):
+    with pytest.raises(InputError, match="--network"):
         open_run(tmp_path / "again")
     assert alone.attach(tmp_path / "moved" / "network").evaluate() == made.evaluate()
-    with pytest.raises(InputError, match="source: a prepared network has its columns named alre"):
-        made.fit(made.graph, source="who")
+    with pytest.raises(InputError, match="source: columns"):
+        made.fit(made.fitted_.network.graph, source="who")
 
 
 def test_a_network_without_a_test_part_is_evaluated_on_validation(make_table, tmp_path):
@@ -189,35 +187,33 @@ def test_a_network_without_a_test_part_is_evaluated_on_validation(make_table, tm
     made = tiny(EdgeClassifier, **{"train.epochs": 1}).fit(graph)
     assert "macro_f1" in made.evaluate("val")
     for ask in (made.evaluate, made.predict):
-        with pytest.raises(
-            InputError, match="no edge in 'test' to evaluate or predict; available: t"
-        ):
+        with pytest.raises(InputError, match="no edges in 'test'"):
             ask()
-    with pytest.raises(InputError, match="a split has no part 'tests'; did you mean 'test'"):
+    with pytest.raises(InputError, match="'tests'"):
         made.evaluate("tests")
 
 
 def test_what_cannot_be_asked_is_answered(classifier, simulated, make_network, tmp_path):
-    with pytest.raises(NotFittedError, match="this EdgeClassifier has not been fitted; call fit"):
+    with pytest.raises(NotFittedError, match="EdgeClassifier"):
         EdgeClassifier("scratch:2x32").predict([("a", "b", "c")])
-    with pytest.raises(NotFittedError, match="has not been fitted"):
+    with pytest.raises(NotFittedError, match="fit first"):
         EdgeClassifier("scratch:2x32").save(tmp_path / "none")
     for wrong in (["ann"], [("a", "b")], [3.5], ("ada", "tom", "hay")):
-        with pytest.raises(InputError, match=r"a list of \(source, target, text\), three of each"):
+        with pytest.raises(InputError, match=r"\(source, target, text\)"):
             classifier.predict(wrong)
-    with pytest.raises(InputError, match="the text of an edge must be text"):
+    with pytest.raises(InputError, match="must be a string"):
         classifier.predict([("a", "b", 3)])
-    with pytest.raises(InputError, match=r"edges are numbered 0 to 599 \(got 600\)"):
+    with pytest.raises(InputError, match="600"):
         classifier.predict([600])
-    with pytest.raises(ConfigError, match="EdgeClassifier is for edge-classification, not for li"):
+    with pytest.raises(ConfigError, match="link-prediction"):
         EdgeClassifier(config=make_config("link-prediction"))
-    with pytest.raises(InputError, match="other nodes or labels than the network this model was"):
+    with pytest.raises(InputError, match="other nodes or labels"):
         load(classifier.save(tmp_path / "model"), network=make_network())
     saved = load_model(tmp_path / "model")
     save_model(
         saved.model, tmp_path / "plain", tokenizer=saved.tokenizer, node_names=saved.node_names
     )
-    with pytest.raises(FormatError, match="plain holds a model without a task"):
+    with pytest.raises(FormatError, match="without a task"):
         load(tmp_path / "plain")
 
 
@@ -244,6 +240,6 @@ def test_a_published_backbone_is_fitted_where_it_is_installed(reviews, make_netw
 
 
 def test_how_many_edges_are_learned_from_says_how_many_are_read_at_once(simulated):
-    few = tiny(EdgeClassifier, **{"train.batch_size": None}).set_up(simulated)
-    assert few.objective.batch_size == 16
-    assert few.config.train.batch_size is None
+    few = tiny(EdgeClassifier, **{"train.batch_size": None}).make_objective(simulated)
+    assert few.batch_size == 16
+    assert few.fitted.config.train.batch_size is None

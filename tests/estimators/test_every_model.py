@@ -85,25 +85,23 @@ def test_what_a_model_wants_stands_over_the_recipe_and_under_what_is_asked_for(t
 
 
 def test_a_model_of_another_kind_is_answered_with_those_there_are():
-    with pytest.raises(ConfigError, match=r"edge-classification needs a model of edges, and 'edge"):
+    with pytest.raises(ConfigError, match="'edgeformer-n'"):
         EdgeClassifier(settings={"model.name": "edgeformer-n"})
-    words = r"needs a model of nodes, and 'bert' is a model of edges; available: edgeformer-n, "
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match="available: edgeformer-n, "):
         LinkPredictor(settings={"model.name": "bert"})
     config = make_config("link-prediction", settings={"model.name": "ehgnn"})
-    with pytest.raises(ConfigError, match="'ehgnn' is a model of edges"):
+    with pytest.raises(ConfigError, match="'ehgnn'"):
         LinkPredictor(config=config)
-    with pytest.raises(ConfigError, match=r"'brt'; did you mean 'bert'\?"):
+    with pytest.raises(ConfigError, match="'bert'"):
         EdgeClassifier(settings={"model.name": "brt"})
 
 
 def test_a_setting_that_a_model_has_not_may_not_be_set(simulated):
     made = tiny(EdgeClassifier, **{"model.name": "bert", "model.pooling": "mean"})
-    words = r"'bert' has no setting model.pooling \(got 'mean'\); leave it out"
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=r"model\.pooling"):
         made.fit(simulated)
     made = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert", "model.pooling": "attention"})
-    assert made.set_up(simulated).is_fitted  # as it is anyway
+    made.make_objective(simulated)  # the default value is fine
 
 
 def test_a_bag_of_words_is_of_training_texts_in_the_tokens_of_a_backbone_without_weights(
@@ -119,7 +117,7 @@ def test_a_bag_of_words_is_of_training_texts_in_the_tokens_of_a_backbone_without
     train = np.flatnonzero(simulated.split("edge") == 0)
     having = np.zeros(bag.config.vocab_size, int)
     for edge in train:
-        ids, _ = made.objective.loader.tokens.take([edge], made.config.data.max_tokens)
+        ids, _ = made.fitted_.network.loader.tokens.take([edge], made.config.data.max_tokens)
         having[list(set(ids.tolist()) - {2, 3})] += 1
     expected = np.log((1 + len(train)) / (1 + np.sort(having)[::-1][:5])) + 1
     np.testing.assert_allclose(bag.idf.numpy(), expected, rtol=1e-6)
@@ -130,24 +128,23 @@ def test_what_is_for_language_models_does_not_touch_a_bag_of_words(simulated):
     more = {"train.lora_rank": 4, "train.gradient_checkpointing": True, "train.frozen_layers": 1}
     other = fitted(EdgeClassifier, "ehgnn", simulated, **more)
     assert np.array_equal(plain.predict_proba(range(9)), other.predict_proba(range(9)))
-    with pytest.raises(ConfigError, match=r"'ehgnn' reads bags of words, and texts of nodes are"):
+    with pytest.raises(ConfigError, match="node_texts"):
         fitted(EdgeClassifier, "ehgnn", simulated, **{"model.node_texts": True})
 
 
 def test_a_text_alone_leaves_the_node_table_as_it_was(simulated):
     settings = {**QUICK, "model.name": "bert", "train.epochs": 2}
-    made = tiny(EdgeClassifier, **settings).set_up(simulated)
-    table, words = made.model.nodes.table.clone(), made.model.encoder.embeddings.tokens.weight
-    before = words.detach().clone()
-    made._train(made.objective, None)
-    assert torch.equal(made.model.nodes.table, table)
-    assert not torch.equal(words, before)
+    start = tiny(EdgeClassifier, **settings).make_objective(simulated).model
+    trained = tiny(EdgeClassifier, **settings).fit(simulated).model
+    assert torch.equal(trained.nodes.table, start.nodes.table)
+    assert not torch.equal(
+        trained.encoder.embeddings.tokens.weight, start.encoder.embeddings.tokens.weight
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in EDGE_MODELS if MODELS[n].context])
 def test_edges_around_come_from_the_training_part_of_the_split(name, simulated):
-    made = tiny(EdgeClassifier, **{**QUICK, "model.name": name}).set_up(simulated)
-    loader = made.objective.loader
+    loader = tiny(EdgeClassifier, **{**QUICK, "model.name": name}).make_objective(simulated).loader
     for sampler, size in ((loader.source_sampler, 2), (loader.target_sampler, 3)):
         assert sampler.sizes == (size,)
         found = EgoSampler(sampler.adjacency, [600]).sample(np.arange(simulated.num_nodes))
@@ -157,7 +154,8 @@ def test_edges_around_come_from_the_training_part_of_the_split(name, simulated):
 
 def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulated):
     """An edge in words between known nodes is read as any edge between them."""
-    made = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert-ehgnn"}).set_up(simulated)
+    estimator = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert-ehgnn"})
+    made = estimator.make_objective(simulated).fitted
     seen = []
     forward = made.model.forward
     made.model.forward = lambda batch: seen.append(batch) or forward(batch)
@@ -173,7 +171,7 @@ def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulat
 
 def test_a_model_that_cannot_explain_says_so(simulated):
     made = fitted(LinkPredictor, "mean-sage", simulated)
-    with pytest.raises(InputError, match=r"'mean-sage' cannot say which texts speak for a node"):
+    with pytest.raises(InputError, match="explain=0"):
         made.recommend(simulated.node_names([0])[0], k=2, explain=1)
 
 

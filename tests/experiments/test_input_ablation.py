@@ -48,7 +48,7 @@ def test_gains_are_over_the_best_of_each_kind(told):
 
 
 def test_hidden_nodes_and_texts_are_not_there(trained, simulated):
-    given, edges = vars(trained.objective.loader), np.arange(9)
+    given, edges = vars(trained.fitted_.network.loader), np.arange(9)
     without_nodes, without_texts = MaskedNodes(**given), MaskedTexts(**given)
     for batch in (without_nodes.batch(edges), without_nodes.whole(edges)):
         assert (batch.src == -1).all()
@@ -56,11 +56,11 @@ def test_hidden_nodes_and_texts_are_not_there(trained, simulated):
         assert batch.text.lengths.float().mean() > 4
     for batch in (without_texts.batch(edges), without_texts.whole(edges)):
         assert batch.src.tolist() == simulated.src[edges].tolist()
-        assert (batch.text.lengths == trained.objective.loader.tokens.num_special).all()
+        assert (batch.text.lengths == trained.fitted_.network.loader.tokens.num_special).all()
 
 
 def test_a_hidden_side_is_as_if_it_had_never_been_met(trained, simulated, told):
-    test = trained.objective.parts["test"]
+    test = trained.fitted_.network.parts["test"]
     strangers = [("nobody", "nothing", text) for *_, text in edges_of(simulated, test)]
     truth = np.asarray(simulated.labels)[test]
     said = [trained.label_names.index(name) for name in trained.predict(strangers)]
@@ -105,6 +105,6 @@ def test_a_model_that_reads_around_its_ends_is_judged_with_its_nodes_hidden_alon
 
 
 def test_a_split_without_test_edges_is_refused(trained, monkeypatch):
-    monkeypatch.setitem(trained.objective.parts, "test", np.empty(0, np.int64))
+    monkeypatch.setitem(trained.fitted_.network.parts, "test", np.empty(0, np.int64))
     with pytest.raises(InputError, match="the split has no edge in 'test'"):
         ablate_inputs(trained)

@@ -208,7 +208,7 @@ class Visits:
 
     def told(self, predictor):
         """Reciprocal ranks by what the texts tell that the predictor reads of each source."""
-        read = predictor.objective.loader.source_sampler.sample(self.sources, epoch=INFERENCE)
+        read = predictor.fitted_.network.loader.source_sampler.sample(self.sources, epoch=INFERENCE)
         topics = self.topic[node_positions(read.neighbors[read.mask], candidate_nodes(self.graph))]
         counts = np.zeros((len(self.sources), self.simulation.config.topics), int)
         np.add.at(counts, (np.nonzero(read.mask)[0], topics), 1)

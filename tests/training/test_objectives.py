@@ -157,7 +157,7 @@ def test_negatives_drawn_for_a_batch_depend_on_epoch_and_batch_alone(make_links)
 
 
 def test_links_are_selected_by_a_metric_that_is_there(make_links):
-    with pytest.raises(ConfigError, match=r"names no metric of links: 'full/mr'; .* 'full/mrr'"):
+    with pytest.raises(ConfigError, match="full/mrr"):
         make_links(**{"train.select_metric": "full/mr"})
     assert "sampled/hit@5" in make_links(**{"train.select_metric": "sampled/hit@5"}).evaluate("val")
 

@@ -11,12 +11,13 @@ from edgeformers.aliases import current_settings
 from edgeformers.config import flatten, read_toml
 from edgeformers.data.card.phrasing import listed
 from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.estimators.base import CONFIG, RESULTS
 from edgeformers.estimators.settings import DEFAULT_MODELS
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
 from edgeformers.report.comparison import SkippedRun
-from edgeformers.runs import CONFIG, RECORD, RESULTS, read_results
+from edgeformers.runs import RECORD, read_results
 from edgeformers.training.runlog import LOG, read_log
 
 NETWORK = "network.json"  # marks the folder of a network, which contains no runs

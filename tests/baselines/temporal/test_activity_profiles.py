@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+import torch
 
 from edgeformers.baselines.base import ValidationRanking
 from edgeformers.baselines.temporal.activity_profiles import (
@@ -15,7 +16,8 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import PROFILE, TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
 from edgeformers.estimators import LinkPredictor, load
-from edgeformers.inference.ensemble import Part, _times_that_help, fit_ensemble
+from edgeformers.inference.components import ActivityComponent
+from edgeformers.inference.ensemble import Standardized, _activity_if_better, fit_ensemble
 
 COLD = "cold-source+drop-target"
 YEARS, FILMS, CRITICS, EDGES = 12, 10, 300, 4  # few edges a critic: links tell little
@@ -117,20 +119,26 @@ def test_it_is_worth_much_where_times_tell(films, fitted, tmp_path):
     assert ours > without * 1.15
 
 
+def standardized(graph, query, key):
+    """A fixed score."""
+    return Standardized(ActivityComponent(torch.from_numpy(query), torch.from_numpy(key)), graph)
+
+
 def random_part(graph):
     """A score that tells nothing."""
     drawn = np.random.default_rng(1).standard_normal((2, graph.num_nodes, 8))
-    return Part(*drawn.astype(np.float32))
+    return standardized(graph, *drawn.astype(np.float32))
 
 
 def test_times_that_tell_nothing_are_left_out(films, tmp_path):
     ranking = ValidationRanking(films, "link")
-    assert _times_that_help(films, "link", [random_part(films)], ranking) is not None
+    assert _activity_if_better(films, "link", [random_part(films)], ranking) is not None
     right = np.zeros((films.num_nodes, films.num_nodes), np.float32)
     right[ranking.queries, ranking.positives + films.num_sources] = 1.0
-    knows_all = Part(right, np.eye(films.num_nodes, dtype=np.float32))
-    assert _times_that_help(films, "link", [knows_all.scaled(99.0)], ranking) is None
-    assert _times_that_help(write(tmp_path / "n", is_told=False), "link", [], ranking) is None
+    knows_all = standardized(films, right, np.eye(films.num_nodes, dtype=np.float32))
+    knows_all.scale = 99.0
+    assert _activity_if_better(films, "link", [knows_all], ranking) is None
+    assert _activity_if_better(write(tmp_path / "n", is_told=False), "link", [], ranking) is None
 
 
 def test_a_new_source_is_placed_by_what_it_is_linked_to(films):
@@ -158,9 +166,10 @@ def test_it_is_saved_and_serves_known_and_new_sources(films, tmp_path):
     )
     names = films.node_names(adjacency.neighbors_of(node))
     texts = films.texts(adjacency.edges_of(node))
-    new, _ = loaded._query(None, list(zip(names, texts, strict=True)), films)
-    held = loaded.objective.factors("query", np.array([node]))[0]
-    np.testing.assert_allclose(new, held, rtol=1e-3, atol=1e-4)
+    fitted = loaded.fitted_
+    edges = fitted.new_edges(list(zip(names, texts, strict=True)), "source")
+    new, held = fitted.scorer.fold_in_source(edges), fitted.scorer.queries(np.array([node]))
+    np.testing.assert_allclose(new.vectors, held.vectors, rtol=1e-3, atol=1e-4)
 
 
 def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path, monkeypatch):
@@ -194,6 +203,5 @@ def test_times_alone_may_stand_beside_a_model(films, fitted, monkeypatch):
     for name in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.inference.ensemble.{name}", 0)
     plain = make(**{"links.ensemble": False}).fit(films)
-    found = fit_ensemble(plain.objective, films, "link", seed=0)
-    assert found is not None
-    assert len(found.widths) == 1
+    ensemble = fit_ensemble(plain.fitted_)
+    assert [component.name for component in ensemble.components] == ["activity_profiles"]

@@ -11,7 +11,6 @@ from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.readers.tables import read_nodes
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
-from edgeformers.estimators.links import LinkPredictor
 from edgeformers.inference.node_classification import NodeReport, ProbeConfig, classify_nodes
 
 
@@ -83,7 +82,7 @@ def network_node_labels(graph: EdgeTextGraph, *, side: Side | None = None) -> La
 
 
 def classify_labeled_nodes(
-    predictor: LinkPredictor,
+    predictor: Any,
     labeled: LabeledNodes,
     *,
     repetitions: int = 5,

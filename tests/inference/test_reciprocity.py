@@ -16,7 +16,7 @@ from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import experiment_rows
 from edgeformers.experiments.scoring import score
 from edgeformers.inference.batch_inference import recommend_all
-from edgeformers.inference.ensemble import ReturnedPart, fit_ensemble
+from edgeformers.inference.ensemble import fit_ensemble
 
 PEOPLE = 80
 
@@ -69,51 +69,58 @@ def test_who_is_linked_to_a_node_is_known_from_training_alone(mail):
     assert found == {(to, by) for by, to in training_pairs(mail)}
 
 
-def test_scores_are_raised_for_those_who_wrote_and_for_nobody_else(mail, fitted):
-    ensemble = fitted.head.ensemble
-    assert ensemble.returned is not None
-    assert (ensemble.returned.amount > 0).all()
+def reciprocity(predictor):
+    """The component, its weights [G] and the degree group of each node."""
+    ensemble = predictor.fitted_.ensemble
+    if ensemble is None:
+        return None
+    for at, component in enumerate(ensemble.components, 1):
+        if component.name == "reciprocity":
+            return component, ensemble.weights[:, at].numpy(), ensemble.group.numpy()
+    return None
+
+
+def test_only_candidates_with_an_edge_to_the_source_get_a_bonus(mail, fitted):
+    _, weights, group = reciprocity(fitted)
+    assert (weights > 0).all()
     everyone = np.arange(mail.num_nodes)
-    whole = fitted.objective.scorer(everyone, everyone)
-    raised = whole.scores(everyone) - whole.scorer.scores(everyone)
-    amount = ensemble.returned.amount.numpy()[ensemble.group.long().numpy()]
-    right = np.zeros_like(raised)
+    scorer = fitted.fitted_.scorer.among(everyone, everyone)
+    bonus = scorer.scores(everyone) - scorer.scorer.scores(everyone)
+    expected = np.zeros_like(bonus)
     for by, to in training_pairs(mail):
-        right[to, by] = amount[to]
-    np.testing.assert_allclose(raised, right, rtol=1e-4, atol=1e-4)
+        expected[to, by] = weights[group[to]]
+    np.testing.assert_allclose(bonus, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_all_ways_to_a_score_agree(mail, fitted):
-    number = 3
-    name = mail.node_names(np.array([number]))[0]
-    everyone = np.arange(mail.num_nodes)
-    scorer = fitted.objective.scorer(np.array([number]), everyone)
-    scores = scorer.scores(np.array([0]))[0]
+    number, everyone, row = 3, np.arange(mail.num_nodes), np.array([0])
+    names = mail.node_names(everyone)
+    scorer = fitted.fitted_.scorer.among(np.array([number]), everyone)
+    scores = scorer.scores(row)[0]
     some = np.array([9, 1, 40])
-    np.testing.assert_allclose(scorer.scores(np.array([0]), some)[0], scores[some], rtol=1e-5)
-    np.testing.assert_allclose(scorer.pick(np.array([0]), some[None])[0], scores[some], rtol=1e-5)
-    others = fitted.objective.scorer(np.array([number]), some)  # candidates in any order
-    np.testing.assert_allclose(others.scores(np.array([0]))[0], scores[some], rtol=1e-5)
-    pairs = [(name, other) for other in mail.node_names(everyone)]
+    np.testing.assert_allclose(scorer.scores(row, some)[0], scores[some], rtol=1e-5)
+    np.testing.assert_allclose(scorer.pick(row, some[None])[0], scores[some], rtol=1e-5)
+    others = fitted.fitted_.scorer.among(np.array([number]), some)  # candidates in any order
+    np.testing.assert_allclose(others.scores(row)[0], scores[some], rtol=1e-5)
+    pairs = [(names[number], other) for other in names]
     np.testing.assert_allclose(fitted.score(pairs), scores, rtol=1e-4)
-    found = fitted.recommend(name, k=PEOPLE, exclude_seen=False)
-    by_name = dict(zip(mail.node_names(everyone), scores, strict=True))
-    assert len(found) == PEOPLE
-    for one in found:
-        assert one.score == pytest.approx(by_name[one.node], rel=1e-4)
+    recommended = fitted.recommend(names[number], k=PEOPLE, exclude_seen=False)
+    assert len(recommended) == PEOPLE
+    for one in recommended:
+        assert one.score == pytest.approx(scores[names.index(one.node)], rel=1e-4)
 
 
-def test_who_wrote_and_was_not_answered_is_recommended_and_who_was_is_not(mail, fitted):
+def test_unanswered_nodes_are_recommended_first(mail, fitted):
     sent = set(zip(mail.src.tolist(), mail.dst.tolist(), strict=True))
     names = mail.node_names(np.arange(mail.num_nodes))
     pairs = training_pairs(mail)
     node = next(to for by, to in sorted(pairs) if (to, by) not in sent)
     waiting = {names[by] for by, to in pairs if to == node and (node, by) not in sent}
     answered = {names[to] for by, to in sent if by == node}
-    found = [one.node for one in fitted.recommend(names[node], k=PEOPLE)]
-    assert set(found[: len(waiting)]) == waiting
-    assert not answered & set(found)
-    assert names[node] not in found
+    recommended = [one.node for one in fitted.recommend(names[node], k=PEOPLE)]
+    assert set(recommended[: len(waiting)]) == waiting
+    assert not answered & set(recommended)
+    assert names[node] not in recommended
 
 
 def test_it_ranks_above_what_does_not_know_who_wrote(mail, fitted):
@@ -138,27 +145,26 @@ def test_it_is_saved_and_loaded(mail, fitted, tmp_path):
     ]
 
 
-def test_it_may_stand_alone_beside_a_model(mail, fitted, monkeypatch, tmp_path):
-    monkeypatch.setattr("edgeformers.inference.ensemble.EASE_TARGETS", 0)
-    monkeypatch.setattr("edgeformers.inference.ensemble.ALS_LINKS", 0)
-    monkeypatch.setattr("edgeformers.inference.ensemble.LIGHTGCN_LINKS", 0)
-    monkeypatch.setattr("edgeformers.inference.ensemble.LIGHTGCN_LINKS_GPU", 0)
-    made = make().fit(mail)
-    assert made.head.ensemble.query.shape == (PEOPLE, 0)
-    assert made.head.ensemble.returned is not None
-    loaded = load(made.save(tmp_path / "model"), network=mail)
+def test_reciprocity_may_be_the_only_component(mail, fitted, monkeypatch, tmp_path):
+    for limit in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
+        monkeypatch.setattr(f"edgeformers.inference.ensemble.{limit}", 0)
+    predictor = make().fit(mail)
+    assert [c.name for c in predictor.fitted_.ensemble.components] == ["reciprocity"]
+    loaded = load(predictor.save(tmp_path / "model"), network=mail)
     name = mail.node_names(np.array([5]))[0]
-    assert loaded.recommend(name)[0].node == made.recommend(name)[0].node
+    assert loaded.recommend(name)[0].node == predictor.recommend(name)[0].node
     assert loaded.recommend(edges=[(name, "hello")], k=1)
 
 
-def test_where_validation_says_no_it_is_left_out(mail, fitted, monkeypatch):
-    def without(parts, ranking, group):
-        return np.array([[1.0] + [float(not isinstance(p, ReturnedPart)) for p in parts[1:]]] * 3)
+def test_reciprocity_is_left_out_if_validation_says_so(mail, monkeypatch):
+    def without(chosen, ranking, group):
+        names = [one.component.name for one in chosen]
+        return np.array([[float(name != "reciprocity") for name in names]] * 3)
 
-    monkeypatch.setattr("edgeformers.inference.ensemble.weigh_groups", without)
-    plain = make(**{"links.ensemble": False}).fit(mail)
-    assert fit_ensemble(plain.objective, mail, "link", seed=0).returned is None
+    monkeypatch.setattr("edgeformers.inference.ensemble.choose_group_weights", without)
+    predictor = make(**{"links.ensemble": False}).make_objective(mail)
+    components = fit_ensemble(predictor.fitted).components
+    assert "reciprocity" not in [component.name for component in components]
 
 
 @pytest.mark.parametrize("kind", ["simulated", "undirected"])
@@ -168,7 +174,7 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
     graph = simulated if kind == "simulated" else write(tmp_path / "network", directed=False)
     assert not can_reciprocate(graph)
     made = make(**{"train.epochs": 1}).fit(graph)
-    assert made.head.ensemble is None or made.head.ensemble.returned is None
+    assert reciprocity(made) is None
     nodes = np.arange(5)
     right = Popularity().fit(graph, "link").scores(nodes, np.arange(graph.num_sources, 40))
     found = Reciprocity().fit(graph, "link").scores(nodes, np.arange(graph.num_sources, 40))
@@ -201,25 +207,14 @@ def test_the_table_of_every_night_says_what_one_source_is_told(mail, fitted):
             )
 
 
-def test_what_somebody_wrote_to_the_source_is_the_first_reason(mail, fitted):
+def test_the_text_of_an_edge_to_the_source_is_the_first_reason(mail, fitted):
     names = mail.node_names(np.arange(mail.num_nodes))
-    pairs = training_pairs(mail)
+    pairs, (_, weights, group) = training_pairs(mail), reciprocity(fitted)
     for node in range(20):
         for one in fitted.recommend(names[node], k=6, explain=2):
-            by = names.index(one.node)
             first = one.because[0]
-            if (by, node) in pairs:
+            if (names.index(one.node), node) in pairs:
                 assert (first.text, first.node) == (f"hello {names[node]}", names[node])
-                assert first.weight == pytest.approx(fitted.head.ensemble.returned_amount(node))
+                assert first.weight == pytest.approx(weights[group[node]])
+                assert one.components["reciprocity"] == pytest.approx(first.weight)
             assert len(one.because) <= 2
-
-
-def test_nobody_is_linked_to_a_node_never_met(mail, fitted):
-    everyone, some = np.arange(mail.num_nodes), np.array([4, -1, 9])
-    found = fitted.head.ensemble.returned.among(some, everyone)
-    assert found.indptr[1] == found.indptr[2]
-    right = fitted.head.ensemble.returned.among(np.array([4, 9]), everyone)
-    assert found.candidates.tolist() == right.candidates.tolist()
-    fewer = fitted.head.ensemble.returned.among(everyone, np.array([-1, 0]))
-    assert not (fewer.candidates == 0).any()
-    assert fewer.candidates.size == sum(by == 0 for by, _ in training_pairs(mail))

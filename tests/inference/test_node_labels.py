@@ -5,7 +5,7 @@ import pytest
 
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
-from edgeformers.estimators.node_labels import (
+from edgeformers.inference.node_labels import (
     LabeledNodes,
     classify_labeled_nodes,
     network_node_labels,
@@ -93,7 +93,7 @@ def predictor(simulated):
 
 
 def test_only_labeled_nodes_are_read_and_a_seed_repeats_the_answer(predictor, monkeypatch):
-    graph = predictor.objective.loader.graph
+    graph = predictor.fitted_.network.graph
     vectors = np.zeros((graph.num_nodes, 4), np.float32)
     labeled = network_node_labels(graph, side="target")
     vectors[labeled.nodes, labeled.labels % 4] = 9.0  # an answer that is in the vectors

@@ -1,0 +1,327 @@
+"""FittedLinkPredictor: ranks, scores, recommends, explains and embeds nodes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgeformers.config import LinkSettings, RunConfig
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import EgoLoader
+from edgeformers.data.splits import TRAIN
+from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids, Side
+from edgeformers.errors import InputError
+from edgeformers.evaluation import (
+    PROTOCOLS,
+    LinkProtocol,
+    LinkReport,
+    LinkTable,
+    bootstrap_interval,
+)
+from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_nodes
+from edgeformers.inference.components import EdgeHistory, NewEdges
+from edgeformers.inference.encode import EncodeOptions
+from edgeformers.inference.fitted import FittedModel, saved_fields
+from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries
+from edgeformers.inference.network import AttachedNetwork, attach_links
+from edgeformers.inference.node_reader import NodeReader
+from edgeformers.inference.saved_model import SavedModel
+from edgeformers.inference.trained_components import TextComponent, trained_components
+from edgeformers.models.link_head import LinkHead
+from edgeformers.progress import print_message
+
+EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """A text that explains a recommendation, the node it links to, and its share of the score."""
+
+    text: str
+    node: str
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """A recommended node, its score, and what the score consists of.
+
+    The values of `components` sum to the score. `because` lists texts, the strongest first.
+    """
+
+    node: str
+    score: float
+    because: list[Reason] = field(default_factory=list)
+    components: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedLinkPredictor(FittedModel[EgoLoader]):
+    """A node model with a link score: the trained components and, optionally, an ensemble.
+
+    Shapes: n nodes, D width.
+    """
+
+    head: LinkHead
+    ensemble: Ensemble | None = None
+
+    @classmethod
+    def from_saved(cls, saved: SavedModel, config: RunConfig, options: EncodeOptions) -> Self:
+        """The link predictor in a saved model."""
+        fields = saved_fields(saved, options)
+        head = make_link_head(config.links, len(saved.node_names))
+        head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
+        ensemble = Ensemble.from_tensors(saved.head)
+        return cls(config=config, head=head.to(options.device).eval(), ensemble=ensemble, **fields)
+
+    def head_tensors(self) -> dict[str, Tensor]:
+        return {**self.head.state_dict(), **(self.ensemble.tensors() if self.ensemble else {})}
+
+    @property
+    def select_metric(self) -> str:
+        """The validation metric by which epochs and settings are chosen."""
+        return self.config.train.select_metric or "full/mrr"
+
+    @cached_property
+    def reader(self) -> NodeReader:
+        """Encodes nodes."""
+        return NodeReader(
+            model=self.model, loader=self.network.loader, options=self.options, pack=self.pack
+        )
+
+    @cached_property
+    def scorer(self) -> LinkScorer:
+        """The link score of this model."""
+        trained, added = trained_components(self.head, self.reader), self.ensemble
+        candidates = candidate_nodes(self.network.graph)
+        if added is None:
+            weights, group = torch.ones(GROUPS, len(trained)), torch.zeros(len(self.nodes))
+            return LinkScorer(trained, weights=weights, group=group, candidates=candidates)
+        shared = added.weights[:, :1].expand(-1, len(trained))  # one weight for all that is trained
+        return LinkScorer(
+            [*trained, *added.components],
+            weights=torch.cat([shared, added.weights[:, 1:]], 1),
+            group=added.group,
+            candidates=candidates,
+        )
+
+    def evaluate(
+        self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS
+    ) -> dict[str, Any]:
+        """Ranking metrics on a part of the split, with 95 % intervals of MRR; kept in `results`."""
+        report = self.report(self.network.part(part), protocols=protocols)
+        metrics: dict[str, Any] = dict(report.flat())
+        for protocol in protocols:
+            interval = bootstrap_interval(report.values(protocol, "mrr"), self.config.train.seed)
+            metrics[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
+        metrics["groups"] = {p: report.to_dict()[p]["groups"] for p in protocols}
+        self.results[part] = metrics
+        return metrics
+
+    def report(self, pairs: Ids, *, protocols: Sequence[LinkProtocol] = PROTOCOLS) -> LinkReport:
+        """The ranks of links, given as edges of the network, under each protocol."""
+        network = self.network
+        return rank_links(
+            network.graph,
+            network.parts,
+            pairs,
+            self.scorer.among,
+            adjacency=network.loader.source_sampler.adjacency,
+            protocols=tuple(protocols),
+            seed=self.config.train.seed,
+        )
+
+    def embed_nodes(
+        self, nodes: Sequence[str] | Ids | None = None, *, side: Side = "source"
+    ) -> NDArray[np.float32]:
+        """node_repr [n, D] of nodes given by id (on one side) or number; by default of all."""
+        return self.reader.encode(self._numbers(nodes, side), side)
+
+    def embed_new_nodes(
+        self, nodes: Sequence[EdgeTexts], *, side: Side = "source"
+    ) -> NDArray[np.float32]:
+        """node_repr [n, D] of nodes that are not in the network, each from its edges."""
+        new = [self.new_edges(edges, side) for edges in nodes]
+        return self.reader.encode_new(new, side).cpu().numpy()
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """The scores of (source, target) pairs; higher means a likelier link."""
+        src = self.nodes.known_numbers([source for source, _ in pairs], "source")
+        dst = self.nodes.known_numbers([target for _, target in pairs], "target")
+        sources, rows = np.unique(src, return_inverse=True)
+        targets, columns = np.unique(dst, return_inverse=True)
+        scores = self.scorer.among(sources, targets).pick(rows, columns[:, None])
+        return np.asarray(scores[:, 0], np.float32)
+
+    def explain(self, source: str, target: str) -> dict[str, float]:
+        """What each component contributes to the score of a pair; the values sum to the score."""
+        (query,) = self.nodes.known_numbers([source], "source").tolist()
+        (key,) = self.nodes.known_numbers([target], "target").tolist()
+        return self.scorer.explain(query, key)
+
+    def recommend(
+        self,
+        node: str | None = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        edges: EdgeTexts | None = None,
+        explain: int = 0,
+    ) -> list[Recommendation]:
+        """The k best targets of a source of the network, or of a new one described by its edges."""
+        if (node is None) == (edges is None):
+            raise InputError("give either a node of the network or the edges of a new node")
+        if k < 1:
+            raise InputError(f"k must be at least 1 (got {k})")
+        if node is not None:
+            numbers = self.nodes.known_numbers([node], "source")
+            query, exclude = self.scorer.queries(numbers), self.seen(numbers)
+        else:
+            new = self.new_edges(edges or (), "source")
+            query = self.scorer.fold_in_source(new)
+            exclude = self._positions([new.target[new.target >= 0]])
+        ranking = self.scorer.rank(query, k, exclude=exclude if exclude_seen else None)
+        reasons: list[list[Reason]] = [[] for _ in ranking.node]
+        if explain:
+            text = self._text_query(query, node, edges)
+            reasons = self._reasons(query, text, ranking.node, explain)
+        return [
+            Recommendation(node=name, score=score, because=because, components=components)
+            for name, score, because, components in zip(
+                self.nodes.ids_of(ranking.node),
+                ranking.score.tolist(),
+                reasons,
+                self.scorer.shares(query, ranking.node),
+                strict=True,
+            )
+        ]
+
+    def seen(self, sources: Ids) -> LinkTable:
+        """The candidates that each source is linked to, by position; itself with one node type."""
+        graph = self.network.graph
+        return self._positions([seen_nodes(graph, node) for node in sources.tolist()])
+
+    def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
+        """The edges of a new node on `side`."""
+        other: Side = "target" if side == "source" else "source"
+        known = self.nodes.numbers([name for name, _ in edges], other)
+        unknown, texts = np.full(len(known), -1), [text for _, text in edges]
+        ends = (unknown, known) if side == "source" else (known, unknown)
+        return NewEdges(source=ends[0], target=ends[1], texts=texts)
+
+    def update(self, edges: Sequence[tuple[str, str, str | None]]) -> None:
+        """Take in (source, target, text) edges that arrived after fitting, in time order.
+
+        What has been learned stays; nodes are read, scored and grouped with their new edges.
+        """
+        new = NewEdges(
+            source=self.nodes.numbers([source for source, _, _ in edges], "source"),
+            target=self.nodes.numbers([target for _, target, _ in edges], "target"),
+            texts=[text for _, _, text in edges],
+        )
+        self.scorer.update(new, *self._history)
+
+    @cached_property
+    def _history(self) -> tuple[EdgeHistory, Ids]:
+        """The edges known so far, and the number of edges of each node."""
+        network = self.network
+        degrees = network.loader.source_sampler.adjacency.degrees().astype(np.int64)
+        return EdgeHistory(network.graph, network.split), degrees
+
+    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> AttachedNetwork[EgoLoader]:
+        return attach_links(self.config, graph, tokens)
+
+    def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
+        if nodes is None:
+            return np.arange(len(self.nodes), dtype=np.int64)
+        if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "iu":
+            return nodes.astype(np.int64)
+        if isinstance(nodes, str):
+            raise InputError(f"nodes must be a list of ids (got '{nodes}')")
+        return self.nodes.known_numbers(list(nodes), side)
+
+    def _positions(self, nodes: Sequence[Ids]) -> LinkTable:
+        """Candidate nodes of several sources as positions among all candidates."""
+        rows = np.repeat(np.arange(len(nodes)), [len(own) for own in nodes])
+        columns = np.concatenate([np.empty(0, np.int64), *nodes]) - self.scorer.candidates[0]
+        return LinkTable.from_pairs(rows, columns, len(nodes))
+
+    def _text_query(
+        self, query: Queries, node: str | None, edges: EdgeTexts | None
+    ) -> tuple[Tensor, bool]:
+        """The vector [D] that texts are compared with, and whether texts count for this source."""
+        text = query.vectors[0, : self.width]
+        if text.any():
+            return torch.from_numpy(text), True
+        print_message(
+            "texts do not count in this ranking: on validation, links alone rank better for a "
+            "source with this many edges. The texts shown are the most similar ones",
+            show=self.options.show,
+        )
+        own = self.embed_nodes([node]) if node is not None else self.embed_new_nodes([edges or []])
+        return torch.from_numpy(own[0]), False
+
+    def _reasons(
+        self, query: Queries, text: tuple[Tensor, bool], targets: Ids, count: int
+    ) -> list[list[Reason]]:
+        """The texts that contribute most to the score of each target.
+
+        The text of an edge from the target to the source comes first, if that is rewarded.
+        """
+        component, (vector, is_counted) = self.scorer.components[0], text
+        assert isinstance(component, TextComponent)
+        reasons = self._reciprocal(query, targets)
+        shares = sorted(component.edge_shares(vector, targets), key=lambda share: -share[3])
+        texts = self.network.graph.texts([edge for _, edge, _, _ in shares]) if shares else []
+        names = self.nodes.ids_of([neighbor for _, _, neighbor, _ in shares]) if shares else []
+        for (row, _, _, value), words, name in zip(shares, texts, names, strict=True):
+            if len(reasons[row]) < count and words:
+                weight = value if is_counted else 0.0
+                reasons[row].append(Reason(text=words, node=name, weight=weight))
+        return [own[:count] for own in reasons]
+
+    def _reciprocal(self, query: Queries, targets: Ids) -> list[list[Reason]]:
+        """For targets with a bonus for an edge to the source: the text of the last such edge."""
+        reasons: list[list[Reason]] = [[] for _ in targets]
+        graph, (source,) = self.network.graph, query.nodes.tolist()
+        for at, component in enumerate(self.scorer.components):
+            bonus = component.bonus(query.nodes, targets)
+            if bonus is None or source < 0 or not query.weights[0, at]:
+                continue
+            edges = graph.adjacency.edges_of(source)
+            is_train = graph.split(self.network.split)[edges] == TRAIN
+            edges = np.sort(
+                edges[(graph.dst[edges] == source) & is_train & graph.is_positive[edges]]
+            )
+            last = dict(zip(graph.src[edges].tolist(), edges.tolist(), strict=True))
+            (name,) = self.nodes.ids_of(query.nodes)
+            for place in bonus.of(np.array([0]))[1].tolist():
+                edge = last.get(int(targets[place]))
+                if edge is not None and (words := graph.texts(np.array([edge]))[0]):
+                    weight = float(query.weights[0, at])
+                    reasons[place].append(Reason(text=words, node=name, weight=weight))
+        return reasons
+
+
+def make_link_head(settings: LinkSettings, num_nodes: int) -> LinkHead:
+    """The link head that settings describe."""
+    head = LinkHead(
+        temperature="learned" if settings.learn_temperature else settings.temperature,
+        normalize=settings.normalize,
+        logq=settings.logq,
+        mask_false_negatives=settings.mask_false_negatives,
+        uniform_negatives=settings.uniform_negatives,
+        collaborative=settings.collaborative,
+        popularity_bias=settings.popularity_bias,
+        num_nodes=num_nodes,
+    )
+    if head.log_scale is not None and settings.temperature is not None:  # its initial value
+        torch.nn.init.constant_(head.log_scale, -math.log(settings.temperature))
+    return head

@@ -1,0 +1,267 @@
+"""LinkScorer: ranks, scores and explains links as a weighted sum of components."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgeformers.data.types import Ids
+from edgeformers.errors import FormatError
+from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
+from edgeformers.inference.components import (
+    COMPONENTS,
+    EdgeHistory,
+    NewEdges,
+    ScoreComponent,
+    restore_component,
+)
+
+Vectors = NDArray[np.float32]
+
+#: Sources are weighted by their number of edges, in the groups of the evaluation report.
+BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)
+GROUPS = len(BOUNDS) + 1
+GROUP_NAMES = (
+    *(f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))),
+    f"{BOUNDS[-1]} edges or more",
+)
+
+
+def degree_group(degrees: Ids) -> Ids:
+    """Numbers of edges [n] -> degree groups [n], from 0 (few) to GROUPS - 1 (many)."""
+    return np.digitize(degrees, BOUNDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """Components fitted next to a trained score, and the weights of both per degree group.
+
+    Shapes: N nodes, P components, G degree groups.
+    """
+
+    components: Sequence[ScoreComponent]
+    weights: Tensor  # [G, 1 + P], the trained score first
+    group: Tensor  # [N], the degree group of each node
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Named tensors, such as `ensemble.als.query`; `from_tensors` reads them."""
+        saved = {"group": self.group, "text.weights": self.weights[:, 0]}
+        for at, component in enumerate(self.components, 1):
+            saved[f"{component.name}.weights"] = self.weights[:, at]
+            saved |= {f"{component.name}.{name}": t for name, t in component.tensors().items()}
+        return {f"ensemble.{name}": tensor.clone() for name, tensor in saved.items()}
+
+    @classmethod
+    def from_tensors(cls, state: Mapping[str, Tensor]) -> "Ensemble | None":
+        """The ensemble of a saved head; None if it has none."""
+        named = {
+            name.removeprefix("ensemble."): tensor
+            for name, tensor in state.items()
+            if name.startswith("ensemble.")
+        }
+        if not named:
+            return None
+        if "query" in named:
+            named = _from_version_0_1(named)
+        if "group" not in named or "text.weights" not in named:
+            raise FormatError("the ensemble of the saved model is incomplete; train it again")
+        weights, components = [named["text.weights"]], []
+        for name in COMPONENTS:
+            own = {
+                key.removeprefix(f"{name}."): tensor
+                for key, tensor in named.items()
+                if key.startswith(f"{name}.")
+            }
+            if own:
+                weights.append(own.pop("weights"))
+                components.append(restore_component(name, own))
+        stacked = torch.stack(weights, 1).float()
+        return cls(components=components, weights=stacked, group=named["group"].long())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queries:
+    """Sources as `LinkScorer` ranks for them.
+
+    Shapes: n sources, R the width of all components together, P components.
+    """
+
+    nodes: Ids  # [n], -1 for a new source
+    vectors: Vectors  # [n, R], weighted
+    weights: Vectors  # [n, P]
+    widths: Sequence[int]  # [P], of each component
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The best candidates of several sources, source by source and best first."""
+
+    row: Ids  # [n], the position of the source
+    rank: Ids  # [n], from 1
+    node: Ids  # [n]
+    score: Vectors  # [n]
+
+
+class LinkScorer:
+    """A fitted link score: components and, per degree group of sources, their weights."""
+
+    def __init__(
+        self,
+        components: Sequence[ScoreComponent],
+        *,
+        weights: Tensor,  # [G, P]
+        group: Tensor,  # [N]
+        candidates: Ids,
+    ) -> None:
+        self.components, self.candidates = components, candidates
+        self.weights, self.group = weights.float().cpu(), group.long().cpu()
+
+    def queries(self, sources: Ids) -> Queries:
+        """Known sources; -1 is not allowed here, see `fold_in`."""
+        group = self.group[torch.from_numpy(sources)]
+        return self._queries(sources, [c.query(sources) for c in self.components], group)
+
+    def fold_in_source(self, edges: NewEdges) -> Queries:
+        """A source that is not in the network, from its edges."""
+        parts = [component.fold_in(edges, "source")[None] for component in self.components]
+        group = torch.from_numpy(degree_group(np.array([len(edges)])))
+        return self._queries(np.array([-1]), parts, group)
+
+    def fold_in_target(self, edges: NewEdges) -> Vectors:
+        """The key [R] of a target that is not in the network, from its edges."""
+        return _joined([component.fold_in(edges, "target") for component in self.components])
+
+    def keys(self, nodes: Ids) -> Vectors:
+        """Vectors [n, R] of known nodes; their products with query vectors are the scores."""
+        return _joined([component.key(nodes) for component in self.components])
+
+    def among(self, queries: Ids | Queries, candidates: Ids) -> Scorer:
+        """The scores of chosen sources and candidates, as evaluation ranks them."""
+        asked = queries if isinstance(queries, Queries) else self.queries(queries)
+        return self._with_bonus(
+            InnerProductScorer(asked.vectors, self.keys(candidates)), asked, candidates
+        )
+
+    def scores(self, queries: Ids | Queries) -> Vectors:
+        """The scores of all candidates [n, C]."""
+        asked = queries if isinstance(queries, Queries) else self.queries(queries)
+        products = InnerProductScorer(asked.vectors, self._candidate_keys)
+        scorer = self._with_bonus(products, asked, self.candidates)
+        return np.asarray(scorer.scores(np.arange(len(asked.nodes))), np.float32)
+
+    def rank(self, queries: Ids | Queries, k: int, *, exclude: LinkTable | None = None) -> Ranking:
+        """The k best candidates of each source; `exclude` has the positions of those left out."""
+        scores = self.scores(queries)
+        if exclude is not None:
+            scores[exclude.of(np.arange(len(scores)))] = -np.inf
+        k = min(k, scores.shape[1])
+        best = (
+            np.argpartition(-scores, k - 1, axis=1)[:, :k] if k else np.empty((len(scores), 0), int)
+        )
+        order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
+        best = np.take_along_axis(best, order, 1)
+        values = np.take_along_axis(scores, best, 1)
+        row, place = np.nonzero(np.isfinite(values))
+        node = self.candidates[best[row, place]]
+        return Ranking(row=row, rank=place + 1, node=node, score=values[row, place])
+
+    def explain(self, source: int, target: int) -> dict[str, float]:
+        """What each component contributes to a score; the values sum to the score."""
+        asked = self.queries(np.array([source]))
+        return self.shares(asked, np.array([target]))[0]
+
+    def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
+        """For one source, the contributions of the components to the score of each target."""
+        products = query.vectors[0] * self._keys_of(targets)  # [t, R]
+        ends = np.cumsum(query.widths)
+        parts = np.split(products.astype(np.float64), ends[:-1], axis=1)
+        table = np.stack([part.sum(1) for part in parts], 1)  # [t, P]
+        for at, component in enumerate(self.components):
+            bonus = component.bonus(query.nodes, targets)
+            if bonus is not None:
+                table[bonus.of(np.array([0]))[1], at] += query.weights[0, at]
+        names = [component.name for component in self.components]
+        return [dict(zip(names, row, strict=True)) for row in table.tolist()]
+
+    def update(self, edges: NewEdges, history: EdgeHistory, degrees: Ids) -> None:
+        """Take in edges that arrived after fitting, in time order.
+
+        `history` are the edges before these, and `degrees` [N] counts the edges of each node;
+        both are extended.
+        """
+        arrivals = history.add(edges)
+        for component in self.components:
+            component.update(arrivals)
+        ends = np.concatenate([edges.source, edges.target])
+        np.add.at(degrees, ends[ends >= 0], 1)
+        self.group = torch.from_numpy(degree_group(degrees))
+        self.__dict__.pop("_candidate_keys", None)
+
+    def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
+        weights, widths = self.weights[group], [part.size(1) for part in parts]
+        vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
+        return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
+
+    def _with_bonus(self, scorer: Scorer, queries: Queries, candidates: Ids) -> Scorer:
+        for at, component in enumerate(self.components):
+            bonus = component.bonus(queries.nodes, candidates)
+            if bonus is not None:
+                scorer = BonusScorer(scorer, bonus, queries.weights[:, at])
+        return scorer
+
+    def _keys_of(self, targets: Ids) -> Vectors:
+        if "_candidate_keys" not in self.__dict__:
+            return self.keys(targets)
+        return self._candidate_keys[np.searchsorted(self.candidates, targets)]
+
+    @cached_property
+    def _candidate_keys(self) -> Vectors:
+        """Keys of all candidates, computed once."""
+        return self.keys(self.candidates)
+
+
+def _joined(parts: Sequence[Tensor]) -> Vectors:
+    vectors: Vectors = torch.cat([part.float().cpu() for part in parts], dim=-1).numpy()
+    return vectors
+
+
+def _from_version_0_1(old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of an ensemble saved by version 0.1, under their current names.
+
+    It kept the vectors of all components side by side, scaled, and named components by how they
+    fold in a new source: `new.0_averaged.left`. Here the scale is part of the weights.
+    """
+    kinds: dict[str, dict[str, Tensor]] = {}
+    for name in sorted(old):
+        if name.startswith("new."):
+            place, buffer = name.removeprefix("new.").split(".")
+            kinds.setdefault(place, {})[buffer] = old[name]
+    missing = {"key", "weights", "group"} - old.keys()
+    if missing:
+        raise FormatError(f"the saved ensemble lacks {', '.join(sorted(missing))}; train it again")
+    named = {"group": old["group"], "text.weights": old["weights"][:, 0]}
+    start = 0
+    for at, (place, own) in enumerate(kinds.items(), 1):
+        stop, scale = start + own["left"].size(1), own["scale"].double()
+        name = _component_of_0_1(place.partition("_")[2], own["left"])
+        named[f"{name}.weights"] = (old["weights"][:, at] * scale).float()
+        named[f"{name}.query"] = (old["query"][:, start:stop] / scale).float()
+        named[f"{name}.key"] = old["key"][:, start:stop]
+        kept = {"als": ("gram", "alpha"), "ease": ("left",)}.get(name, ())
+        named |= {f"{name}.{buffer}": own[buffer] for buffer in kept}
+        start = stop
+    if "returned.amount" in old:
+        named["reciprocity.weights"] = old["returned.amount"]
+        named |= {f"reciprocity.{part}": old[f"returned.{part}"] for part in ("offsets", "nodes")}
+    return named
+
+
+def _component_of_0_1(fold_in: str, left: Tensor) -> str:
+    if fold_in == "averaged":  # activity profiles are shares; vectors of LightGCN have any sign
+        return "activity_profiles" if (left >= 0).all() else "lightgcn"
+    return {"solved": "als", "summed": "ease"}[fold_in]
