@@ -25,12 +25,12 @@ ROWS = [
 ]
 
 
-def test_every_baseline_keeps_its_protocol():
+def test_every_baseline_implements_its_protocol():
     assert all(isinstance(make(), EdgeBaseline) for make in EDGE_BASELINES.values())
     assert all(isinstance(make(), LinkBaseline) for make in LINK_BASELINES.values())
 
 
-def test_links_are_positive_training_edges_each_once_with_its_count(make_parts):
+def test_links_are_distinct_positive_training_edges_with_counts(make_parts):
     graph = make_parts(ROWS, positive=["yes"])
     links = training_links(graph, "given")
     assert links.train.queries.tolist() == [0, 0]
@@ -40,7 +40,7 @@ def test_links_are_positive_training_edges_each_once_with_its_count(make_parts):
     assert links.popularity.tolist() == [2, 1]
 
 
-def test_undirected_links_of_one_node_type_stand_both_ways(make_parts):
+def test_undirected_edges_are_links_in_both_directions(make_parts):
     graph = make_parts(ROWS, positive=["yes"], bipartite=False, directed=False)
     links = training_links(graph, "given").train
     a, x, _, y = range(4)
@@ -50,7 +50,7 @@ def test_undirected_links_of_one_node_type_stand_both_ways(make_parts):
 
 
 @pytest.mark.parametrize("bipartite", [True, False], ids=["bipartite", "one node type"])
-def test_validation_is_ranked_as_evaluation_does(make_parts, bipartite):
+def test_validation_ranking_agrees_with_full_ranking(make_parts, bipartite):
     random = np.random.default_rng(1)
     rows = [
         {"source": f"n{s}", "target": f"n{t}", "text": "", "split": part}
@@ -81,14 +81,14 @@ def test_validation_is_ranked_as_evaluation_does(make_parts, bipartite):
     assert found == pytest.approx(mrr(ranks))
 
 
-def test_the_best_of_the_grid_is_kept_and_every_trial_told():
+def test_grid_search_returns_the_best_model_and_all_trials():
     best, trials = grid_search([3, 1, 2], lambda x: -x, lambda fitted: -abs(fitted + 1))
     assert best == -1
     assert [(t.setting, t.score) for t in trials] == [(3, -2), (1, 0), (2, -1)]
     assert best_setting(trials) == 1
 
 
-def test_with_nothing_to_try_on_the_first_of_the_grid_is_taken_and_no_other_fitted():
+def test_grid_search_without_validation_fits_only_the_first_setting():
     fitted = []
     best, trials = grid_search([3, 1], lambda x: fitted.append(x) or x, lambda _: float("nan"))
     assert (best, fitted, best_setting(trials)) == (3, [3], 3)

@@ -176,7 +176,7 @@ AROUND = {
 
 @pytest.mark.parametrize("name", [*ALONE, *AROUND])
 @torch.no_grad()
-def test_every_edge_is_what_the_equations_say(name):
+def test_edge_models_follow_their_equations(name):
     model = make(name)
     batch = edges_of(EXAMPLES) if name in ALONE else context_of(EXAMPLES)
     expected = torch.stack([(ALONE | AROUND)[name](model, example) for example in EXAMPLES])
@@ -203,7 +203,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("name", USED)
 @torch.no_grad()
-def test_a_model_uses_what_it_says_it_uses_and_nothing_else(name):
+def test_a_model_uses_only_its_documented_inputs(name):
     model, as_batch = make(name), edges_of if name in ALONE else context_of
     before = model(as_batch(EXAMPLES[:1]))
     used = {
@@ -215,7 +215,7 @@ def test_a_model_uses_what_it_says_it_uses_and_nothing_else(name):
 
 
 @torch.no_grad()
-def test_added_node_vectors_are_one_hots_beside_the_text():
+def test_added_node_vectors_equal_concatenated_one_hots():
     """A linear head over the model is one over [CLS ; one-hot of i ; one-hot of j]."""
     model, head = make("text-one-hots"), nn.Linear(TINY_ENCODER.width, 3).double()
     batch, z = edges_of(EXAMPLES), model.nodes.table
@@ -226,7 +226,7 @@ def test_added_node_vectors_are_one_hots_beside_the_text():
     torch.testing.assert_close(head(model(batch)), features @ weight.T + head.bias, **close)
 
 
-def test_two_tokens_without_position_stand_before_every_text():
+def test_two_node_tokens_without_position_precede_every_text():
     rows = add_node_tokens(PackedText.from_lists([[7, 8, 9], [4]]))
     assert rows.offsets.tolist() == rows.host_offsets.tolist() == [0, 5, 8]
     assert rows.positions.tolist() == [0, 0, 0, 1, 2, 0, 0, 0]
@@ -235,7 +235,7 @@ def test_two_tokens_without_position_stand_before_every_text():
 
 @pytest.mark.parametrize("name", ["bert-nodes", "graphformers"])
 @torch.no_grad()
-def test_company_changes_nothing_where_positions_rotate_and_windows_slide(name):
+def test_rotary_positions_and_sliding_windows_do_not_depend_on_the_batch(name):
     """The shape of ModernBERT: norms before, rotary positions, a layer that sees one token far."""
     settings = {"norm_place": "pre", "position_kind": "rotary", "windows": (None, 1, None)}
     shape = {**vars(TINY_ENCODER), **settings, "type_vocab": 0}

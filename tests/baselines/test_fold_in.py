@@ -59,7 +59,7 @@ def test_nothing_is_learned_from_profiles(name, cold, without):
     np.testing.assert_array_equal(*found)
 
 
-def test_known_links_are_those_of_training_and_of_profiles(cold):
+def test_known_links_include_training_and_profiles(cold):
     links = training_links(cold, "given")
     (new,), (fresh,) = numbers(cold, ["new"], ["fresh"])
     assert links.cold_queries.tolist() == [new]
@@ -68,7 +68,7 @@ def test_known_links_are_those_of_training_and_of_profiles(cold):
     assert links.popularity[links.cold_candidates] == 2
 
 
-def test_ease_answers_a_new_row_from_its_profile_and_regresses_a_new_item(cold):
+def test_ease_scores_a_cold_query_from_its_profile_and_regresses_a_cold_item(cold):
     model = EASE([2.0]).fit(cold, "given")
     (new, *users), (fresh, *items) = numbers(cold, ["new", *TASTE], ["fresh", *"abcdxyzw"])
     table = np.array([[item in liked for item in "abcdxyzw"] for liked in TASTE.values()], float)
@@ -83,7 +83,7 @@ def test_ease_answers_a_new_row_from_its_profile_and_regresses_a_new_item(cold):
     np.testing.assert_allclose(found, np.vstack([profile, table]) @ column, atol=1e-6)
 
 
-def test_als_solves_for_the_factors_of_a_new_row_and_a_new_column(cold):
+def test_als_solves_for_the_factors_of_cold_nodes(cold):
     config = ALSConfig(factors=3, alpha=2.0, regularization=0.5)
     model = ALS([config]).fit(cold, "given")
     (new, *users), (fresh, *items) = numbers(cold, ["new", *TASTE], ["fresh", *"abcdxyzw"])
@@ -101,7 +101,7 @@ def test_als_solves_for_the_factors_of_a_new_row_and_a_new_column(cold):
     np.testing.assert_allclose(model.fitted.gram, columns.T @ columns + 0.5 * np.eye(3), rtol=1e-5)
 
 
-def test_pairwise_models_take_the_mean_of_what_a_new_node_is_linked_to(cold):
+def test_a_cold_node_of_bpr_is_the_mean_of_its_links(cold):
     model = makers()["bpr"]().fit(cold, "given")
     (new, u0, u1), (fresh, a, b) = numbers(cold, ["new", "u0", "u1"], ["fresh", "a", "b"])
     vectors = model.node_vectors
@@ -110,27 +110,27 @@ def test_pairwise_models_take_the_mean_of_what_a_new_node_is_linked_to(cold):
 
 
 @pytest.mark.parametrize("name", ["ease", "als"])
-def test_a_new_row_is_recommended_what_its_kind_likes(name, cold):
+def test_a_cold_query_is_recommended_what_similar_queries_link_to(name, cold):
     (new,), items = numbers(cold, ["new"], "cdxyzw")
     scores = makers()[name]().fit(cold, "given").scores([new], items)[0]
     assert scores[:2].min() > scores[2:].max()
 
 
-def test_without_a_profile_a_new_row_gets_what_is_popular(without):
+def test_a_query_without_a_profile_gets_popular_candidates(without):
     (new,), items = numbers(without, ["new"], "abcdxyzw")
     for make in makers().values():
         scores = make().fit(without, "given").scores([new], items)[0]
         assert scores.tolist() == [2, 3, 2, 2, 2, 3, 2, 2]
 
 
-def test_a_profile_is_known_when_validation_ranks(cold):
+def test_validation_ranking_excludes_profile_links(cold):
     ranking = ValidationRanking(cold, "given")
     (new,), items = numbers(cold, ["new"], "ab")
     _, column = ranking.known.of(np.array([new]))
     assert set(np.array(items) - cold.num_sources) <= set(column.tolist())
 
 
-def test_the_text_of_a_profile_speaks_for_who_was_held_out_alone(cold):
+def test_profile_texts_count_only_for_cold_nodes(cold):
     vectors = np.eye(cold.num_edges, dtype=np.float16)
     profiles = mean_text_vectors(cold, "given", vectors, centered=False)
     (new,), (fresh, a) = numbers(cold, ["new"], ["fresh", "a"])

@@ -176,7 +176,7 @@ def test_a_node_of_two_edges_by_hand(kind, expected):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", [*BAGS, *OVER_BERT])
-def test_a_center_without_edges_is_its_own_vector_alone(name):
+def test_a_center_without_edges_depends_only_on_its_own_vector(name):
     model = make(name)
     among = model(make_batch())[1]
     alone = model(make_batch(center=(1, 2), counts=(0, 0), neighbor=(), texts=[]))
@@ -207,7 +207,7 @@ def test_unseen_centers_and_neighbors_are_read_as_the_unknown_node(name):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", EVERY)
-def test_the_text_of_an_edge_is_felt_by_its_center_alone(name):
+def test_an_edge_text_affects_only_its_center(name):
     model = make(name)
     before = model(make_batch())
     after = model(make_batch(texts=[TEXTS[0], [2, 11, 12, 3], *TEXTS[2:]]))
@@ -215,7 +215,7 @@ def test_the_text_of_an_edge_is_felt_by_its_center_alone(name):
 
 
 @torch.no_grad()
-def test_text_alone_knows_no_nodes_and_nothing_without_edges():
+def test_bert_for_nodes_ignores_node_vectors_and_is_zero_without_edges():
     model = make("bert-n")
     others = make_batch(center=(5, 5, 5, 5), neighbor=(1, 1, 1, 1, 1, 1))
     torch.testing.assert_close(model(others), model(make_batch()), **close)
@@ -250,7 +250,7 @@ def test_half_precision_stays_close(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_an_entry_says_what_it_reads_and_starts_from(name):
+def test_registry_entries_match_their_text_encoder(name):
     entry = find_entry(name)
     assert entry.encodes == "nodes"
     assert (entry.text == "bag-of-words") == (name in BAGS)

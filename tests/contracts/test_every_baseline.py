@@ -108,7 +108,7 @@ def without_training(graph, split):
 
 
 @EVERY_EDGE
-def test_gives_the_chances_of_every_class(name, graph, fitted):
+def test_predicts_probabilities_of_every_class(name, graph, fitted):
     model, (edges, _) = fitted(name), held_out(graph)
     table = model.predict_proba(edges)
     assert isinstance(model, EdgeBaseline)
@@ -120,20 +120,20 @@ def test_gives_the_chances_of_every_class(name, graph, fitted):
 
 
 @EVERY_EDGE
-def test_takes_no_edges(name, graph, fitted):
+def test_accepts_no_edges(name, graph, fitted):
     assert fitted(name).predict_proba([]).shape == (0, len(graph.label_names))
     assert fitted(name).predict(np.empty(0, np.int64)).shape == (0,)
 
 
 @EVERY_EDGE
-def test_tells_classes_better_than_the_commonest_does(name, graph, fitted):
+def test_beats_the_majority_class(name, graph, fitted):
     edges, labels = held_out(graph)
     chance = np.bincount(labels).max() / len(labels)
     assert micro_f1(labels, fitted(name).predict(edges)) > chance + 0.05
 
 
 @EVERY_EDGE
-def test_same_seed_same_chances_whatever_the_labels_outside_training(name, graph, make, fitted):
+def test_probabilities_depend_only_on_the_seed_and_training_labels(name, graph, make, fitted):
     labels, edges = np.array(graph.labels), np.arange(graph.num_edges)
     outside = graph.split("edge") != TRAIN
     labels[outside] = (labels[outside] + 1) % len(graph.label_names)
@@ -142,7 +142,7 @@ def test_same_seed_same_chances_whatever_the_labels_outside_training(name, graph
 
 
 @EVERY_EDGE
-def test_an_edge_of_nodes_that_training_has_not_seen_has_a_class(name, graph, make):
+def test_an_edge_of_unseen_nodes_is_classified(name, graph, make):
     twin, source, target = without_training(graph, "edge")
     [edge] = np.flatnonzero((graph.src == source) & (graph.dst == target))[:1]
     table = make(name).fit(twin, "edge").predict_proba([edge])
@@ -151,7 +151,7 @@ def test_an_edge_of_nodes_that_training_has_not_seen_has_a_class(name, graph, ma
 
 
 @EVERY_EDGE
-def test_says_what_was_chosen_only_when_it_is(name, make, fitted):
+def test_the_setting_of_an_edge_baseline_is_empty_before_fit(name, make, fitted):
     assert make(name).setting == {}
     assert fitted(name).setting
     assert len(fitted(name).trials) == 1
@@ -185,20 +185,20 @@ def test_gives_a_finite_score_for_every_pair(name, graph, fitted):
 
 
 @EVERY_LINK
-def test_takes_no_queries_and_no_candidates(name, graph, fitted):
+def test_accepts_no_queries_and_no_candidates(name, graph, fitted):
     queries, candidates = ends(graph)
     assert fitted(name).scores([], candidates).shape == (0, len(candidates))
     assert fitted(name).scores(queries, []).shape == (len(queries), 0)
 
 
 @EVERY_LINK
-def test_ranks_links_better_than_chance(name, graph, fitted):
+def test_ranks_links_better_than_random(name, graph, fitted):
     places = np.arange(1, graph.num_targets + 1)
     assert rank_test_links(graph, fitted(name)) > 1.3 * np.mean(1 / places)
 
 
 @EVERY_LINK
-def test_same_seed_same_scores_whatever_the_test_links(name, graph, make, fitted):
+def test_scores_depend_only_on_the_seed_and_not_on_test_links(name, graph, make, fitted):
     targets, test = np.array(graph.dst), graph.split("link") == TEST
     targets[test] = np.random.default_rng(0).permutation(targets[test])
     again = make(name).fit(changed(graph, dst=targets), "link")
@@ -206,7 +206,7 @@ def test_same_seed_same_scores_whatever_the_test_links(name, graph, make, fitted
 
 
 @EVERY_LINK
-def test_whoever_has_no_training_link_gets_what_is_popular(name, graph, make):
+def test_a_query_without_training_links_gets_popular_candidates(name, graph, make):
     twin, source, target = without_training(graph, "link")
     candidates = ends(graph)[1]
     found = make(name).fit(twin, "link").scores([source], candidates)[0]
@@ -219,7 +219,9 @@ def test_whoever_has_no_training_link_gets_what_is_popular(name, graph, make):
 
 @EVERY_LINK
 @pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
-def test_one_kind_of_node_ranks_all_nodes(name, directed, graph, make, make_network):
+def test_all_nodes_are_ranked_in_a_network_with_one_node_type(
+    name, directed, graph, make, make_network
+):
     random = np.random.default_rng(5)
     pairs = [(s, (s + 2 * step) % 20) for s in range(20) for step in (1, 2, 3, 8, 9)]
     rows = [
@@ -247,7 +249,7 @@ def test_one_kind_of_node_ranks_all_nodes(name, directed, graph, make, make_netw
 
 
 @EVERY_LINK
-def test_says_what_was_chosen_on_validation_only_when_it_is(name, make, fitted):
+def test_the_setting_of_a_link_baseline_is_empty_before_fit(name, make, fitted):
     assert make(name).setting == {}
     assert isinstance(fitted(name).setting, dict)
 
@@ -258,7 +260,7 @@ REACHES = {"tfidf": ("text", 0.09), "frozen": ("text", 0.16), "node-ids": ("node
 
 
 @pytest.mark.parametrize("name", REACHES)
-def test_comes_near_the_best_that_its_evidence_allows_and_not_beyond(name, graph, fitted):
+def test_approaches_but_does_not_exceed_the_best_score_of_its_inputs(name, graph, fitted):
     edges, labels = held_out(graph)
     sees, distance = REACHES[name]
     best = getattr(simulate(num_edges=EDGES).best_scores(sample=edges), sees).accuracy
@@ -267,7 +269,7 @@ def test_comes_near_the_best_that_its_evidence_allows_and_not_beyond(name, graph
     assert best - distance < found < best + noise
 
 
-def test_words_and_nodes_together_go_beyond_what_either_allows(graph, fitted):
+def test_words_and_nodes_together_exceed_the_best_score_of_either(graph, fitted):
     edges, labels = held_out(graph)
     best = simulate(num_edges=EDGES).best_scores(sample=edges)
     noise = 2 * np.sqrt(0.25 / len(edges))

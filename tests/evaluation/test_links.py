@@ -9,7 +9,7 @@ from edgeformers.evaluation import node_positions
 from tests.evaluation.problems import known_links
 
 
-def test_known_links_can_be_asked_one_by_one():
+def test_a_link_table_contains_its_pairs():
     known = known_links([2, 0, 2], [4, 1, 0], 4)
     rows, columns = np.repeat(np.arange(4), 6), np.tile(np.arange(6), 4)
     told = known.contains(rows, columns)
@@ -30,7 +30,7 @@ def test_links_are_looked_up_on_a_device():
     assert not known_links([], [], 10).to("cpu")(torch.arange(3), torch.arange(3)).any()
 
 
-def test_nodes_find_their_columns():
+def test_node_positions_are_found_in_any_order():
     assert node_positions([30, 10, 30], [20, 30, 10]).tolist() == [1, 2, 1]
     assert node_positions([], []).tolist() == []
     with pytest.raises(InputError, match="node 25 is not among the 3"):

@@ -26,7 +26,7 @@ def test_negatives_are_distinct_and_never_linked_to_the_query(seed, count, candi
 
 
 @pytest.mark.parametrize("candidates", [12, 60], ids=["shuffled", "drawn"])
-def test_every_free_candidate_is_drawn_equally_often(candidates):
+def test_negatives_are_uniform_over_unlinked_candidates(candidates):
     queries, positives = np.arange(6000), np.zeros(6000, np.int64)
     known = known_links(queries, np.full(6000, 5), 6000)
     drawn = sample_negatives(queries, positives, candidates, known=known, seed=1, count=6)
@@ -36,7 +36,7 @@ def test_every_free_candidate_is_drawn_equally_often(candidates):
     assert np.abs(np.delete(counts, [0, 5]) - expected).max() < 5 * math.sqrt(expected)
 
 
-def test_negatives_depend_on_seed_and_pair_and_not_on_the_company():
+def test_negatives_depend_only_on_the_seed_and_the_pair():
     queries, positives = np.array([3, 1, 2]), np.array([10, 20, 30])
     drawn = sample_negatives(queries, positives, 500, seed=7)
     alone = sample_negatives(queries[1:2], positives[1:2], 500, seed=7)

@@ -39,7 +39,7 @@ def ranked(graph, parts, pairs, scorer, protocols=PROTOCOLS):
     return rank_links(graph, parts, pairs, scorer, adjacency=adjacency, protocols=protocols)
 
 
-def test_links_of_the_test_do_not_change_what_is_taken_off(simulated):
+def test_test_links_do_not_affect_the_correction(simulated):
     parts = link_parts(simulated, "link")
     scorer = tastes(simulated, parts)
     found = ranked(simulated, parts, parts["test"], scorer)
@@ -50,7 +50,7 @@ def test_links_of_the_test_do_not_change_what_is_taken_off(simulated):
     assert found.metrics("paper-shifted")["mrr"] > found.metrics("paper")["mrr"]
 
 
-def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulated, monkeypatch):
+def test_the_correction_uses_validation_links_and_training_popularity(simulated, monkeypatch):
     asked = {}
 
     def evaluate(scorer, positives, *, queries, validation, **rest):
@@ -79,7 +79,7 @@ def test_it_is_chosen_on_validation_links_by_how_many_links_training_has(simulat
 
 
 @pytest.mark.parametrize("part", ["val", "test"])
-def test_other_protocols_are_the_same_whether_it_is_asked_for_or_not(simulated, part):
+def test_other_protocols_do_not_depend_on_corrected_ones(simulated, part):
     parts = link_parts(simulated, "link")
     pairs, scorer = parts[part][:40], tastes(simulated, parts)
     every = ranked(simulated, parts, pairs, scorer)
@@ -89,14 +89,14 @@ def test_other_protocols_are_the_same_whether_it_is_asked_for_or_not(simulated, 
         assert plain.ranks[protocol].tolist() == every.ranks[protocol].tolist()
 
 
-def test_popularity_alone_is_no_better_for_being_taken_off_itself(simulated):
+def test_popularity_gains_nothing_from_its_own_correction(simulated):
     parts = link_parts(simulated, "link")
     scorer = scorer_of(Popularity().fit(simulated, "link").scores)
     found = ranked(simulated, parts, parts["test"], scorer)
     assert found.ranks["paper-shifted"].tolist() == found.ranks["paper"].tolist()
 
 
-def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
+def test_a_part_without_labels_or_links_is_refused(make_network):
     rows = [{"source": f"s{i}", "target": f"t{i % 3}", "text": "good"} for i in range(6)]
     plain = make_network(rows)
     with pytest.raises(InputError, match="no labels"):
@@ -109,14 +109,14 @@ def test_a_network_without_labels_or_links_in_a_part_is_refused(make_network):
         link_parts(plain, "link")
 
 
-def test_known_links_of_a_one_kind_network_hold_the_node_itself(make_network):
+def test_known_links_include_the_query_in_a_network_with_one_node_type(make_network):
     rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
     graph = make_network(rows, bipartite=False)
     known = known_links(graph, np.array([0, 1]))
     assert [known.of(np.array([q]))[1].tolist() for q in (0, 1)] == [[0, 1], [1, 2]]
 
 
-def test_known_links_of_an_undirected_network_stand_both_ways(make_network):
+def test_known_links_of_an_undirected_network_go_both_ways(make_network):
     rows = [{"source": "a", "target": "b", "text": "x"}, {"source": "b", "target": "c", "text": ""}]
     graph = make_network(rows, bipartite=False, directed=False)
     known = known_links(graph, np.array([2, 1]))

@@ -85,7 +85,7 @@ def test_the_correction_does_not_depend_on_the_ranked_pairs():
 
 
 @given(st.integers(0, 10_000))
-def test_without_a_shift_the_ranks_are_those_of_paper(seed):
+def test_without_a_shift_ranks_equal_those_of_paper(seed):
     scores, row, positive, *_ = draw_problem(seed)
     scorer = FunctionScorer(lambda rows: scores[rows], scores.shape[1])
     popularity = np.arange(scores.shape[1])
@@ -140,7 +140,7 @@ LIKES_RARE = np.flatnonzero(np.arange(400) % 4 < 2)
 SEEN = LinkTable.from_pairs(np.repeat(LIKES_RARE, 2), np.tile([2, 3], len(LIKES_RARE)), 400)
 
 
-def test_what_training_has_linked_is_ranked_last_in_its_own_order():
+def test_seen_candidates_are_ranked_last_in_their_own_order():
     tuned = validation(4, seen=SEEN)
     found = rank_corrected(SCORER, EVERY, EVERY, tuned, ScoreCorrection(seen_last=True), batch=4)
     assert found.tolist() == [1, 1, 1, 1]
@@ -150,7 +150,7 @@ def test_what_training_has_linked_is_ranked_last_in_its_own_order():
     assert found.tolist() == [4, 3, 1, 1]
 
 
-def test_validation_says_whether_what_is_seen_comes_last():
+def test_validation_decides_whether_seen_candidates_are_ranked_last():
     fit = choose_correction(SCORER, validation(400, seen=SEEN), unseen=True, batch=4)
     assert fit.seen_last or fit.shift == 0.8  # either puts the right ones first
     flat = [0.0] * 4
@@ -169,6 +169,6 @@ def test_validation_says_whether_what_is_seen_comes_last():
     assert report.ranks["paper-unseen"].tolist() == [1, 1, 1, 1]
 
 
-def test_links_of_training_are_needed_to_rank_them_last():
+def test_ranking_seen_candidates_last_needs_training_edges():
     with pytest.raises(InputError, match="seen"):
         choose_correction(SCORER, validation(4), unseen=True, batch=4)

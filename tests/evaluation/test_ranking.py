@@ -54,14 +54,14 @@ def test_small_blocks_give_the_same_ranks(monkeypatch):
     assert rank_full(scorer, positive, queries=row, known=known).tolist() == whole.tolist()
 
 
-def test_a_known_link_ahead_no_longer_costs_a_place():
+def test_a_known_link_ahead_does_not_lower_the_rank():
     scorer = FunctionScorer(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
     known = known_links([0, 0], [0, 2], 1)
     assert rank_full(scorer, [2]).tolist() == [3]
     assert rank_full(scorer, [2], known=known).tolist() == [2]
 
 
-def test_a_link_known_twice_is_left_out_once():
+def test_a_repeated_known_link_is_excluded_once():
     scorer = FunctionScorer(lambda rows: np.array([[3.0, 2.0, 1.0]])[rows], 3)
     assert rank_full(scorer, [2], known=known_links([0, 0, 0], [0, 0, 0], 1)).tolist() == [2]
 
@@ -79,14 +79,14 @@ def test_one_hundred_thousand_candidates_are_ranked_in_blocks():
     assert ranks[7] == pytest.approx(one, abs=2)  # float32 products in another order
 
 
-def test_the_papers_protocol_gives_the_numbers_of_the_release():
+def test_the_paper_protocol_reproduces_the_released_metrics():
     ranks = rank_in_batch(InnerProductScorer(RELEASED_SCORES, np.eye(4)), np.arange(4))
     assert ranks.tolist() == [2, 3, 4, 1]
     assert metrics.mrr(ranks) == pytest.approx(0.520833, abs=1e-6)
     assert metrics.ndcg(ranks) == pytest.approx(0.640402, abs=1e-6)
 
 
-def test_in_batch_ranks_see_only_their_own_batch():
+def test_in_batch_ranks_depend_only_on_their_batch():
     rng = np.random.default_rng(4)
     query, key = rng.normal(size=(10, 3)), rng.normal(size=(10, 3))
     ranks = rank_in_batch(InnerProductScorer(query, key), np.arange(10), batch=4)
@@ -97,7 +97,7 @@ def test_in_batch_ranks_see_only_their_own_batch():
     assert ranks[8:].max() <= 2
 
 
-def test_the_same_key_twice_in_a_batch_shares_its_rank():
+def test_a_repeated_candidate_in_a_batch_ties_with_itself():
     key = np.array([[1.0], [1.0], [-1.0]])
     assert rank_in_batch(InnerProductScorer(np.ones((3, 1)), key), [0, 1, 2]).tolist() == [
         1.5,
@@ -106,7 +106,7 @@ def test_the_same_key_twice_in_a_batch_shares_its_rank():
     ]
 
 
-def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():
+def test_sampled_ranks_agree_with_ranking_the_drawn_negatives():
     scores, row, positive, known_row, known_column = draw_problem(8)
     known = known_links(known_row, known_column, 7)
     scorer = FunctionScorer(lambda rows: scores[rows], 11)
@@ -118,7 +118,7 @@ def test_sampled_ranks_agree_with_ranking_the_drawn_candidates():
         assert ranks[i] == 1 + (others > own).sum() + (others == own).sum() / 2
 
 
-def test_with_few_candidates_sampling_all_is_full_ranking():
+def test_sampling_all_candidates_equals_full_ranking():
     scores, row, positive, known_row, known_column = draw_problem(9)
     known = known_links(known_row, known_column, 7)
     scorer = FunctionScorer(lambda rows: scores[rows], 11)

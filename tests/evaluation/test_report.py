@@ -19,14 +19,14 @@ from edgeformers.evaluation.report import degree_groups
 from tests.evaluation.problems import draw_problem, known_links
 
 
-def test_published_figures_are_means_of_batch_means():
+def test_in_batch_metrics_are_means_of_batch_means():
     ranks = np.array([1.0, 1.0, 1.0, 1.0, 2.0])  # batches of 4 and 1
     report = LinkReport(ranks={"paper": ranks, "full": ranks}, batch=4)
     assert report.metrics("paper")["mrr"] == pytest.approx((1 + 0.5) / 2)
     assert report.metrics("full")["mrr"] == pytest.approx(4.5 / 5)
 
 
-def test_a_constant_scorer_gains_nothing_under_any_protocol():
+def test_a_constant_scorer_gets_the_middle_rank_under_every_protocol():
     scorer = InnerProductScorer(np.zeros((50, 2)), np.zeros((300, 2)))
     report = evaluate_links(scorer, np.arange(50) * 3, seed=1)
     assert set(report.ranks["sampled"]) == {50.5}
@@ -34,14 +34,14 @@ def test_a_constant_scorer_gains_nothing_under_any_protocol():
     assert set(report.ranks["paper"]) == {25.5}
 
 
-def test_a_diverged_scorer_comes_last():
+def test_a_scorer_of_nan_ranks_last():
     scorer = InnerProductScorer(np.full((4, 2), np.nan), np.ones((30, 2)))
     report = evaluate_links(scorer, np.arange(4), known=known_links([0], [9], 4))
     assert report.ranks["full"].tolist() == [29, 30, 30, 30]
     assert set(report.ranks["paper"]) == {4}
 
 
-def test_every_figure_carries_the_name_of_its_protocol():
+def test_every_metric_is_named_with_its_protocol():
     scores, row, positive, *_ = draw_problem(10)
     report = evaluate_links(FunctionScorer(lambda rows: scores[rows], 11), positive, queries=row)
     flat = report.flat()
@@ -52,7 +52,7 @@ def test_every_figure_carries_the_name_of_its_protocol():
         assert line.split()[0] in ("paper", "sampled", "full")
 
 
-def test_cold_and_warm_pairs_are_reported_apart():
+def test_cold_and_warm_pairs_are_reported_separately():
     ranks = np.array([4.0, 2.0, 1.0, 1.0, 1.0])
     groups = degree_groups([0, 1, 3, 4, 11], key_degree=[5, 5, 0, 5, 5])
     report = LinkReport(ranks={"full": ranks}, groups=groups)
@@ -71,7 +71,7 @@ def test_cold_and_warm_pairs_are_reported_apart():
     assert "cold" in str(report)
 
 
-def test_a_group_without_pairs_is_not_measured():
+def test_metrics_of_an_empty_group_are_nan():
     report = LinkReport(ranks={"full": np.array([1.0])}, groups=degree_groups([2]))
     assert math.isnan(report.metrics("full", "cold")["mrr"])
 

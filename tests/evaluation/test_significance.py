@@ -17,7 +17,7 @@ from edgeformers.evaluation import (
 )
 
 
-def test_the_interval_of_a_mean_is_as_wide_as_theory_says():
+def test_the_interval_of_a_mean_agrees_with_theory():
     values = np.random.default_rng(0).normal(3.0, 2.0, 400)
     interval = bootstrap_interval(values, seed=1)
     half = 1.96 * values.std() / math.sqrt(400)
@@ -118,7 +118,7 @@ def test_paired_scores_must_have_the_same_length():
         compare_paired([1.0, 2.0], [1.0, 2.0, 3.0], seed=0)
 
 
-def test_the_pairs_of_one_query_count_as_one():
+def test_grouped_pairs_count_as_one_in_a_comparison():
     groups = np.repeat(np.arange(6), 50)
     gain = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])[groups]
     alone = compare_paired(gain, np.zeros(300), seed=0)

@@ -18,7 +18,7 @@ from edgeformers.errors import ConfigError
 QUICK = PairwiseConfig(width=8, lr=0.05, l2=1e-3, epochs=40)
 
 
-def test_every_link_is_drawn_once_beside_a_column_that_is_no_link(checkerboard):
+def test_every_link_is_drawn_once_with_a_non_link(checkerboard):
     links = training_links(checkerboard, "given").train
     rows, linked, other = draw_triples(links, np.random.default_rng(0))
     known = set(zip(links.queries.tolist(), links.candidates.tolist(), strict=True))
@@ -30,7 +30,7 @@ def test_every_link_is_drawn_once_beside_a_column_that_is_no_link(checkerboard):
     np.testing.assert_array_equal(other, again[2])
 
 
-def test_non_links_are_drawn_evenly(make_parts):
+def test_negatives_are_uniform(make_parts):
     rows = [{"source": "a", "target": "x", "text": "", "split": "train"}]
     rows += [{"source": "b", "target": t, "text": "", "split": "test"} for t in "yzw"]
     links = training_links(make_parts(rows), "given").train
@@ -41,7 +41,7 @@ def test_non_links_are_drawn_evenly(make_parts):
     assert (np.abs(counts[1:] - 200) < 50).all()
 
 
-def test_a_row_that_is_linked_to_everything_is_left_out(make_parts):
+def test_a_query_linked_to_everything_is_left_out(make_parts):
     pairs = [("a", "x"), ("a", "y"), ("b", "x")]
     rows = [{"source": s, "target": t, "text": "", "split": "train"} for s, t in pairs]
     links = training_links(make_parts(rows), "given").train
@@ -49,7 +49,7 @@ def test_a_row_that_is_linked_to_everything_is_left_out(make_parts):
     assert [part.tolist() for part in drawn] == [[1], [0], [1]]
 
 
-def test_the_loss_is_the_one_worked_by_hand():
+def test_bpr_loss_by_hand():
     own = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
     linked = torch.tensor([[1.0, 1.0], [5.0, 0.0]])  # products 3 and 0
     other = torch.tensor([[2.0, 0.0], [7.0, 1.0]])  # products 2 and 1
@@ -58,7 +58,7 @@ def test_the_loss_is_the_one_worked_by_hand():
 
 
 @pytest.mark.parametrize("bipartite", [True, False], ids=["bipartite", "one node type"])
-def test_propagation_is_that_of_torch_geometric(make_parts, bipartite):
+def test_propagation_agrees_with_torch_geometric(make_parts, bipartite):
     geometric = pytest.importorskip("torch_geometric.nn")
     random = np.random.default_rng(3)
     rows = [
@@ -77,7 +77,7 @@ def test_propagation_is_that_of_torch_geometric(make_parts, bipartite):
     torch.testing.assert_close(found, theirs.get_embedding(both).detach())
 
 
-def test_the_gradient_of_propagation_is_the_true_one(checkerboard):
+def test_the_gradient_of_propagation_agrees_with_finite_differences(checkerboard):
     adjacency = normalized_adjacency(training_links(checkerboard, "given").train).double()
     vectors = torch.randn(24, 2, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: propagate(x, adjacency, 3), vectors)
@@ -104,14 +104,14 @@ def test_without_validation_links_all_epochs_are_trained(make_parts, kind):
 
 
 @pytest.mark.parametrize("kind", [BPR, LightGCN])
-def test_vectors_of_nodes_give_the_scores(checkerboard, kind):
+def test_node_vectors_give_the_scores(checkerboard, kind):
     model = kind([QUICK]).fit(checkerboard, "given")
     queries, candidates = np.arange(12), np.arange(12, 24)
     products = model.node_vectors(queries) @ model.node_vectors(candidates).T
     np.testing.assert_allclose(products, model.scores(queries, candidates), atol=1e-6)
 
 
-def test_the_penalty_keeps_vectors_short(checkerboard):
+def test_the_l2_penalty_shrinks_vectors(checkerboard):
     loose, strict = (
         BPR([PairwiseConfig(width=8, l2=l2, epochs=30)]).fit(checkerboard, "given")
         for l2 in (0.0, 1.0)

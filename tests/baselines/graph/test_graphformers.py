@@ -59,7 +59,7 @@ def test_agrees_with_loops_over_nodes_and_texts(limit):
         torch.testing.assert_close(row, expected, **close)
 
 
-def test_texts_are_joined_in_one_order_after_one_cls():
+def test_texts_are_joined_in_a_fixed_order_after_one_cls():
     batch = make_batch(center=(0, 1), counts=(2, 1), neighbor=(3, 4, 5), texts=TEXTS[2:5])
     joined = join_texts(batch.text, batch.egos, 8)
     assert as_lists(joined) == [[2, 7, 3, 9, 9, 9, 9, 3], TEXTS[4]]
@@ -94,7 +94,7 @@ def test_order_of_edges_is_irrelevant():
 
 
 @torch.no_grad()
-def test_a_text_cut_from_the_joined_one_is_heard_as_a_neighbor():
+def test_a_text_truncated_from_the_joined_text_still_counts_as_a_neighbor():
     model = make(joined_tokens=4)
     changed = [*TEXTS[:2], [2, 9, 9, 9, 8, 3], *TEXTS[3:]]  # after [2, 5, 6, 3] in its node
     egos = make_batch().egos
@@ -105,7 +105,7 @@ def test_a_text_cut_from_the_joined_one_is_heard_as_a_neighbor():
 
 
 @torch.no_grad()
-def test_a_node_without_edges_is_zero_and_nodes_are_not_read():
+def test_a_node_without_edges_is_zero_and_node_vectors_are_unused():
     model = make()
     out = model(make_batch())
     assert not out[1].any()
@@ -125,6 +125,6 @@ def test_half_precision_stays_close():
     assert (rough.float() - exact).norm() < 0.05 * exact.norm()
 
 
-def test_a_node_text_needs_a_token():
+def test_joined_tokens_must_be_positive():
     with pytest.raises(ConfigError, match=r"joined_tokens must be at least 1 \(got 0\)"):
         GraphFormersConfig(num_nodes=3, joined_tokens=0)

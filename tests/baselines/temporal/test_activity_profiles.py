@@ -61,7 +61,7 @@ def year_of(graph, edges):
     return graph.times[edges].astype("M8[us]").astype("M8[Y]").astype(int) + 1970
 
 
-def test_a_vector_has_the_shares_of_a_nodes_training_edges_over_time(films):
+def test_a_profile_holds_the_share_of_training_edges_per_period(films):
     [(query, key)] = activity_profiles(films, "link", [0.01])  # nothing is spread
     assert (query == key).all()
     assert key.shape[1] <= PERIODS
@@ -80,7 +80,7 @@ def test_a_vector_has_the_shares_of_a_nodes_training_edges_over_time(films):
     assert not key[never].any()
 
 
-def test_times_of_links_that_are_asked_for_are_not_looked_at(films, tmp_path):
+def test_times_of_validation_and_test_links_are_unused(films, tmp_path):
     [(_, before)] = activity_profiles(films, "link", [2.0])
     codes = films.split("link")
     changed = films.times.copy()
@@ -92,7 +92,7 @@ def test_times_of_links_that_are_asked_for_are_not_looked_at(films, tmp_path):
     assert (before == after).all()
 
 
-def test_those_active_together_are_nearer_the_more_the_less_is_spread(films):
+def test_less_smoothing_separates_active_periods_more(films):
     years = np.arange(YEARS)
     for _, key in activity_profiles(films, "link", [1.0, 4.0]):
         codes = films.split("link") == TRAIN
@@ -109,12 +109,12 @@ def test_those_active_together_are_nearer_the_more_the_less_is_spread(films):
         assert near[0, 1] > near[0, 3] >= near[0, 9]
 
 
-def test_it_is_worth_much_where_times_tell(films, fitted, tmp_path):
-    missing_comparisons = write(tmp_path / "untold", is_told=False)
-    assert not has_usable_times(missing_comparisons, "link")
+def test_activity_profiles_improve_ranking_if_times_are_informative(films, fitted, tmp_path):
+    without_times = write(tmp_path / "untold", is_told=False)
+    assert not has_usable_times(without_times, "link")
     ours, without = (
         made.evaluate(protocols=("full",))["full/mrr"]
-        for made in (fitted, make().fit(missing_comparisons))
+        for made in (fitted, make().fit(without_times))
     )
     assert ours > without * 1.15
 
@@ -130,7 +130,7 @@ def random_part(graph):
     return standardized(graph, *drawn.astype(np.float32))
 
 
-def test_times_that_tell_nothing_are_left_out(films, tmp_path):
+def test_uninformative_times_are_left_out(films, tmp_path):
     ranking = ValidationRanking(films, "link")
     assert _activity_if_better(films, "link", [random_part(films)], ranking) is not None
     right = np.zeros((films.num_nodes, films.num_nodes), np.float32)
@@ -141,7 +141,7 @@ def test_times_that_tell_nothing_are_left_out(films, tmp_path):
     assert _activity_if_better(write(tmp_path / "n", is_told=False), "link", [], ranking) is None
 
 
-def test_a_new_source_is_placed_by_what_it_is_linked_to(films):
+def test_a_cold_source_is_the_mean_of_its_links(films):
     [(query, key)] = activity_profiles(films, COLD, [1.0])
     codes = films.split(COLD)
     adjacency = films.training_adjacency(COLD)
@@ -154,7 +154,7 @@ def test_a_new_source_is_placed_by_what_it_is_linked_to(films):
     assert (query[warm] == key[warm]).all()
 
 
-def test_it_is_saved_and_serves_known_and_new_sources(films, tmp_path):
+def test_a_saved_model_serves_known_and_new_sources(films, tmp_path):
     made = make(**{"data.split": COLD}).fit(films)
     loaded = load(made.save(tmp_path / "model"), network=films)
     adjacency = films.training_adjacency(COLD)
@@ -172,7 +172,9 @@ def test_it_is_saved_and_serves_known_and_new_sources(films, tmp_path):
     np.testing.assert_allclose(new.vectors, held.vectors, rtol=1e-3, atol=1e-4)
 
 
-def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path, monkeypatch):
+def test_times_are_unusable_if_missing_equal_or_too_many_nodes(
+    films, simulated, tmp_path, monkeypatch
+):
     monkeypatch.setattr("edgeformers.baselines.temporal.activity_profiles.MAX_NODES", 10)
     assert not has_usable_times(films, "link")
     monkeypatch.undo()
@@ -191,7 +193,7 @@ def test_a_network_without_times_or_with_one_has_none(films, simulated, tmp_path
     assert not has_usable_times(write_network(table, tmp_path / "one", config=config), "link")
 
 
-def test_where_later_links_are_asked_for_times_do_not_count(films):
+def test_times_are_unusable_in_a_chronological_split(films):
     assert not has_usable_times(films, "chronological")
     assert has_usable_times(
         films, "chronological-per-source"
@@ -199,7 +201,7 @@ def test_where_later_links_are_asked_for_times_do_not_count(films):
     assert has_usable_times(films, "random")
 
 
-def test_times_alone_may_stand_beside_a_model(films, fitted, monkeypatch):
+def test_activity_profiles_may_be_the_only_component(films, fitted, monkeypatch):
     for name in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.inference.ensemble.{name}", 0)
     plain = make(**{"links.ensemble": False}).fit(films)

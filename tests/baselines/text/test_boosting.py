@@ -61,7 +61,7 @@ def test_no_training_edge_has_its_own_label_among_its_features(ratings, backbone
         assert (after != before).any()
 
 
-def test_labels_of_a_fold_leave_all_features_of_the_fold_alone(ratings, backbone):
+def test_the_labels_of_a_fold_do_not_affect_its_features(ratings, backbone):
     parts = labeled_edges(ratings, "given")
     statistics = make_statistics(ratings, backbone)
     fold = statistics.fold[parts.train] == 3
@@ -72,7 +72,7 @@ def test_labels_of_a_fold_leave_all_features_of_the_fold_alone(ratings, backbone
     assert (after[~fold] != before[~fold]).any()
 
 
-def test_statistics_are_those_counted_by_hand(ratings, backbone):
+def test_node_statistics_by_hand(ratings, backbone):
     statistics = make_statistics(ratings, backbone)
     labels, split = np.asarray(ratings.labels), np.asarray(ratings.split("given"))
     texts = statistics.texts.of(np.arange(ratings.num_edges))
@@ -94,7 +94,7 @@ def test_statistics_are_those_counted_by_hand(ratings, backbone):
             assert table[edge, at + classes + 1] == pytest.approx(like, abs=1e-4)
 
 
-def test_an_edge_of_two_new_nodes_has_the_shares_of_all_classes(ratings, backbone):
+def test_an_edge_of_two_new_nodes_has_the_overall_class_frequencies(ratings, backbone):
     labels = np.asarray(ratings.labels)
     training = labels[(ratings.split("given") == TRAIN) & (labels >= 0)]
     row = make_statistics(ratings, backbone).of(np.array([ratings.num_edges - 1]))[0]
@@ -102,7 +102,7 @@ def test_an_edge_of_two_new_nodes_has_the_shares_of_all_classes(ratings, backbon
     np.testing.assert_allclose(row, [*shares, 0, 0] * 2, rtol=1e-6)
 
 
-def test_how_the_ends_were_labeled_elsewhere_tells_the_class(ratings, backbone):
+def test_labels_of_other_edges_predict_the_class(ratings, backbone):
     model = FrozenBoosting(backbone, grid=SMALL).fit(ratings, "given")
     labels = np.asarray(ratings.labels)
     test = np.flatnonzero((ratings.split("given") == TEST) & (labels >= 0))
@@ -111,7 +111,7 @@ def test_how_the_ends_were_labeled_elsewhere_tells_the_class(ratings, backbone):
     assert len(model.trials) == 2
 
 
-def test_edges_of_a_node_and_fold_look_alike_whatever_their_labels(ratings, backbone):
+def test_edges_of_a_node_and_fold_have_the_same_features_whatever_their_labels(ratings, backbone):
     parts = labeled_edges(ratings, "given")
     statistics = make_statistics(ratings, backbone)
     shares = statistics.of(parts.train)[:, :2]

@@ -7,7 +7,7 @@ from edgeformers.evaluation.metrics import micro_f1
 from tests.baselines.tiny import write_backbone
 
 
-def test_vectors_of_texts_tell_the_class(opinions, tmp_path):
+def test_text_vectors_predict_the_class(opinions, tmp_path):
     backbone = write_backbone(tmp_path / "backbone", opinions)
     model = Frozen(backbone).fit(opinions, "given")
     labels = np.asarray(opinions.labels)
@@ -16,7 +16,7 @@ def test_vectors_of_texts_tell_the_class(opinions, tmp_path):
     assert (model.setting["backbone"], model.setting["max_tokens"]) == (backbone, 64)
 
 
-def test_edges_of_one_text_are_one_to_it_whoever_wrote_them(opinions, tmp_path):
+def test_edges_with_the_same_text_have_the_same_probabilities(opinions, tmp_path):
     model = Frozen(write_backbone(tmp_path / "backbone", opinions)).fit(opinions, "given")
     table = model.predict_proba([0, 3, 6])  # the same words from three sources
     np.testing.assert_allclose(table, table[[0, 0, 0]], atol=1e-6)

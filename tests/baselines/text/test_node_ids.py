@@ -19,7 +19,7 @@ def make_rows(count=160):
     ]
 
 
-def test_who_the_ends_are_tells_the_class_and_the_text_is_not_read(make_parts):
+def test_node_ids_predict_the_class_without_the_text(make_parts):
     graph = make_parts(make_rows())
     other = make_parts([{**row, "text": "same"} for row in make_rows()], out="other")
     model, twin = (NodeIds().fit(one, "given") for one in (graph, other))
@@ -29,7 +29,7 @@ def test_who_the_ends_are_tells_the_class_and_the_text_is_not_read(make_parts):
     assert set(model.setting) == {"C", "solver"}
 
 
-def test_an_edge_of_two_new_nodes_gets_what_the_classes_alone_say(make_parts):
+def test_an_edge_of_two_new_nodes_gets_the_class_frequencies(make_parts):
     rows = [row for row in make_rows() if row["source"] != "u3"]
     new = {"source": "new", "target": "new", "text": "", "label": "up", "split": "test"}
     graph = make_parts([*rows, new, {**new, "source": "newer"}])

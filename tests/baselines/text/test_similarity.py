@@ -49,7 +49,7 @@ def test_a_profile_is_the_mean_of_the_positive_training_texts(places, backbone, 
         np.testing.assert_allclose(profiles[node], mean / np.linalg.norm(mean), atol=2e-3)
 
 
-def test_who_writes_alike_is_recommended(places, backbone):
+def test_nodes_with_similar_texts_are_recommended(places, backbone):
     model = TextSimilarity(backbone).fit(places, "given")
     queries, candidates = np.arange(10), np.arange(10, places.num_nodes)
     names = [places.node_names(nodes) for nodes in (queries, candidates)]
@@ -59,7 +59,7 @@ def test_who_writes_alike_is_recommended(places, backbone):
     assert model.setting == {"backbone": backbone, "max_tokens": 64, "centered": True}
 
 
-def test_a_blend_weighs_two_scores_on_one_scale(places, backbone):
+def test_a_blend_scales_and_weights_two_scores(places, backbone):
     first, second = EASE(), TextSimilarity(backbone)
     queries, candidates = np.arange(10), np.arange(10, places.num_nodes)
     model = Blend(first, second, weights=[0.25]).fit(places, "given")
@@ -69,7 +69,7 @@ def test_a_blend_weighs_two_scores_on_one_scale(places, backbone):
     assert model.setting == {**first.setting, **second.setting, "weight": 0.25}
 
 
-def test_a_weight_is_chosen_on_validation_and_a_useless_second_gets_none(places, backbone):
+def test_a_useless_second_baseline_gets_weight_0_on_validation(places, backbone):
     first = TextSimilarity(backbone)
     model = Blend(first, Popularity(), weights=[1.0, 0.0]).fit(places, "given")
     assert model.setting["weight"] == 0.0

@@ -18,14 +18,14 @@ def held_out(graph):
 
 @pytest.mark.parametrize("lbfgs_edges", [10**6, 0], ids=["lbfgs", "sgd"])
 @pytest.mark.parametrize("kind", [Tfidf, TfidfNodes])
-def test_words_tell_the_class(opinions, kind, lbfgs_edges):
+def test_words_predict_the_class(opinions, kind, lbfgs_edges):
     model = kind(**FEW, lbfgs_edges=lbfgs_edges).fit(opinions, "given")
     test, labels = held_out(opinions)
     assert micro_f1(labels[:-1], model.predict(test[:-1])) == 1.0
     assert model.setting["solver"] == ("lbfgs" if lbfgs_edges else "sgd")
 
 
-def test_classes_stand_as_the_network_names_them_and_an_unseen_one_has_no_probability(opinions):
+def test_classes_follow_label_names_and_one_without_training_edges_has_probability_0(opinions):
     model = Tfidf(**FEW).fit(opinions, "given")
     test, labels = held_out(opinions)
     table = model.predict_proba(test)
@@ -37,7 +37,7 @@ def test_classes_stand_as_the_network_names_them_and_an_unseen_one_has_no_probab
     assert model.predict_proba([]).shape == (0, 3)
 
 
-def test_who_wrote_it_counts_where_words_do_not(make_parts):
+def test_node_ids_help_if_words_do_not(make_parts):
     part = ["train", "train", "val", "test"]
     rows = [
         {
@@ -57,7 +57,7 @@ def test_who_wrote_it_counts_where_words_do_not(make_parts):
     assert micro_f1(labels, without) == 0.5
 
 
-def test_both_ends_are_one_hot_and_a_new_node_has_none(opinions):
+def test_both_nodes_are_one_hot_and_a_new_node_has_no_feature(opinions):
     one_hots = NodeOneHots(opinions, "given")
     first, new = 0, opinions.num_edges - 1  # the last edge comes from a node new in test
     table = one_hots.of(np.array([first, new])).toarray()
@@ -85,7 +85,7 @@ def test_the_penalty_is_chosen_on_validation_by_macro_f1(opinions):
     assert model.trials[0].score < model.trials[1].score == 1.0
 
 
-def test_labels_that_are_no_classes_are_refused(make_parts):
+def test_numeric_labels_are_refused(make_parts):
     row = {"source": "a", "target": "x", "text": "t", "label": "1.5", "split": "train"}
     graph = make_parts([row, {**row, "label": "2.5"}], label_kind="number")
     with pytest.raises(InputError, match="a number"):
@@ -104,7 +104,7 @@ def test_texts_without_words_are_refused(make_parts):
         Tfidf().fit(make_parts([row, {**row, "label": "down"}]), "given")
 
 
-def test_without_scikit_learn_the_install_line_is_given(opinions, monkeypatch):
+def test_missing_scikit_learn_names_the_extra(opinions, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sklearn.feature_extraction.text", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'edgeformers\[baselines\]'"):
         Tfidf().fit(opinions, "given")

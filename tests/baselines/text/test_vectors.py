@@ -25,7 +25,7 @@ def backbone(graph, tmp_path):
     return write_backbone(tmp_path / "backbone", graph)
 
 
-def test_a_vector_is_the_mean_of_token_states_as_transformers_gives_them(graph, backbone):
+def test_vectors_equal_mean_token_states_of_transformers(graph, backbone):
     from transformers import AutoModel, PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(
@@ -44,14 +44,14 @@ def test_a_vector_is_the_mean_of_token_states_as_transformers_gives_them(graph, 
     np.testing.assert_allclose(found.astype(np.float32), expected, atol=1e-3)
 
 
-def test_texts_are_read_once_and_the_table_is_kept_with_the_network(graph, backbone, monkeypatch):
+def test_texts_are_encoded_once_and_cached_in_the_network(graph, backbone, monkeypatch):
     made = text_vectors(graph, backbone)
     monkeypatch.setattr(module, "_encode", lambda *_: pytest.fail("texts were read again"))
     again = text_vectors(EdgeTextGraph.open(graph.path), backbone)
     np.testing.assert_array_equal(made, again)
 
 
-def test_other_weights_and_other_lengths_have_tables_of_their_own(graph, backbone, tmp_path):
+def test_other_weights_and_lengths_are_cached_separately(graph, backbone, tmp_path):
     other = write_backbone(tmp_path / "other", graph, seed=1)
     first = np.array(text_vectors(graph, backbone))
     assert np.abs(text_vectors(graph, other) - first).max() > 0.1
@@ -60,7 +60,7 @@ def test_other_weights_and_other_lengths_have_tables_of_their_own(graph, backbon
     assert len(list((graph.path / "vectors").iterdir())) == 3
 
 
-def test_how_many_texts_are_encoded_at_once_changes_nothing(graph, backbone, monkeypatch):
+def test_vectors_do_not_depend_on_the_batch_size(graph, backbone, monkeypatch):
     made = np.array(text_vectors(graph, backbone, max_tokens=6))
     monkeypatch.setattr(module, "BATCH_TOKENS", 7)
     sizes, pack = [], module.pack_texts
@@ -73,7 +73,7 @@ def test_how_many_texts_are_encoded_at_once_changes_nothing(graph, backbone, mon
 
 
 @pytest.mark.parametrize("rows", [2, None], ids=["fewer rows", "cut off"])
-def test_a_damaged_table_is_made_again(graph, backbone, rows):
+def test_a_damaged_cache_is_rebuilt(graph, backbone, rows):
     made = np.array(text_vectors(graph, backbone))
     [path] = graph.path.glob("vectors/*/vectors.npy")
     if rows:
@@ -83,7 +83,7 @@ def test_a_damaged_table_is_made_again(graph, backbone, rows):
     np.testing.assert_array_equal(text_vectors(graph, backbone), made)
 
 
-def test_a_tokenizer_that_is_not_the_backbones_is_refused(graph, backbone, make_parts, tmp_path):
+def test_a_tokenizer_of_another_backbone_is_refused(graph, backbone, make_parts, tmp_path):
     rows = [{"source": "a", "target": "b", "text": "entirely different words", "split": "train"}]
     richer = make_parts(rows, out="richer")
     write_backbone(tmp_path / "foreign", richer)
