@@ -1,20 +1,64 @@
-"""Checks claims against the tables of a record, using paired tests where there are any."""
+"""Checks the claims in claims.toml against the tables of a record, with paired tests if any."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from itertools import pairwise, product
 from typing import Literal
 
-from edgeformers.experiments.claim_list import CLAIMS, OPTIONAL_ROWS, OURS, Claim
-from edgeformers.experiments.model_rows import EDGE_ROWS
+from edgeformers.decode import decode
+from edgeformers.experiments.model_rows import EDGE_ROWS, LINK_ROWS, RECIPROCITY_ROWS
 from edgeformers.experiments.record import Comparison, Record
 from edgeformers.experiments.tables import Means, TableSpec, row_means, table_specs
 from edgeformers.report.formatting import metric_name
 
 Verdict = Literal["holds", "does not hold", "not significant", "not measured"]
 VERDICTS: Mapping[int, Verdict] = {1: "holds", 0: "not significant", -1: "does not hold"}
+OURS = "ours"  # the section of a claim that is not the paper's
 HEADINGS = {"What the paper claims": False, "Our claims beyond the paper": True}
+#: Rows that some networks cannot have; a claim does not count them as missing.
+OPTIONAL_ROWS = frozenset(f"{row.name}{end}" for row in RECIPROCITY_ROWS for end in ("", "-cold"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """An ordering of rows; see claims.toml."""
+
+    text: str
+    section: str
+    better: tuple[str, ...]
+    worse: tuple[str, ...] = ()
+    compare: Literal["each", "best"] = "each"
+    lower_is_better: bool = False
+    slack: float = 0.0
+    groups: tuple[str, ...] | Literal["all"] = ()
+
+    def is_about(self, spec: TableSpec) -> bool:
+        """Whether the claim is to be checked in this table."""
+        is_edge = self.better[0] in {row.name for row in EDGE_ROWS}
+        if spec.task not in (None, "edge-classification" if is_edge else "link-prediction"):
+            return False
+        if self.groups == "all":
+            return True
+        return set(self.groups) <= set(spec.groups) and bool(self.groups) == bool(spec.groups)
+
+
+@cache
+def claims_about(experiment: str) -> tuple[Claim, ...]:
+    """The claims about an experiment."""
+    text = files("edgeformers.experiments").joinpath("claims.toml").read_text("utf-8")
+    claims = decode(tuple[Claim, ...], tomllib.loads(text).get(experiment, []), path=experiment)
+    rows = EDGE_ROWS if experiment == "edge-classification" else (*LINK_ROWS, *RECIPROCITY_ROWS)
+    baselines = [row for row in rows if row.group != "ours"]
+    suffix = "-cold" if experiment == "cold-start" else ""
+    groups: Mapping[tuple[str, ...], tuple[str, ...]] = {
+        ("@paper-baselines",): tuple(row.name for row in baselines if row.in_paper),
+        ("@baselines",): tuple(f"{row.name}{suffix}" for row in baselines),
+    }
+    return tuple(replace(claim, worse=groups.get(claim.worse, claim.worse)) for claim in claims)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +119,8 @@ def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
     tests = {(t.table, t.metric, t.best, t.second): t for t in record.claim_tests}
     smallest = [(margin, tests.get(_test_key(spec, margin))) for margin in _smallest(margins)]
     weakest, test = min(smallest, key=lambda pair: (_sign(*pair), pair[0].value))
-    # A claim that values rise is about whichever values were tried.
-    named = () if claim.compare == "rising" else (*claim.better, *claim.worse)
+    # A claim that values improve is about whichever values were tried.
+    named = (*claim.better, *claim.worse) if claim.worse else ()
     return CheckedClaim(
         claim=claim,
         table=spec.name,
@@ -131,23 +175,17 @@ def _claims_by_table(record: Record) -> Iterator[tuple[Claim, TableSpec]]:
         is_optional = spec.name.endswith(("/paper-shifted", "/paper-unseen"))
         if spec.part not in ("test", "train") or (is_optional and not row_means(record, spec)):
             continue
-        for claim in CLAIMS.get(record.experiment, ()):
-            has_groups = bool(claim.groups) == bool(spec.groups)
-            if has_groups and set(claim.groups) <= set(spec.groups) and _is_about(claim, spec):
-                yield claim, spec
-
-
-def _is_about(claim: Claim, spec: TableSpec) -> bool:
-    is_edge = claim.better[0] in {row.name for row in EDGE_ROWS}
-    return spec.task in (None, "edge-classification" if is_edge else "link-prediction")
+        yield from (
+            (claim, spec) for claim in claims_about(record.experiment) if claim.is_about(spec)
+        )
 
 
 def _margins(claim: Claim, means: Means, spec: TableSpec) -> list[Margin]:
     """Every comparison that a claim makes in a table; the paper does not report Hit@10."""
     metrics = [metric for metric in spec.metrics if not metric.endswith("hit@10")]
-    if claim.groups:
+    if claim.groups and claim.groups != "all":
         metrics = [metric for metric in metrics if metric.rpartition("/")[2] in claim.groups]
-    if claim.compare == "rising" and len(claim.better) == 1:
+    if not claim.worse and len(claim.better) == 1:
         cells = means.get(claim.better[0], {})
         steps = pairwise([(metric, cells[metric].value) for metric in metrics if metric in cells])
         return [Margin(value=b - a, above=after, below=at) for (at, a), (after, b) in steps]
@@ -160,7 +198,7 @@ def _metric_margins(claim: Claim, means: Means, metric: str) -> Iterator[Margin]
         [(row, sign * means[row][metric].value) for row in rows if metric in means.get(row, {})]
         for rows in (claim.better, claim.worse)
     )
-    if claim.compare == "rising":
+    if not claim.worse:
         pairs = [(after, before) for before, after in pairwise(better)]
     elif claim.compare == "best":
         pairs = list(product(_best(better), _best(worse)))
