@@ -128,6 +128,7 @@ def test_a_folder_killed_while_its_first_file_was_written_is_reused(home, tmp_pa
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_several_processes_print_once(home, tmp_path):
     options = ["--nproc-per-node", "2", "--master-port", "0", "--standalone"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "edgeformers.cli"]
@@ -144,6 +145,7 @@ def test_the_examples_in_the_help_work(edgeformers):
     run_examples("train", skip=("torchrun",))
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_and_gives_the_same_results(home, tmp_path):
     slow = [*TINY[:-1], "train.epochs=4", "--set", "train.checkpoint_every=3", "--seed", "3"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -189,18 +191,17 @@ def flip(path):
 )
 def test_a_network_with_a_flipped_bit_is_refused(home, net, tmp_path, name):
     flip(net / name)
-    answer = call("train", "edge-classification", net, "-o", tmp_path / "run", *TINY)
-    assert answer.code == 2
-    words = f"error: {net / name} is damaged: its checksum differs; prepare the network again\n"
-    assert answer.err == words
-    assert not (tmp_path / "run").exists()
     for command in (
-        ("evaluate", "run-edges"),
-        ("recommend", "run-links", "user-000001"),
-        ("embed", "run-links", "--nodes", "-o", tmp_path / "nodes.parquet"),
+        ("train", "edge-classification", net, "-o", tmp_path / "run", *TINY),
+        ("evaluate", "run-edges", "--network", net),
+        ("recommend", "run-links", "user-000001", "--network", net),
+        ("embed", "run-links", "--nodes", "-o", tmp_path / "nodes.parquet", "--network", net),
     ):
-        answer = call(*command, "--network", net, "--quiet")
-        assert (answer.code, answer.err) == (2, words), command
+        answer = call(*command, "--quiet")
+        assert answer.code == 2, command
+        assert f"{net / name} is damaged" in answer.err
+        assert answer.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["edges.ids.npy", "edges.offsets.npy", "tokenizer.json"])
@@ -209,4 +210,4 @@ def test_tokens_with_a_flipped_bit_are_refused(net, tmp_path, name):
         flip(path)
     answer = call("train", "edge-classification", net, "-o", tmp_path / "run", *TINY)
     assert answer.code == 2
-    assert f"{name} is damaged: its checksum differs; prepare the network again" in answer.err
+    assert f"{name} is damaged" in answer.err
