@@ -1,14 +1,14 @@
-"""Every setting of a run: frozen dataclasses, TOML in and out, and the named recipes."""
+"""All settings of a run as frozen dataclasses, with TOML files and named recipes."""
 
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args
 
 from edgeformers.aliases import current_setting, current_settings
+from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, suggest
 
 Task = Literal["edge-classification", "link-prediction"]
@@ -174,16 +174,11 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
-        """A config from nested plain values; an unknown name is answered with the nearest."""
-        if "task" not in values:
-            raise ConfigError(
-                f"the config names no task; task may be {' or '.join(get_args(Task))}"
-            )
-        built: RunConfig = _build(cls, _current(values), "")
-        return built
+        """A config from nested plain values, which may have the setting names of old versions."""
+        return _decode(_current(values))
 
     def to_toml(self) -> str:
-        """The config as TOML, which has no null: a setting that is None is the word none."""
+        """The config as TOML; None is written as the string "none"."""
         values = self.to_dict()
         lines = [f"{name} = {_toml(v)}" for name, v in values.items() if not isinstance(v, dict)]
         for section, settings in values.items():
@@ -197,22 +192,15 @@ class RunConfig:
         values = self.to_dict()
         for name, value in changes.items():
             section, _, setting = current_setting(name).rpartition(".")
-            place = values.get(section) if section else values
+            place = values.setdefault(section, {}) if section else values
             if not isinstance(place, dict):
-                sections = [key for key, v in values.items() if isinstance(v, dict)]
-                raise ConfigError(f"there is no section '{section}'; {suggest(section, sections)}")
-            if isinstance(place.get(setting), dict):
-                raise ConfigError(f"{setting} is a section of settings, not one (got {value!r})")
-            if setting not in place:
-                raise ConfigError(
-                    f"{section or 'config'} has no setting '{setting}'; {suggest(setting, place)}"
-                )
+                raise ConfigError(f"{section} is not a section of settings (got '{name}')")
             place[setting] = value
-        return RunConfig.from_dict(values)
+        return _decode(values)
 
 
-#: What each recipe changes for each task. `paper`: every number of the paper's appendix.
-#: `default`: the best so far. `fast`: minutes on a laptop.
+#: The settings of each recipe for each task. `paper`: the hyperparameters of the paper's appendix.
+#: `default`: the best known settings. `fast`: minutes on a laptop.
 _PAPER = {
     "model.backbone": "bert-base-uncased",
     "model.fidelity": "paper",
@@ -311,33 +299,33 @@ def make_config(
     settings: Mapping[str, Any] | None = None,
     model_settings: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """A recipe, what a model wants over it, a TOML file over both, and single settings over all.
+    """Settings of a recipe, overridden by those of a model, a TOML file and `settings`, in order.
 
-    Without a recipe, the one the file names, or `default`.
+    The default recipe is the one named in the file, or `default`.
     """
     written = {} if file is None else current_settings(flatten(read_toml(file)))
     if written.get("task", task) != task:
-        raise ConfigError(f"{file} is for {written['task']}, not for {task}")
+        raise ConfigError(f"{file} is for the task {written['task']}, not {task}")
     recipe = recipe or str(written.get("recipe", "default"))
     if recipe not in RECIPES:
-        raise ConfigError(f"there is no recipe '{recipe}'; {suggest(recipe, RECIPES)}")
+        raise ConfigError(f"unknown recipe '{recipe}'; {suggest(recipe, RECIPES)}")
     config = RunConfig(task=task, recipe=recipe)
-    usual = {**RECIPES[recipe][config.task], **(model_settings or {})}
-    return config.with_settings({**usual, **written, "recipe": recipe, **(settings or {})})
+    defaults = {**RECIPES[recipe][config.task], **(model_settings or {})}
+    return config.with_settings({**defaults, **written, "recipe": recipe, **(settings or {})})
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as plain values."""
+    """The contents of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML ({error})") from error
+        raise ConfigError(f"{path}: not valid TOML ({error})") from error
 
 
 def matches_file(file: Path, config: RunConfig) -> bool:
-    """Whether a written config is this one, but for settings that there are no longer."""
+    """Whether a TOML file contains this config, ignoring removed settings."""
     try:
         return RunConfig.from_dict(read_toml(file)) == config
     except ConfigError:
@@ -345,10 +333,10 @@ def matches_file(file: Path, config: RunConfig) -> bool:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`train.lr=3e-5` as a name and a value; what is no TOML value is taken as a word."""
+    """Parse `train.lr=3e-5` into a name and a TOML value; other values are strings."""
     name, equals, written = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"write a setting as train.lr=3e-5 (got '{text}')")
+        raise ConfigError(f"settings must have the form train.lr=3e-5 (got '{text}')")
     try:
         return name.strip(), tomllib.loads(f"value = {written}")["value"]
     except tomllib.TOMLDecodeError:
@@ -356,7 +344,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections of settings as single ones by dotted name."""
+    """Nested settings by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -367,7 +355,7 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _current(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings with every old name replaced by its current one."""
+    """Nested settings with old names replaced and removed settings left out."""
     nested: dict[str, Any] = {n: {} for n, v in values.items() if isinstance(v, Mapping)}
     for name, value in current_settings(flatten(values)).items():
         section, _, setting = name.rpartition(".")
@@ -375,69 +363,15 @@ def _current(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
+def _decode(values: Mapping[str, Any]) -> RunConfig:
+    return decode(RunConfig, values, raises=ConfigError, none="none")
+
+
 def _check_minimum(section: str, settings: Any, minimum: int, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if value is not None and not value >= minimum:  # also rejects NaN
-            wanted = f"at least {minimum}" if minimum else "0 or more"
-            raise ConfigError(f"{section}.{name} must be {wanted} (got {value})")
-
-
-def _build(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{where} is a section of settings, not one (got {values!r})")
-    known = {one.name: one for one in fields(kind)}
-    hints = get_type_hints(kind)
-    given: dict[str, Any] = {}
-    for name, value in values.items():
-        full = f"{where}.{name}" if where else name
-        if name not in known:
-            place = where or "the config"
-            raise ConfigError(f"{place} has no setting '{name}'; {suggest(name, known)}")
-        if is_dataclass(hints[name]):
-            given[name] = _build(hints[name], value, full)
-        else:
-            given[name] = _check_type(full, value, hints[name])
-    return kind(**given)
-
-
-def _check_type(name: str, value: Any, hint: Any) -> Any:
-    """A setting's value, of the type its dataclass says; numbers of numpy become plain ones."""
-    value = value.item() if hasattr(value, "item") else value
-    value = list(value) if isinstance(value, tuple) else value
-    choices = _choices(hint)
-    if value == "none" and type(None) in _parts(hint) and "none" not in choices:
-        return None
-    if choices and value not in choices:
-        shown = ", ".join("none" if choice is None else str(choice) for choice in choices)
-        raise ConfigError(f"{name} must be one of {shown} (got {value!r})")
-    kinds = _plain_types(hint)
-    if choices or not kinds or (value is None and type(None) in kinds):
-        return value
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join(sorted(one.__name__ for one in kinds if one is not type(None)))
-        raise ConfigError(f"{name} must be of type {wanted} (got {value!r})")
-    if isinstance(value, list):
-        (of,) = (get_args(part)[0] for part in _parts(hint) if get_origin(part) is list)
-        return [_check_type(f"{name}[{i}]", one, of) for i, one in enumerate(value)]
-    return value
-
-
-def _choices(hint: Any) -> list[Any]:
-    parts = _parts(hint)
-    words = [word for part in parts for word in get_args(part) if isinstance(word, str)]
-    return [*words, *([None] if type(None) in parts else [])] if words else []
-
-
-def _plain_types(hint: Any) -> list[type[Any]]:
-    found = [getattr(part, "__origin__", part) for part in _parts(hint)]
-    return [part for part in found if isinstance(part, type)]
-
-
-def _parts(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+            raise ConfigError(f"{section}.{name} must be at least {minimum} (got {value})")
 
 
 def _toml(value: Any) -> str:
@@ -446,7 +380,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(one) for one in value) + "]"
-    if isinstance(value, str):  # a JSON string is a TOML string, but for one character
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):  # JSON strings are TOML strings, except for DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
