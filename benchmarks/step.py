@@ -43,9 +43,8 @@ from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.data.loader import EgoLoader
 from edgeformers.nn.encoder import EncoderConfig
 from edgeformers.registry import MODELS
-from edgeformers.training.cuda_graphs import GraphedModel
+from edgeformers.training.cuda_graphs import NO_LIMIT, GraphedModel
 from edgeformers.training.optimizers import Optimizers
-from edgeformers.training.speed import EVERY
 
 PARTS = (
     "ceiling",
@@ -209,7 +208,7 @@ def our_step(
     """The model as it is trained in bf16, in one of `WAYS`; batches come in turn."""
     model.to(bench.device).train()
     read = faster(model, way)
-    optimizers = Optimizers(model, TrainSettings(), can_halt=True)
+    optimizers = Optimizers(model, TrainSettings(), can_disable=True)
     turns = itertools.cycle([batch.to(bench.device) for batch in batches])
 
     def run() -> None:
@@ -219,7 +218,7 @@ def our_step(
             found = read(batch)
         made = loss(found, batch)
         made.backward()
-        optimizers.halt_unless_finite(made)
+        optimizers.disable_if_nonfinite(made)
         optimizers.step(1.0)
 
     run.read = read  # type: ignore[attr-defined]
@@ -228,7 +227,7 @@ def our_step(
 
 def faster(model: nn.Module, way: str) -> Any:
     """The model, or a faster way to call it."""
-    return GraphedModel(model, most_tokens=EVERY) if way == "recorded" else model
+    return GraphedModel(model, max_tokens=NO_LIMIT) if way == "recorded" else model
 
 
 def inference(bench: Bench, model: nn.Module, batch: Any, precision: str) -> Any:

@@ -169,26 +169,26 @@ class StepsAlone(Trainer):
 
     def way(self) -> str:
         """What `train.cuda_graphs` comes to with these batches."""
-        with self._faster():
+        with self._cuda_graphs():
             read = self.objective.read
-            made = self.objective.make(self.objective.batches(0)[0], 0, self.progress.micro)
+            made = self.objective.make(self.objective.batches(0)[0], 0, self.state.micro_batch_size)
             tokens = sizes(made)["tokens"]
-            records = isinstance(read, GraphedModel) and tokens <= read.most_tokens
+            records = isinstance(read, GraphedModel) and tokens <= read.max_tokens
         return "recorded" if records else "as it is"
 
     def _train_epoch(self, log: Any, factor: Any, bar: Any) -> None:
         run = partial(super()._train_epoch, log, factor, bar)
-        if self.progress.epoch == PROFILED:
+        if self.state.epoch == PROFILED:
             self.found["busy_ms"] = self._watch(run)
             return
         _wait(self.device)
         start = time.perf_counter()
         run()
         _wait(self.device)
-        self.found["whole_ms"] = (time.perf_counter() - start) / self.progress.update * 1e3
+        self.found["whole_ms"] = (time.perf_counter() - start) / self.state.update * 1e3
 
     def _end_epoch(self, log: Any) -> None:
-        at = self.progress
+        at = self.state
         at.epoch, at.update = at.epoch + 1, 0
         at.finished = at.epoch > (TIMED if self.timeline is None else PROFILED)
         if at.finished:
@@ -203,14 +203,14 @@ class StepsAlone(Trainer):
                 run()
                 _wait(self.device)
             found.export_chrome_trace(str(self.timeline))
-            return busy_ms(self.timeline) / self.progress.update or None
+            return busy_ms(self.timeline) / self.state.update or None
         except Exception as error:  # the other figures are worth having without this one
             print(f"no timeline: {type(error).__name__}: {error}", flush=True)
             return None
 
     def _bare(self) -> dict[str, float]:
         """The steps alone, and what they read: nothing is drawn, packed, copied, or logged."""
-        micro = self.progress.micro
+        micro = self.state.micro_batch_size
         groups = [self.objective.make(ids, 0, micro) for ids in self.objective.batches(TIMED)]
         pieces = [[self._placed(piece) for piece in group] for group in groups]
         for batch in pieces[:PROFILED_STEPS]:

@@ -26,6 +26,9 @@ SETTINGS = {
 #: Settings that no longer exist and never changed what is learned; they are ignored.
 REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
 
+#: Fields of the training state in checkpoints that were renamed in 0.2.
+TRAINING_STATE = {"best": "best_score", "worse": "bad_epochs", "micro": "micro_batch_size"}
+
 #: Rows of the experiments' tables that were renamed in 0.2, in records and plans.
 ROWS = {
     "edgeformer-e-beside": "edgeformer-e-ensemble",
@@ -70,6 +73,11 @@ def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
 def current_setting(name: str) -> str:
     """The current dotted name of a setting."""
     return SETTINGS.get(name, name)
+
+
+def current_training_state(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The training state of a checkpoint, with old field names replaced."""
+    return {TRAINING_STATE.get(name, name): value for name, value in values.items()}
 
 
 def current_tensors(state: Mapping[str, T]) -> dict[str, T]:

@@ -129,10 +129,7 @@ def test_memory_that_ends_in_one_of_several_processes_names_the_setting(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     objective.backward = no_memory
-    words = (
-        "out of memory with 48 examples at once in one of 4 processes; lower train.micro_batch_size"
-    )
-    with pytest.raises(TrainingError, match=words):
+    with pytest.raises(TrainingError, match=r"48 .*train.micro_batch_size"):
         trainer._gradients([[objective.loader.batch(objective.batches(0)[0])]])
 
 

@@ -29,7 +29,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.network import open_network
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.training.initialization import merge_lora
-from edgeformers.training.trainer import Progress, Trainer
+from edgeformers.training.trainer import Trainer, TrainingState
 
 CONFIG, RESULTS = "config.toml", "results.json"  # of a run folder
 
@@ -72,7 +72,7 @@ class Estimator(ABC, Generic[Fitted]):
             self.config = config.with_settings(changes)
         find_model(self.config)  # raises if it is not a model of this task
         self.options: EncodeOptions = make_options(self.config, device, show=show)
-        self.progress: Progress | None = None  # of the last training
+        self.progress: TrainingState | None = None  # of the last training
         self._fitted: Fitted | None = None
 
     def __repr__(self) -> str:

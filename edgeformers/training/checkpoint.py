@@ -1,4 +1,4 @@
-"""Training state on disk: tensors as safetensors, the rest as JSON, whole or not at all."""
+"""Checkpoints of the training state: tensors in safetensors, other values in JSON."""
 
 import json
 import os
@@ -16,41 +16,40 @@ _PREFIX = "step-"
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
-    """Write `state` (nested dicts and lists of tensors and plain values) as step-000123.
+    """Write `state` (nested dicts and lists of tensors and plain values) as step-000000123.
 
-    It takes its name when it is complete, and an old one loses its own before it is removed: at
-    whatever moment the process is killed, or the machine loses power, what is called a
-    checkpoint is one.
+    Complete folders are renamed into place and renamed away before deletion, so a folder with the
+    name of a checkpoint is complete even after a crash or power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left_over in folder.glob(".step-*"):
-        shutil.rmtree(left_over)
+    for partial in folder.glob(".step-*"):
+        shutil.rmtree(partial)
     out = folder / f"{_PREFIX}{step:09d}"
-    aside = folder / f".{out.name}.partial"
-    aside.mkdir()
+    partial = folder / f".{out.name}.partial"
+    partial.mkdir()
     tensors: dict[str, Tensor] = {}
-    plain = _split(state, "", tensors)
-    save_file(tensors, aside / "state.safetensors")
-    (aside / "state.json").write_text(json.dumps(plain), encoding="utf-8")
-    for file in aside.iterdir():
-        _settle(file)
+    values = _split(state, "", tensors)
+    save_file(tensors, partial / "state.safetensors")
+    (partial / "state.json").write_text(json.dumps(values), encoding="utf-8")
+    for file in partial.iterdir():
+        _sync(file)
     if out.exists():
         _remove(out)
-    aside.replace(out)
+    partial.replace(out)
     for old in checkpoints(folder)[:-keep]:
         _remove(old)
     return out
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The state that was saved, tensors on the CPU."""
+    """The saved state, with tensors on the CPU."""
     try:
-        plain = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        values = json.loads((path / "state.json").read_text(encoding="utf-8"))
         tensors = load_file(path / "state.safetensors")
-        state: dict[str, Any] = _join(plain, tensors)
+        state: dict[str, Any] = _join(values, tensors)
     except Exception as error:
         raise FormatError(
-            f"the checkpoint {path} is damaged ({error}); remove it to go on from the one before"
+            f"the checkpoint {path} is damaged ({error}); delete it to resume from the previous one"
         ) from error
     return state
 
@@ -61,7 +60,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints, and their folder if it then is empty."""
+    """Delete all checkpoints, and their folder if it is empty."""
     for path in (*checkpoints(folder), *folder.glob(f".{_PREFIX}*")):
         shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
@@ -69,13 +68,13 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint, if there is any."""
-    found = checkpoints(folder)
-    return found[-1] if found else None
+    """The newest complete checkpoint, if any."""
+    paths = checkpoints(folder)
+    return paths[-1] if paths else None
 
 
-def _settle(file: Path) -> None:
-    """Wait until a file is on the disk itself."""
+def _sync(file: Path) -> None:
+    """Wait until a file is on disk."""
     with file.open("rb+") as opened:
         os.fsync(opened.fileno())
 
@@ -87,15 +86,15 @@ def _remove(checkpoint: Path) -> None:
 
 
 def _split(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Plain values with a reference in place of every tensor."""
+    """Plain values with references to tensors, which are added to `tensors`."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"__tensor__": name}
     if isinstance(value, dict):
-        items = [[key, _split(one, f"{name}/{key}", tensors)] for key, one in value.items()]
-        return {"__dict__": items}  # pairs: keys of optimizer states are numbers
+        items = [[key, _split(item, f"{name}/{key}", tensors)] for key, item in value.items()]
+        return {"__dict__": items}  # pairs, since optimizer states have integer keys
     if isinstance(value, list | tuple):
-        return [_split(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]
+        return [_split(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
     return value
 
 
@@ -103,7 +102,7 @@ def _join(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, dict):
         if "__tensor__" in value:
             return tensors[value["__tensor__"]]
-        return {key: _join(one, tensors) for key, one in value["__dict__"]}
+        return {key: _join(item, tensors) for key, item in value["__dict__"]}
     if isinstance(value, list):
-        return [_join(one, tensors) for one in value]
+        return [_join(item, tensors) for item in value]
     return value

@@ -1,14 +1,14 @@
-"""Passes of a model recorded as CUDA graphs and replayed: a small step is not held up by its host.
+"""CUDA graphs of training steps, for models whose kernels run faster than the host launches them.
 
-A batch is filled up to one of a few sizes (`train.padding`). For each size the way forward and the
-way back are recorded once; a replay launches all their kernels at one call. The node table stays
-outside, so that its gradient is sparse: a recorded model looks nodes up in the vectors of the
-batch, which are brought to it.
+Batches are padded to one of a few sizes (`training.padding`). For each size, the forward and
+backward pass are captured once; a replay launches all their kernels with one call. The node table
+stays outside the graphs, so that its gradient is sparse: the captured model reads the vectors of
+the batch's nodes from a buffer.
 """
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, Protocol, cast
@@ -18,101 +18,145 @@ from torch import Tensor, nn
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch, tensors_of
 from edgeformers.data.pinned_copy import move
+from edgeformers.nn.encoder import EncoderConfig, TextEncoder
+from edgeformers.nn.fast.dispatch import is_enabled
 from edgeformers.nn.ragged import Ragged
-from edgeformers.training.padding import Size, as_read, edge_size, ego_size, fill, rest
+from edgeformers.training.padding import PaddedSize, edge_size, ego_size, model_inputs, pad, padding
 
-MOST_SIZES = 32  # recorded at most; batches of further sizes run as they are
+MAX_GRAPHS = 32  # batches of further sizes run without graphs
+MIN_STEPS = 200  # shorter trainings do not repay the capture
+
+#: Rounded from measurements of `benchmarks.throughput` on an H200.
+LAUNCH_SECONDS_PER_LAYER = 5.5e-3  # of the kernels of both passes, one by one
+FLOPS_PER_SECOND = 4e14
+
+NO_LIMIT = 1 << 62  # tokens
 
 
-class Recorder(Protocol):
-    """Gives of a function what runs it again on the same memory."""
+@contextmanager
+def use_cuda_graphs(
+    objective: Any, setting: bool | None, *, device: torch.device, steps: int
+) -> Iterator[None]:
+    """Let an objective call its model through CUDA graphs, if that is faster."""
+    encoder = getattr(getattr(objective, "model", None), "encoder", None)
+    if device.type != "cuda" or not isinstance(encoder, TextEncoder) or not is_enabled():
+        yield
+        return
+    max_tokens, plain = max_graph_tokens(setting, encoder.config, steps=steps), objective.read
+    if max_tokens:
+        objective.read = GraphedModel(objective.model, max_tokens=max_tokens)
+    try:
+        yield
+    finally:
+        objective.read = plain
 
-    def warm(self, run: Callable[[], None]) -> None:
-        """Run what will be recorded, so that everything is compiled and tuned by then."""
+
+def max_graph_tokens(setting: bool | None, config: EncoderConfig, *, steps: int) -> int:
+    """The largest batch, in tokens, to use graphs for; 0: none.
+
+    Without a `setting`, these are the batches whose kernels take less time than their launches, in
+    trainings of at least `MIN_STEPS`. The result is the same when a run is resumed.
+    """
+    if setting is not None:
+        return NO_LIMIT if setting else 0
+    return launch_bound_tokens(config) if steps >= MIN_STEPS else 0
+
+
+def launch_bound_tokens(config: EncoderConfig) -> int:
+    """The number of tokens whose computation takes about as long as the kernel launches."""
+    weights = 4 * config.width**2 + 2 * config.width * config.ffn_width  # per layer
+    return int(LAUNCH_SECONDS_PER_LAYER * FLOPS_PER_SECOND / (6 * weights))
+
+
+class Capturer(Protocol):
+    """Turns a function into one that repeats it on the same memory; tests use a fake one."""
+
+    def warm_up(self, run: Callable[[], None]) -> None:
+        """Run the function before the capture, to compile and tune its kernels."""
         ...
 
-    def record(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Run it and give what runs it again."""
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run the function and return its replay."""
         ...
 
 
-class CudaRecorder:
-    """Records a function's kernels as a CUDA graph; all graphs share one pool of memory.
+class CudaCapturer:
+    """Captures functions as CUDA graphs in one memory pool.
 
-    A function that would wait for the GPU is refused before it is recorded: a recording that
-    breaks off leaves the random numbers of the device unusable.
+    The warm-up raises an error if the function synchronizes with the GPU: an aborted capture would
+    leave the random number generator of the device unusable.
     """
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
 
-    def warm(self, run: Callable[[], None]) -> None:
-        stream = torch.cuda.Stream()  # recordings are made beside the usual stream too
+    def warm_up(self, run: Callable[[], None]) -> None:
+        stream = torch.cuda.Stream()  # captures do not use the default stream either
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             run()
-            with _waiting_refused():
+            with _synchronization_forbidden():
                 run()
         torch.cuda.current_stream().wait_stream(stream)
 
-    def record(self, run: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        # Other threads pin memory meanwhile, which must not spoil the recording.
+        # Other threads pin memory meanwhile, which must not invalidate the capture.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             run()
         return graph.replay
 
 
 class BatchNodes(nn.Module):
-    """Stands for a model's node table: number i is row i of the vectors brought for a batch."""
+    """Replaces the node table in a captured model: node i is row i of a buffer."""
 
     def __init__(self, vectors: Tensor) -> None:
         super().__init__()
         self.vectors = vectors  # [n, K]
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Places [...] -> [..., K]."""
+        """Node numbers [...] -> [..., K]."""
         rows = self.vectors.index_select(0, nodes.flatten())
         return rows.view(*nodes.shape, -1)
 
 
 class GraphedModel:
-    """A model that is called like itself; its training passes are recorded and replayed.
+    """Calls a model through CUDA graphs in training.
 
-    What cannot be recorded runs as it is: evaluation, batches larger than `most_tokens`, sizes
-    beyond `MOST_SIZES`, a second pass before the way back of the first, and a model that refuses.
+    Without graphs run: evaluation, batches larger than `max_tokens`, sizes beyond `MAX_GRAPHS`, a
+    second forward pass before the backward pass of the first, and models that cannot be captured.
     """
 
     def __init__(
-        self, model: nn.Module, *, most_tokens: int, recorder: Recorder | None = None
+        self, model: nn.Module, *, max_tokens: int, capturer: Capturer | None = None
     ) -> None:
-        self.model, self.most_tokens = model, most_tokens
-        self.recorder: Recorder = recorder or CudaRecorder()
+        self.model, self.max_tokens = model, max_tokens
+        self.capturer: Capturer = capturer or CudaCapturer()
         self.nodes = model.get_submodule("nodes")
         own = {id(p) for p in self.nodes.parameters()}
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in own]
         self.gradients: list[Tensor] = []
-        self.failure = ""  # why the model refused to be recorded
-        self._recorded: dict[Size, _Recorded] = {}
-        self._open: Callable[[], Any] = lambda: None  # whether a pass waits for its way back
+        self.failure = ""  # why the model could not be captured
+        self._graphs: dict[PaddedSize, _Graph] = {}
+        self._pending: Callable[[], Any] = lambda: None  # a pass that awaits its backward pass
 
     def __call__(self, batch: Any) -> Tensor:
         """As the model: B edges or centers -> [B, D]."""
-        if not self._can_record(batch) or self._open() is not None:
+        if not self._is_eligible(batch) or self._pending() is not None:
             return cast(Tensor, self.model(batch))
-        recorded = self._find(batch)
-        if recorded is None:
+        graph = self._graph(batch)
+        if graph is None:
             return cast(Tensor, self.model(batch))
-        passing = _Pass()
-        self._open = weakref.ref(passing)
+        pending = _Pending()
+        self._pending = weakref.ref(pending)
         vectors = self.nodes(_node_numbers(batch))  # [n, K]
-        anchor = torch.zeros((), requires_grad=True)  # so that there always is a way back
-        recorded.load(batch)
+        anchor = torch.zeros((), requires_grad=True)  # ensures a backward pass
+        graph.load(batch)
         apply: Callable[..., Tensor] = _Replay.apply
-        return apply(self, recorded, passing, anchor, vectors)[: len(batch)]
+        return apply(self, graph, pending, anchor, vectors)[: len(batch)]
 
     def adopt_gradients(self, used: list[int]) -> None:
-        """Let gradients of the parameters used lie where the recorded way back adds its own."""
+        """Make the buffers of the captured backward pass the gradients of the `used` parameters."""
         pairs = [(self.parameters[i], self.gradients[i]) for i in used]
         if empty := [buffer for parameter, buffer in pairs if parameter.grad is None]:
             torch._foreach_zero_(empty)
@@ -121,174 +165,172 @@ class GraphedModel:
                 buffer.copy_(parameter.grad)
             parameter.grad = buffer
 
-    def _can_record(self, batch: Any) -> bool:
+    def _is_eligible(self, batch: Any) -> bool:
         return (
             isinstance(batch, EdgeBatch | EgoBatch)
             and self.model.training
             and torch.is_grad_enabled()
             and not self.failure
-            and 0 < batch.text.num_tokens <= self.most_tokens
+            and 0 < batch.text.num_tokens <= self.max_tokens
         )
 
-    def _find(self, batch: EdgeBatch | EgoBatch) -> "_Recorded | None":
+    def _graph(self, batch: EdgeBatch | EgoBatch) -> "_Graph | None":
         limit = self._max_positions()
         size = edge_size(batch, limit) if isinstance(batch, EdgeBatch) else ego_size(batch, limit)
-        if size not in self._recorded and len(self._recorded) < MOST_SIZES:
+        if size not in self._graphs and len(self._graphs) < MAX_GRAPHS:
             try:
-                self._recorded[size] = self._record(batch, size)
-            except Exception as error:  # whatever a model does that cannot be recorded
+                self._graphs[size] = self._capture(batch, size)
+            except Exception as error:  # of any type, from a model that cannot be captured
                 self.failure = f"{type(error).__name__}: {error}".strip()
-                self._recorded.clear()  # their memory is of use to others
-        return self._recorded.get(size)
+                self._graphs.clear()  # frees memory
+        return self._graphs.get(size)
 
-    def _record(self, batch: EdgeBatch | EgoBatch, size: Size) -> "_Recorded":
+    def _capture(self, batch: EdgeBatch | EgoBatch, size: PaddedSize) -> "_Graph":
         if not self.gradients:
             self.gradients = [torch.zeros_like(p) for p in self.parameters]
         for parameter, buffer in zip(self.parameters, self.gradients, strict=True):
-            if parameter.grad is buffer:  # of an earlier pass, not to be written over
+            if parameter.grad is buffer:  # of an earlier pass, must not be overwritten
                 parameter.grad = buffer.clone()
-        with _random_state_kept(batch.text.device):
-            return _Recorded(self, batch, size)
+        device = batch.text.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            return _Graph(self, batch, size)
 
     def _max_positions(self) -> int:
         config: Any = getattr(self.model.get_submodule("encoder"), "config", None)
         return int(getattr(config, "max_positions", 1 << 30))
 
 
-class _Pass:
-    """Lives until a pass has had its way back, or nobody can ask for it any more."""
+class _Pending:
+    """Exists until a backward pass is done or no longer possible."""
 
 
-class _Recorded:
-    """One size of batch: its memory, and the two recordings that work on it."""
+class _Graph:
+    """The forward and backward graphs of one batch size, and their memory."""
 
-    def __init__(self, owner: GraphedModel, batch: EdgeBatch | EgoBatch, size: Size) -> None:
-        self.size, self.rows = size, _rows(batch)
-        self.batch, lengths = _with_places(fill(batch, size))
+    def __init__(self, owner: GraphedModel, batch: EdgeBatch | EgoBatch, size: PaddedSize) -> None:
+        self.size, self.rows = size, _num_nodes(batch)
+        self.batch, lengths = _number_nodes(pad(batch, size))
         self.tensors = tensors_of(self.batch)
-        self.groups = _groups(self.tensors, [getattr(self.batch, n) for n in _node_names(batch)])
+        nodes = [getattr(self.batch, name) for name in _node_names(batch)]
+        self.groups = _group_by_dtype(self.tensors, nodes)
         self.starts = [0, lengths[0]]
         width = int(owner.nodes(_node_numbers(batch)[:1]).size(-1))
         device = batch.text.device
         self.vectors = torch.zeros(sum(lengths), width, device=device, requires_grad=True)
-        self.found = torch.zeros_like(self.vectors)
-        self.output = self.given = torch.empty(0)
-        self.used: list[int] = []  # parameters that the way back reaches
-        owner.recorder.warm(lambda: self._warm(owner))
-        self._record(owner)
+        self.vectors_grad = torch.zeros_like(self.vectors)
+        self.output = self.output_grad = torch.empty(0)
+        self.used: list[int] = []  # parameters with a gradient
+        owner.capturer.warm_up(lambda: self._warm_up(owner))
+        self._capture(owner)
 
     def load(self, batch: EdgeBatch | EgoBatch) -> None:
-        """Bring a batch of this size to the recordings' memory."""
-        real, added = tensors_of(as_read(batch)), move(rest(batch, self.size), batch.text.device)
+        """Copy a batch of this size to the memory of the graphs."""
+        real = tensors_of(model_inputs(batch))
+        added = move(padding(batch, self.size), batch.text.device)
         for group in self.groups:
-            places = [self.tensors[i].split([len(real[i]), len(added[i])]) for i in group]
-            parts = [(real[i], added[i]) for i in group]
-            torch._foreach_copy_([*chain(*places)], [*chain(*parts)])
-        self.rows = _rows(batch)
+            targets = [self.tensors[i].split([len(real[i]), len(added[i])]) for i in group]
+            sources = [(real[i], added[i]) for i in group]
+            torch._foreach_copy_([*chain(*targets)], [*chain(*sources)])
+        self.rows = _num_nodes(batch)
 
-    def bring(self, vectors: Tensor) -> None:
-        """Vectors of the real nodes to their places among all."""
+    def load_vectors(self, vectors: Tensor) -> None:
+        """Copy the vectors of the nodes of a batch to the memory of the graphs."""
         with torch.no_grad():
             for start, part in zip(self.starts, vectors.split(self.rows), strict=True):
                 self.vectors[start : start + len(part)].copy_(part)
 
-    def fetch(self) -> Tensor:
-        """The gradient of the real nodes' vectors."""
+    def gradient_of_vectors(self) -> Tensor:
+        """The gradient of the vectors of the nodes of a batch."""
         pairs = zip(self.starts, self.rows, strict=True)
-        return torch.cat([self.found[start : start + count] for start, count in pairs])
+        return torch.cat([self.vectors_grad[start : start + count] for start, count in pairs])
 
-    def _warm(self, owner: GraphedModel) -> None:
+    def _warm_up(self, owner: GraphedModel) -> None:
         output = self._forward(owner)
-        self.output, self.given = torch.zeros_like(output), torch.zeros_like(output)
-        self._backward(owner, output, keep=False)
+        self.output, self.output_grad = torch.zeros_like(output), torch.zeros_like(output)
+        self._backward(owner, output, save=False)
 
-    def _record(self, owner: GraphedModel) -> None:
-        made: list[Tensor] = []
+    def _capture(self, owner: GraphedModel) -> None:
+        outputs: list[Tensor] = []
 
         def forward() -> None:
-            made[:] = [self._forward(owner)]
-            self.output.copy_(made[0].detach())
+            outputs[:] = [self._forward(owner)]
+            self.output.copy_(outputs[0].detach())
 
         def backward() -> None:
-            self._backward(owner, made.pop(), keep=True)
+            self._backward(owner, outputs.pop(), save=True)
 
-        self.replay_forward = owner.recorder.record(forward)
-        self.replay_backward = owner.recorder.record(backward)
+        self.replay_forward = owner.capturer.capture(forward)
+        self.replay_backward = owner.capturer.capture(backward)
 
     def _forward(self, owner: GraphedModel) -> Tensor:
-        _forget(self.batch)
+        _clear_caches(self.batch)
         kind = self.vectors.device.type
-        is_auto, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        # Weights cast before the recording would not change with the weights: none are kept.
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        # Without cache, since weights cast before the capture would not follow later updates.
         with (
-            _standing_in(owner.model, BatchNodes(self.vectors)),
+            _replaced_nodes(owner.model, BatchNodes(self.vectors)),
             torch.enable_grad(),
-            torch.autocast(kind, dtype, enabled=is_auto, cache_enabled=False),
+            torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False),
         ):
             return cast(Tensor, owner.model(self.batch))
 
-    def _backward(self, owner: GraphedModel, output: Tensor, *, keep: bool) -> None:
+    def _backward(self, owner: GraphedModel, output: Tensor, *, save: bool) -> None:
         inputs = [self.vectors, *owner.parameters]
-        found = torch.autograd.grad(output, inputs, self.given, allow_unused=True)
-        if not keep:
+        grads = torch.autograd.grad(output, inputs, self.output_grad, allow_unused=True)
+        if not save:
             return
-        if found[0] is not None:
-            self.found.copy_(found[0])
-        self.used = [i for i, grad in enumerate(found[1:]) if grad is not None]
+        if grads[0] is not None:
+            self.vectors_grad.copy_(grads[0])
+        self.used = [i for i, grad in enumerate(grads[1:]) if grad is not None]
         buffers = [owner.gradients[i] for i in self.used]
-        torch._foreach_add_(buffers, [found[1 + i] for i in self.used])
+        torch._foreach_add_(buffers, [grads[1 + i] for i in self.used])
 
 
 class _Replay(torch.autograd.Function):
-    """A recorded pass as one step of autograd; gradients of parameters come on the way."""
+    """A replay as an autograd function; its backward pass also sets parameter gradients."""
 
     @staticmethod
     def forward(
         ctx: Any,
         owner: GraphedModel,
-        recorded: _Recorded,
-        passing: _Pass,
+        graph: _Graph,
+        pending: _Pending,
         anchor: Tensor,
         vectors: Tensor,
     ) -> Tensor:
-        ctx.owner, ctx.recorded, ctx.passing = owner, recorded, passing
-        recorded.bring(vectors)
-        recorded.replay_forward()
-        return recorded.output.clone()
+        ctx.owner, ctx.graph, ctx.pending = owner, graph, pending
+        graph.load_vectors(vectors)
+        graph.replay_forward()
+        return graph.output.clone()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        recorded: _Recorded = ctx.recorded
-        recorded.given.copy_(grad)
-        ctx.owner.adopt_gradients(recorded.used)
-        recorded.replay_backward()
-        ctx.passing = None
-        return None, None, None, None, recorded.fetch()
+        graph: _Graph = ctx.graph
+        graph.output_grad.copy_(grad)
+        ctx.owner.adopt_gradients(graph.used)
+        graph.replay_backward()
+        ctx.pending = None
+        return None, None, None, None, graph.gradient_of_vectors()
 
 
 @contextmanager
-def _standing_in(model: nn.Module, nodes: nn.Module) -> Iterator[None]:
-    own = model.get_submodule("nodes")
+def _replaced_nodes(model: nn.Module, nodes: nn.Module) -> Iterator[None]:
+    original = model.get_submodule("nodes")
     model.nodes = nodes
     try:
         yield
     finally:
-        model.nodes = own
+        model.nodes = original
 
 
 @contextmanager
-def _waiting_refused() -> Iterator[None]:
+def _synchronization_forbidden() -> Iterator[None]:
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-def _random_state_kept(device: torch.device) -> AbstractContextManager[None]:
-    devices = [device] if device.type == "cuda" else []
-    return torch.random.fork_rng(devices)
 
 
 def _node_numbers(batch: EdgeBatch | EgoBatch) -> Tensor:
@@ -298,7 +340,8 @@ def _node_numbers(batch: EdgeBatch | EgoBatch) -> Tensor:
     return torch.cat([batch.center, batch.neighbor])
 
 
-def _rows(batch: EdgeBatch | EgoBatch) -> list[int]:
+def _num_nodes(batch: EdgeBatch | EgoBatch) -> list[int]:
+    """The lengths of the two parts of `_node_numbers`."""
     if isinstance(batch, EdgeBatch):
         return [len(batch), len(batch)]
     return [len(batch), batch.text.num_texts]
@@ -308,23 +351,23 @@ def _node_names(batch: Any) -> tuple[str, str]:
     return ("src", "dst") if isinstance(batch, EdgeBatch) else ("center", "neighbor")
 
 
-def _groups(tensors: list[Tensor], without: list[Tensor]) -> list[list[int]]:
-    """Places of tensors that are copied at once: those of one type, but for some."""
-    kept = [i for i, tensor in enumerate(tensors) if not any(tensor is one for one in without)]
-    types = dict.fromkeys(tensors[i].dtype for i in kept)
-    return [[i for i in kept if tensors[i].dtype == dtype] for dtype in types]
+def _group_by_dtype(tensors: list[Tensor], without: list[Tensor]) -> list[list[int]]:
+    """Indices of tensors of the same type, which are copied at once, except those in `without`."""
+    indices = [i for i, tensor in enumerate(tensors) if not any(tensor is one for one in without)]
+    types = dict.fromkeys(tensors[i].dtype for i in indices)
+    return [[i for i in indices if tensors[i].dtype == dtype] for dtype in types]
 
 
-def _with_places(batch: Any) -> tuple[Any, list[int]]:
-    """The batch with places in `_node_numbers` for node numbers, and how many each part has."""
+def _number_nodes(batch: Any) -> tuple[Any, list[int]]:
+    """The batch with its nodes numbered as in `_node_numbers`, and the lengths of the two parts."""
     names = _node_names(batch)
     lengths = [len(getattr(batch, name)) for name in names]
-    places = torch.arange(sum(lengths), device=batch.text.device).split(lengths)
-    return replace(batch, **dict(zip(names, places, strict=True))), lengths
+    numbers = torch.arange(sum(lengths), device=batch.text.device).split(lengths)
+    return replace(batch, **dict(zip(names, numbers, strict=True))), lengths
 
 
-def _forget(batch: Any) -> None:
-    """Drop what was derived from a batch, so that it is derived anew within the recording."""
+def _clear_caches(batch: Any) -> None:
+    """Drop cached values, so that the capture includes their computation."""
     for field in fields(batch):
         if isinstance(value := getattr(batch, field.name), Ragged):
             value._cache.clear()

@@ -1,4 +1,4 @@
-"""Losses read a few steps late, so that the host never waits for the GPU to have made them."""
+"""Losses read a few steps late, so that the host does not wait for the GPU."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -9,42 +9,42 @@ from torch import Tensor
 
 from edgeformers.data.types import Ids
 
-LATE = 8  # steps that a GPU may be behind before its host waits for a loss
+GPU_DELAY = 8  # steps
 
 
 @dataclass(frozen=True)
 class Update:
-    """One step of the optimizer: when it was, and the examples of its batches."""
+    """One optimizer step and the examples of its batches."""
 
-    step: int  # counted from 1
+    step: int  # from 1
     epoch: int
-    group: list[Ids]
+    batches: list[Ids]
 
 
-class LateLosses:
-    """A queue of losses; `take` gives those that are older than `lag` steps, in order."""
+class DeferredLosses:
+    """A queue of losses, each of which is read `delay` steps after it was added."""
 
-    def __init__(self, lag: int) -> None:
-        self.lag = lag
-        self._waiting: deque[tuple[Update, Tensor, Any]] = deque()
+    def __init__(self, delay: int) -> None:
+        self.delay = delay
+        self._queue: deque[tuple[Update, Tensor, Any]] = deque()
 
-    def put(self, update: Update, loss: Tensor) -> None:
-        """Remember the loss of an update, wherever it is computed."""
+    def add(self, update: Update, loss: Tensor) -> None:
+        """Start copying the loss of an update to the host."""
         if not loss.is_cuda:
-            self._waiting.append((update, loss, None))
+            self._queue.append((update, loss, None))
             return
-        copied = torch.empty_like(loss, device="cpu", pin_memory=True)
-        copied.copy_(loss, non_blocking=True)
-        made = torch.cuda.Event()
-        made.record()
-        self._waiting.append((update, copied, made))
+        host = torch.empty_like(loss, device="cpu", pin_memory=True)
+        host.copy_(loss, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        self._queue.append((update, host, copied))
 
-    def take(self, *, everything: bool = False) -> list[tuple[Update, float]]:
-        """The losses that are due; with `everything` all there are."""
-        found = []
-        while len(self._waiting) > (0 if everything else self.lag):
-            update, loss, made = self._waiting.popleft()
-            if made is not None:
-                made.synchronize()
-            found.append((update, float(loss)))
-        return found
+    def read(self, *, drain: bool = False) -> list[tuple[Update, float]]:
+        """The losses that are due; with `drain`, all of them."""
+        losses = []
+        while len(self._queue) > (0 if drain else self.delay):
+            update, loss, copied = self._queue.popleft()
+            if copied is not None:
+                copied.synchronize()
+            losses.append((update, float(loss)))
+        return losses

@@ -1,4 +1,8 @@
-"""A running average of the weights: what is validated and kept instead of the last step's."""
+"""Exponential moving average (EMA) of the weights, which is validated and kept.
+
+Written by hand: torch.optim.swa_utils.AveragedModel copies frozen parameters and buffers too,
+cannot be swapped into the trained model, and would not resume checkpoints of earlier versions.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,14 +10,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-EVERY = 8  # steps between two updates, so that a large node table is not read at every step
+UPDATE_EVERY = 8  # steps; a large node table is expensive to average at every step
 
 
-class WeightAverage:
-    """An exponential average of all learned parameters, by a decay per step.
+class EMA:
+    """Moving average of all trainable parameters, with `decay` per step.
 
-    Steps of an optimizer scatter around a good place; their mean lies nearer to it. Early on the
-    average forgets faster, so that the first steps do not linger in it.
+    The decay starts lower, so that the first steps do not dominate the average.
     """
 
     def __init__(self, modules: nn.Module, decay: float) -> None:
@@ -24,16 +27,16 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the parameters after `step` steps, where it is time."""
-        if step % EVERY:
+        """Include the current parameters, every `UPDATE_EVERY` steps."""
+        if step % UPDATE_EVERY:
             return
         self.updates += 1
-        keep = min(self.decay**EVERY, self.updates / (self.updates + 9))
-        torch._foreach_lerp_(self.mean, [p.detach() for p in self.parameters], 1 - keep)
+        decay = min(self.decay**UPDATE_EVERY, self.updates / (self.updates + 9))
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.parameters], 1 - decay)
 
     @contextmanager
-    def swapped(self) -> Iterator[None]:
-        """The averaged weights in the modules for a while; before any update there are none."""
+    def applied(self) -> Iterator[None]:
+        """Use the averaged weights in the modules within a `with` block, after the first update."""
         if not self.updates:
             yield
             return
@@ -45,18 +48,18 @@ class WeightAverage:
 
     def state_dict(self) -> dict[str, Tensor | int]:
         state: dict[str, Tensor | int] = {"updates": self.updates}
-        return state | {str(at): value for at, value in enumerate(self.mean)}
+        return state | {str(index): mean for index, mean in enumerate(self.mean)}
 
     def load_state_dict(self, state: dict[str, Tensor | int]) -> None:
         if len(state) != len(self.mean) + 1:
-            raise ValueError(f"{len(state) - 1} averaged parameters for {len(self.mean)}")
+            raise ValueError(f"{len(state) - 1} averaged parameters instead of {len(self.mean)}")
         self.updates = int(state["updates"])
-        for at, mean in enumerate(self.mean):
-            mean.copy_(torch.as_tensor(state[str(at)]))
+        for index, mean in enumerate(self.mean):
+            mean.copy_(torch.as_tensor(state[str(index)]))
 
     @torch.no_grad()
     def _swap(self) -> None:
         for parameter, mean in zip(self.parameters, self.mean, strict=True):
-            held = parameter.detach().clone()
+            current = parameter.detach().clone()
             parameter.copy_(mean)
-            mean.copy_(held)
+            mean.copy_(current)

@@ -1,4 +1,4 @@
-"""Optimizers: a learning rate for the backbone, one for the node table, one for the rest."""
+"""Optimizers with separate learning rates for the backbone, the node table and the rest."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,74 +12,73 @@ from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.nodes import NodeLookup
 from edgeformers.training.row_adam import RowAdam
 
-LORA = "lora_"  # begins what peft calls its parameters
+LORA_PREFIX = "lora_"  # of the parameter names of peft
 
 
 class Optimizers:
-    """AdamW for dense parameters and RowAdam for node tables with sparse gradients, as one.
+    """AdamW for dense parameters and RowAdam for node tables with sparse gradients.
 
-    With `can_halt`, updates can be stopped on the device itself (`halt_unless_finite`).
+    `can_disable` is required for `disable_if_nonfinite`.
     """
 
     def __init__(
-        self, modules: nn.Module, settings: TrainSettings, *, can_halt: bool = False
+        self, modules: nn.Module, settings: TrainSettings, *, can_disable: bool = False
     ) -> None:
         dense, sparse = _groups(modules, settings)
         on_gpu = any(p.is_cuda for group in dense for p in group["params"])
-        self.parts: list[torch.optim.Optimizer] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
         if dense:
-            self.parts.append(_adamw(dense, fused=on_gpu or can_halt))
+            fused = on_gpu or can_disable
+            adamw = torch.optim.AdamW(dense, betas=(0.9, 0.999), eps=1e-8, fused=fused)
+            self.optimizers.append(adamw)
         if sparse:
-            self.parts.append(RowAdam(sparse, lr=settings.node_lr))
-        self.clip = settings.max_grad_norm
-        self._halted: Tensor | None = None
-        self._base = [[group["lr"] for group in part.param_groups] for part in self.parts]
+            self.optimizers.append(RowAdam(sparse, lr=settings.node_lr))
+        self.max_grad_norm = settings.max_grad_norm
+        self._disabled: Tensor | None = None
+        self._rates = [[group["lr"] for group in one.param_groups] for one in self.optimizers]
 
     def step(self, factor: float) -> None:
-        """One update with every learning rate times `factor`."""
-        for part, rates in zip(self.parts, self._base, strict=True):
-            for group, rate in zip(part.param_groups, rates, strict=True):
+        """One update with all learning rates multiplied by `factor`."""
+        for optimizer, rates in zip(self.optimizers, self._rates, strict=True):
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-        if self.clip is not None and isinstance(self.parts[0], torch.optim.AdamW):
-            dense = [p for group in self.parts[0].param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(dense, self.clip)
-        for part in self.parts:
-            part.step()
+        if self.max_grad_norm is not None and isinstance(self.optimizers[0], torch.optim.AdamW):
+            dense = [p for group in self.optimizers[0].param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(dense, self.max_grad_norm)
+        for optimizer in self.optimizers:
+            optimizer.step()
 
-    def halt_unless_finite(self, loss: Tensor) -> None:
-        """Once a loss is no number, change no parameter any more; nobody waits to find out."""
-        is_broken = (loss.detach() * 0).ne(0).float()  # 0 times nan or inf is nan
-        self._halted = is_broken if self._halted is None else self._halted.maximum(is_broken)
-        for part in self.parts:
-            if isinstance(part, RowAdam):
-                part.halted = self._halted
+    def disable_if_nonfinite(self, loss: Tensor) -> None:
+        """After a NaN or infinite loss, make all further steps no-ops, without synchronization."""
+        is_nonfinite = (loss.detach() * 0).ne(0).float()  # 0 * nan and 0 * inf are nan
+        before = self._disabled
+        self._disabled = is_nonfinite if before is None else before.maximum(is_nonfinite)
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, RowAdam):
+                optimizer.disabled = self._disabled
             else:
-                part.found_inf = self._halted  # type: ignore[attr-defined]  # fused AdamW reads it
+                optimizer.found_inf = self._disabled  # type: ignore[attr-defined]  # of fused AdamW
 
     def zero_grad(self) -> None:
-        for part in self.parts:
-            part.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
 
     def state_dict(self) -> list[dict[str, Any]]:
-        return [part.state_dict() for part in self.parts]
+        return [optimizer.state_dict() for optimizer in self.optimizers]
 
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
-        for part, state in zip(self.parts, states, strict=True):
-            part.load_state_dict(state)
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
 
 
-def _adamw(groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=fused)
-
-
-def schedule(settings: TrainSettings, total: int) -> Callable[[int], float]:
-    """Step -> the factor of all learning rates: warm-up, then decay to zero or none."""
-    warm = max(1, round(settings.warmup_ratio * total)) if settings.warmup_ratio else 0
+def lr_schedule(settings: TrainSettings, total: int) -> Callable[[int], float]:
+    """The factor of all learning rates at each of `total` steps: warmup, then decay."""
+    warmup = max(1, round(settings.warmup_ratio * total)) if settings.warmup_ratio else 0
 
     def factor(step: int) -> float:
-        if step < warm:
-            return (step + 1) / warm
-        done = (step - warm) / max(1, total - warm)
+        if step < warmup:
+            return (step + 1) / warmup
+        done = (step - warmup) / max(1, total - warmup)
         if settings.lr_schedule == "linear":
             return max(0.0, 1 - done)
         if settings.lr_schedule == "cosine":
@@ -90,7 +89,7 @@ def schedule(settings: TrainSettings, total: int) -> Callable[[int], float]:
 
 
 def freeze_layers(encoder: TextEncoder, layers: int) -> None:
-    """Keep the embeddings and the first layers as they are; none when `layers` is 0."""
+    """Freeze the embeddings and the first `layers` layers; nothing if `layers` is 0."""
     if layers:
         for module in (encoder.embeddings, *list(encoder.layers)[:layers]):
             module.requires_grad_(False)
@@ -99,10 +98,11 @@ def freeze_layers(encoder: TextEncoder, layers: int) -> None:
 def _groups(
     modules: nn.Module, settings: TrainSettings
 ) -> tuple[list[dict[str, Any]], list[nn.Parameter]]:
-    backbone = {id(p) for m in _of(modules, TextEncoder) for p in _pretrained(m)}
-    tables = {id(m.table): m.sparse for m in _of(modules, NodeLookup)}
-    plain = {id(p) for m in modules.modules() for p in _undecayed(m)}
-    plain |= set() if settings.decay_nodes else tables.keys()
+    """Parameter groups of AdamW, and the node tables with sparse gradients."""
+    backbone = {id(p) for m in _submodules(modules, TextEncoder) for p in _pretrained(m)}
+    tables = {id(m.table): m.sparse for m in _submodules(modules, NodeLookup)}
+    undecayed = {id(p) for m in modules.modules() for p in _undecayed(m)}
+    undecayed |= set() if settings.decay_nodes else tables.keys()
     sparse: list[nn.Parameter] = []
     grouped: dict[tuple[float, float], list[nn.Parameter]] = {}
     for parameter in modules.parameters():
@@ -113,7 +113,7 @@ def _groups(
             continue
         rate = settings.lr if id(parameter) in backbone else settings.head_lr
         rate = settings.node_lr if id(parameter) in tables else rate
-        decay = 0.0 if id(parameter) in plain else settings.weight_decay
+        decay = 0.0 if id(parameter) in undecayed else settings.weight_decay
         grouped.setdefault((rate, decay), []).append(parameter)
     dense = [
         {"params": params, "lr": rate, "weight_decay": decay}
@@ -123,16 +123,16 @@ def _groups(
 
 
 def _pretrained(encoder: nn.Module) -> Iterator[nn.Parameter]:
-    """The parameters an encoder came with: low-rank changes start from nothing, as heads do."""
-    return (p for name, p in encoder.named_parameters() if f".{LORA}" not in name)
+    """All parameters but those of LoRA adapters, which are untrained like heads."""
+    return (p for name, p in encoder.named_parameters() if f".{LORA_PREFIX}" not in name)
 
 
 def _undecayed(module: nn.Module) -> Iterator[nn.Parameter]:
-    """Biases, norms and other vectors are not decayed."""
+    """Biases, norms and other vectors, which have no weight decay."""
     for name, parameter in module.named_parameters(recurse=False):
         if name.endswith("bias") or parameter.dim() < 2 or isinstance(module, nn.LayerNorm):
             yield parameter
 
 
-def _of(modules: nn.Module, kind: type[Any]) -> Iterator[Any]:
+def _submodules(modules: nn.Module, kind: type[Any]) -> Iterator[Any]:
     return (module for module in modules.modules() if isinstance(module, kind))

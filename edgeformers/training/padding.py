@@ -1,8 +1,7 @@
-"""Batches brought to a few sizes, by edges and centers that nobody asked for.
+"""Batches padded to a few sizes with dummy edges and centers, for CUDA graphs.
 
-What is recorded for one size of batch can be replayed for another batch of that size alone. So
-batches are filled up with short texts between nodes of no number; a model reads them as it reads
-others, none of them meets a real one, and what it says of them is dropped.
+A graph replays only batches of the size it was captured for. Padding consists of short texts
+between unknown nodes. It does not interact with real edges, and its output is dropped.
 """
 
 from dataclasses import dataclass, replace
@@ -25,97 +24,97 @@ Groups = TypeVar("Groups", bound=Ragged)
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much a batch is filled up to, and the longest text and largest ego-graph it may have."""
+class PaddedSize:
+    """The size of a padded batch."""
 
     tokens: int
     texts: int
     egos: int
     centers: int
-    longest: int
-    largest: int
+    max_text: int  # tokens of the longest text
+    max_ego: int  # edges of the largest ego graph
 
 
-def edge_size(batch: EdgeBatch, max_positions: int) -> Size:
-    """The size a batch of edges is filled up to."""
-    longest = min(block_size(batch.text.max_length), max_positions)
-    texts, tokens = _grow(batch.text, 1, longest)
-    return Size(tokens, texts, 0, 0, longest, 0)
+def edge_size(batch: EdgeBatch, max_positions: int) -> PaddedSize:
+    """The size to which a batch of edges is padded."""
+    max_text = min(block_size(batch.text.max_length), max_positions)
+    texts, tokens = _text_size(batch.text, 1, max_text)
+    return PaddedSize(tokens, texts, 0, 0, max_text, 0)
 
 
-def ego_size(batch: EgoBatch, max_positions: int) -> Size:
-    """The size a batch of ego-graphs is filled up to.
+def ego_size(batch: EgoBatch, max_positions: int) -> PaddedSize:
+    """The size to which a batch of ego graphs is padded.
 
-    There is room for an ego-graph of every center and an eighth more, whatever the centers have:
-    batches of as many centers differ in their texts and tokens alone.
+    It has room for an ego graph of every center and an eighth more, whether or not the centers
+    have edges, so that batches with the same number of centers differ only in texts and tokens.
     """
-    longest = min(block_size(batch.text.max_length), max_positions)
-    largest = block_size(batch.egos.max_length)
+    max_text = min(block_size(batch.text.max_length), max_positions)
+    max_ego = block_size(batch.egos.max_length)
     spare = len(batch) // 8 + 1
-    egos = _up(len(batch) + spare, 8)
+    egos = _round_up(len(batch) + spare, 8)
     while True:
-        more = egos - batch.egos.num_groups
-        texts, tokens = _grow(batch.text, more, longest)
-        if texts - batch.text.num_texts <= more * largest:
-            return Size(tokens, texts, egos, len(batch) + egos, longest, largest)
+        added = egos - batch.egos.num_groups
+        texts, tokens = _text_size(batch.text, added, max_text)
+        if texts - batch.text.num_texts <= added * max_ego:
+            return PaddedSize(tokens, texts, egos, len(batch) + egos, max_text, max_ego)
         egos += spare
 
 
-def _grow(text: PackedText, least: int, longest: int) -> tuple[int, int]:
-    """Counts of texts, `least` added, and tokens such that each text added has 1 to `longest`."""
-    step = max(8, _power(text.num_texts, 3))
-    texts = _up(text.num_texts + least, step)
+def _text_size(text: PackedText, min_added: int, max_text: int) -> tuple[int, int]:
+    """Padded counts of texts and tokens, such that each added text has 1 to `max_text` tokens."""
+    step = max(8, _granularity(text.num_texts, 3))
+    texts = _round_up(text.num_texts + min_added, step)
     while True:
-        more = texts - text.num_texts
-        tokens = _up_tokens(text.num_tokens + more)
-        if tokens - text.num_tokens <= more * longest:
+        added = texts - text.num_texts
+        tokens = _token_size(text.num_tokens + added)
+        if tokens - text.num_tokens <= added * max_text:
             return texts, tokens
         texts += step
 
 
-def _up_tokens(count: int) -> int:
-    """In steps of 512 or more: an eighth of few tokens, which do not fill a GPU, or a sixteenth."""
-    return _up(count, max(512, _power(count, 3 if count < 16_384 else 4)))
+def _token_size(count: int) -> int:
+    """Multiples of an eighth of small counts, which do not fill a GPU, or of a sixteenth."""
+    return _round_up(count, max(512, _granularity(count, 3 if count < 16_384 else 4)))
 
 
-def _power(count: int, bits: int) -> int:
-    """The place of the binary digit that comes `bits` after a count's first."""
+def _granularity(count: int, bits: int) -> int:
+    """The value of the binary digit `bits` places after the leading one."""
     return 1 << max(0, (count - 1).bit_length() - 1 - bits)
 
 
-def _up(count: int, step: int) -> int:
+def _round_up(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def as_read(batch: Batch) -> Batch:
-    """A batch with no more than a model reads of it."""
+def model_inputs(batch: Batch) -> Batch:
+    """The part of a batch that models read."""
     return replace(batch, label=None, edge_ids=None) if isinstance(batch, EdgeBatch) else batch
 
 
-def fill(batch: Batch, size: Size) -> Batch:
-    """What a model reads of a batch, then edges and centers of no meaning, up to `size`.
+def pad(batch: Batch, size: PaddedSize) -> Batch:
+    """The model inputs of a batch, padded to `size`.
 
-    Where texts lie is known on the device alone: a recording must not depend on it.
+    The offsets of the result are unknown on the host, since a graph must not depend on them.
     """
-    read = as_read(batch)
-    added = move(rest(batch, size), batch.text.device)
-    pairs = zip(tensors_of(read), added, strict=True)
-    filled = with_tensors(read, (torch.cat(pair) for pair in pairs))
-    filled = replace(filled, text=_unplaced(filled.text, size.longest))
-    if isinstance(filled, EgoBatch):
-        filled = replace(filled, egos=_unplaced(filled.egos, size.largest))
-    return cast(Batch, filled)
+    inputs = model_inputs(batch)
+    added = move(padding(batch, size), batch.text.device)
+    pairs = zip(tensors_of(inputs), added, strict=True)
+    padded = with_tensors(inputs, (torch.cat(pair) for pair in pairs))
+    padded = replace(padded, text=_without_host_offsets(padded.text, size.max_text))
+    if isinstance(padded, EgoBatch):
+        padded = replace(padded, egos=_without_host_offsets(padded.egos, size.max_ego))
+    return cast(Batch, padded)
 
 
-def rest(batch: EdgeBatch | EgoBatch, size: Size) -> list[Tensor]:
-    """What is added to each tensor of `as_read`, in the order of `tensors_of`; on the host."""
+def padding(batch: EdgeBatch | EgoBatch, size: PaddedSize) -> list[Tensor]:
+    """What `pad` appends to the tensors of `model_inputs`, in the order of `tensors_of`."""
     edges = size.texts - batch.text.num_texts
-    text = _rest_of_groups(batch.text, size.texts, size.tokens)
+    text = _added_groups(batch.text, size.texts, size.tokens)
     text.append(torch.zeros(len(text[1]), dtype=torch.long))  # token ids
     types = _zeros(batch.edge_type, edges)
     if isinstance(batch, EdgeBatch):
         return [*text, _unknown(edges), _unknown(edges), *types]
-    egos = _rest_of_groups(batch.egos, size.egos, size.texts)
+    egos = _added_groups(batch.egos, size.egos, size.texts)
     occupied = torch.arange(len(batch), len(batch) + len(egos[0]))
     lengths = egos[0].diff(prepend=torch.tensor([batch.text.num_texts], dtype=torch.int32))
     nodes = [_unknown(size.centers - len(batch)), _unknown(edges)]
@@ -123,29 +122,26 @@ def rest(batch: EdgeBatch | EgoBatch, size: Size) -> list[Tensor]:
     return [*text, *nodes, owner, *egos, occupied, *_zeros(batch.is_out, edges), *types]
 
 
-def _rest_of_groups(groups: Ragged, count: int, rows: int) -> list[Tensor]:
-    """Offsets and positions of further groups, which share the rows left over.
-
-    Each has one or more; the offsets go on where those of `groups` end.
-    """
-    more, left = count - groups.num_groups, rows - groups.num_rows
-    ends = np.arange(1, more + 1) * left // max(1, more)
+def _added_groups(groups: Ragged, count: int, rows: int) -> list[Tensor]:
+    """Offsets and positions of the groups added to have `count` groups of `rows` rows in total."""
+    added, left = count - groups.num_groups, rows - groups.num_rows
+    ends = np.arange(1, added + 1) * left // max(1, added)
     starts = np.concatenate([[0], ends[:-1]])
     positions = np.arange(left) - np.repeat(starts, ends - starts)
     offsets = (ends + groups.num_rows).astype(np.int32)
     return [torch.from_numpy(offsets), torch.from_numpy(positions)]
 
 
-def _unplaced(text: Groups, longest: int) -> Groups:
-    nowhere = cast(NDArray[np.int64], _Unknown())
-    return replace(text, max_length=longest, host_offsets=nowhere)
+def _without_host_offsets(groups: Groups, max_length: int) -> Groups:
+    unknown = cast(NDArray[np.int64], _UnknownOffsets())
+    return replace(groups, max_length=max_length, host_offsets=unknown)
 
 
-class _Unknown:
-    """Offsets that the host does not know; whoever asks for them cannot be recorded."""
+class _UnknownOffsets:
+    """Raises an error on any use, so that a model that needs host offsets is not captured."""
 
     def __getattr__(self, name: str) -> Any:
-        raise InputError("where the texts of a recorded batch lie is not known on the host")
+        raise InputError("the offsets of a padded batch are not known on the host")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return self.offsets

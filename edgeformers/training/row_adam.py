@@ -1,4 +1,4 @@
-"""RowAdam: Adam for the rows of a table that a batch has touched, without waiting for the GPU."""
+"""RowAdam: Adam for the rows of a table with sparse gradients, without GPU synchronization."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 
 class RowAdam(torch.optim.Optimizer):
-    """Adam as torch's SparseAdam has it: rows without a gradient stay as they are.
+    """Adam as in torch.optim.SparseAdam: rows without a gradient do not change.
 
-    SparseAdam asks the GPU how many rows there are before it goes on. Here every entry of the
-    gradient computes its row anew; entries of one row compute the same. With `halted` set on the
-    device, a step changes nothing.
+    SparseAdam waits for the GPU to coalesce the gradient. Here every entry of the gradient computes
+    the update of its row, and duplicate entries compute the same update. If `disabled` is positive,
+    steps change nothing.
 
     Shapes: n entries of the gradient, K width of the table.
     """
@@ -25,11 +25,11 @@ class RowAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
-        self.halted: Tensor | None = None  # 1 once a loss was no number
+        self.disabled: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One update of the rows that have a gradient."""
+        """Update the rows that have a gradient."""
         for group in self.param_groups:
             for table in group["params"]:
                 if table.grad is not None:
@@ -42,30 +42,29 @@ class RowAdam(torch.optim.Optimizer):
             state["exp_avg_sq"] = torch.zeros_like(table)
         state["step"] += 1
         rows, sums = sum_rows(grad._indices()[0], grad._values())  # [n], [n, K]
-        (first, second), lr = group["betas"], group["lr"]
-        mean = state["exp_avg"][rows].lerp(sums, 1 - first)
-        square = state["exp_avg_sq"][rows].lerp(sums.square(), 1 - second)
-        size = lr * (1 - second ** state["step"]) ** 0.5 / (1 - first ** state["step"])
-        moved = table[rows] - size * mean / (square.sqrt() + group["eps"])
+        (beta1, beta2), lr = group["betas"], group["lr"]
+        mean = state["exp_avg"][rows].lerp(sums, 1 - beta1)
+        square = state["exp_avg_sq"][rows].lerp(sums.square(), 1 - beta2)
+        size = lr * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+        updated = table[rows] - size * mean / (square.sqrt() + group["eps"])
         for target, value in (
-            (table, moved),
+            (table, updated),
             (state["exp_avg"], mean),
             (state["exp_avg_sq"], square),
         ):
-            kept = (
-                value if self.halted is None else torch.where(self.halted > 0, target[rows], value)
-            )
-            target[rows] = kept  # entries of one row write the same
+            if self.disabled is not None:
+                value = torch.where(self.disabled > 0, target[rows], value)
+            target[rows] = value  # duplicate entries write the same value
 
 
 def sum_rows(rows: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Entries [n] and [n, K] in the order of their rows, each with the sum of all of its row."""
+    """Entries [n] and [n, K] sorted by row, each with the sum over all entries of its row."""
     if not rows.numel():
         return rows, values
     ordered, order = rows.sort(stable=True)
-    begins = torch.ones_like(ordered)
-    begins[1:] = (ordered[1:] != ordered[:-1]).long()
-    place = begins.cumsum(0) - 1  # [n], which of the distinct rows
-    lengths = torch.zeros_like(ordered).index_add_(0, place, torch.ones_like(place))
+    is_first = torch.ones_like(ordered)
+    is_first[1:] = (ordered[1:] != ordered[:-1]).long()
+    index = is_first.cumsum(0) - 1  # [n], among the distinct rows
+    lengths = torch.zeros_like(ordered).index_add_(0, index, torch.ones_like(index))
     sums = torch.segment_reduce(values[order], "sum", lengths=lengths, unsafe=True)
-    return ordered, sums[place]
+    return ordered, sums[index]

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line per event, TensorBoard where it is installed, a progress bar."""
+"""The log of a run: metrics.jsonl with one event per line, and TensorBoard if installed."""
 
 import json
 import math
@@ -10,11 +10,11 @@ from edgeformers.errors import FormatError
 from edgeformers.files import write_atomic
 
 LOG = "metrics.jsonl"
-FLUSH_SECONDS = 1.0  # that an event of a step may wait to be written with others
+FLUSH_SECONDS = 1.0  # between writes of training steps
 
 
 class RunLog:
-    """Appends events to RUN/metrics.jsonl; a resumed run continues where its checkpoint stands."""
+    """Appends events to metrics.jsonl; a resumed run drops the events after its checkpoint."""
 
     def __init__(
         self, folder: Path | None, *, resume_step: int = 0, tensorboard: bool = True
@@ -26,12 +26,12 @@ class RunLog:
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
-        self._forget_after(resume_step)
+        self._drop_after(resume_step)
         if tensorboard:
             self._writer = _tensorboard(folder, resume_step)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        """One event; a line is written whole. Those of steps are written about once a second."""
+        """Add an event. Events of training steps are written to disk about once a second."""
         if self.path is None:
             return
         values = {name: _plain(value) for name, value in values.items()}
@@ -44,7 +44,7 @@ class RunLog:
                     self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def flush(self) -> None:
-        """Write what waits to be written."""
+        """Write all events to disk."""
         self._flushed_at = time.monotonic()
         if self._lines and self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
@@ -56,8 +56,8 @@ class RunLog:
         if self._writer is not None:
             self._writer.close()
 
-    def _forget_after(self, step: int) -> None:
-        """Drop events behind the checkpoint and a last line cut off by a kill."""
+    def _drop_after(self, step: int) -> None:
+        """Drop events after the checkpoint, and an incomplete last line."""
         assert self.path is not None
         if not self.path.exists():
             return
@@ -66,7 +66,7 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """All events of a run; a last line that was cut off is left out."""
+    """All events of a run; an incomplete last line is ignored."""
     events: list[dict[str, Any]] = []
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -82,7 +82,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no nan and no infinity: both are null."""
+    """The value, or None for NaN and infinity, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

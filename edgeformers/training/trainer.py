@@ -1,4 +1,4 @@
-"""The training loop: one readable pass over updates that can stop anywhere and go on exactly."""
+"""The training loop: updates, validation, checkpoints, and exact resumption."""
 
 import math
 import time
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers import distributed
+from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
 from edgeformers.data.loader import Prefetch
 from edgeformers.data.types import Ids
@@ -20,45 +21,44 @@ from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from edgeformers.training.deferred_losses import LATE, LateLosses, Update
-from edgeformers.training.ema import WeightAverage
-from edgeformers.training.optimizers import Optimizers, schedule
+from edgeformers.training.cuda_graphs import use_cuda_graphs
+from edgeformers.training.deferred_losses import GPU_DELAY, DeferredLosses, Update
+from edgeformers.training.ema import EMA
+from edgeformers.training.optimizers import Optimizers, lr_schedule
 from edgeformers.training.runlog import RunLog
-from edgeformers.training.speed import faster_training
 
-CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless they are counted in updates
-LOOK_EVERY = 50  # updates between two looks at the clock
-SHOW_SECONDS = 0.1  # between two losses beside the bar, which is not drawn more often
+CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless train.checkpoint_every is set
+CLOCK_EVERY = 50  # updates between checks of the time since the last checkpoint
+POSTFIX_SECONDS = 0.1  # between losses shown in the progress bar
 
 
 class TrainingError(EdgeformersError):
-    """Training cannot go on; the message says at which step and what would do."""
+    """Training cannot continue; the message names the step and the remedy."""
 
 
 class Objective(Protocol):
-    """What is trained: where batches come from, the loss, and how well it does."""
+    """What is trained: modules, batches, loss and validation metrics."""
 
     modules: nn.Module  # everything that has parameters
-    select: str  # the validation metric that says which epoch is best
+    select: str  # the validation metric to select the best epoch by
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The examples of every batch of an epoch, in order."""
+        """The examples of each batch of an epoch."""
         ...
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:
-        """What this process has of a batch, on the host, in pieces of at most `micro` examples."""
+        """The batch of this process on the host, in pieces of at most `micro` examples."""
         ...
 
     def backward(self, batches: list[list[Any]]) -> Tensor:
-        """Add the gradients of the mean loss over the batches of an update; gives the loss.
+        """Add the gradients of the mean loss over the batches of an update, and return the loss.
 
-        Both are shares of this process: the mean over all processes is what counts. The loss
-        stays where it was computed, so that nobody has to wait for it.
+        The mean over all processes is the actual loss and gradient. The loss stays on its device.
         """
         ...
 
     def find_nonfinite(self, ids: Ids, epoch: int) -> Ids:
-        """Those of the examples that do not give finite numbers, looked at one by one."""
+        """The examples that give NaN or infinity on their own."""
         ...
 
     def evaluate(self, part: str) -> dict[str, float]:
@@ -67,28 +67,29 @@ class Objective(Protocol):
 
 
 @dataclass
-class Progress:
-    """Where a run stands; what a checkpoint needs beside tensors."""
+class TrainingState:
+    """The position and history of a run; saved in checkpoints with the tensors."""
 
     epoch: int = 0
     update: int = 0  # within the epoch
     step: int = 0  # over all epochs
-    best: float = -math.inf
+    best_score: float = -math.inf
     best_epoch: int = -1
-    worse: int = 0  # epochs since the best
-    micro: int | None = None
+    bad_epochs: int = 0  # since the best epoch
+    micro_batch_size: int | None = None
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Trainer:
-    """Fits an objective; with a folder it checkpoints there and resumes from there.
+    """Trains an objective; with a folder, it writes checkpoints and resumes from them.
 
-    What is random depends on (seed, step) alone, so a run that is killed and resumed equals one
-    that was not. Validation after each epoch selects the parameters that are kept.
+    Randomness depends only on the seed and the step, so a killed and resumed run gives the same
+    result as an uninterrupted one. The parameters of the epoch with the best validation score
+    are kept.
 
-    One process with a GPU reads losses some steps late (`lag`), so that it never waits for the
-    GPU; the optimizers halt on the GPU itself where a loss is no number.
+    A single process with a GPU reads losses `loss_delay` steps late, so that it never waits for the
+    GPU; the optimizers disable themselves on the GPU after a NaN or infinite loss.
     """
 
     def __init__(
@@ -99,240 +100,236 @@ class Trainer:
         device: torch.device,
         folder: Path | None = None,
         show: bool = True,
-        lag: int | None = None,
+        loss_delay: int | None = None,
     ) -> None:
         self.objective = objective
         self.settings = settings
         self.device = device
         self.folder = folder
         self.show = show and distributed.is_main()
-        usual = LATE if device.type == "cuda" else 0
-        # Several processes agree on each loss, and so wait for it.
-        alone = distributed.world_size() == 1
-        self.losses = LateLosses((usual if lag is None else lag) if alone else 0)
-        self.optimizers = Optimizers(objective.modules, settings, can_halt=self.losses.lag > 0)
+        if loss_delay is None:
+            loss_delay = GPU_DELAY if device.type == "cuda" else 0
+        # Several processes average each loss, and so wait for it anyway.
+        self.losses = DeferredLosses(loss_delay if distributed.world_size() == 1 else 0)
+        self.optimizers = Optimizers(objective.modules, settings, can_disable=self.losses.delay > 0)
         decay = settings.ema_decay
-        self.average = WeightAverage(objective.modules, decay) if decay else None
-        self.progress = Progress(micro=settings.micro_batch_size)
-        self.best_state: dict[str, Tensor] = {}
+        self.ema = EMA(objective.modules, decay) if decay else None
+        self.state = TrainingState(micro_batch_size=settings.micro_batch_size)
+        self.best_modules: dict[str, Tensor] = {}
         self._saved_at = time.perf_counter()
-        self._shown_at = -math.inf
-        self.per_epoch = math.ceil(len(objective.batches(0)) / settings.gradient_accumulation)
+        self._postfix_at = -math.inf
+        batches = len(objective.batches(0))
+        self.per_epoch = math.ceil(batches / settings.gradient_accumulation)
+        self.num_steps = self.per_epoch * settings.epochs
 
-    def fit(self) -> Progress:
-        """Train to the end, or from where an earlier run of this folder stopped."""
+    def fit(self) -> TrainingState:
+        """Train to the end, resuming an earlier run in the same folder."""
         self._resume()
-        at = self.progress
-        log = RunLog(self.folder if distributed.is_main() else None, resume_step=at.step)
-        factor = schedule(self.settings, self.per_epoch * self.settings.epochs)
+        state = self.state
+        log = RunLog(self.folder if distributed.is_main() else None, resume_step=state.step)
+        factor = lr_schedule(self.settings, self.num_steps)
+        bar = progress_bar(self.num_steps, state.step, show=self.show, desc="training")
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), closing(log), self._bar() as bar, self._faster():
-            while not at.finished:
+        with torch.random.fork_rng(devices), closing(log), bar, self._cuda_graphs():
+            while not state.finished:
                 self._train_epoch(log, factor, bar)
                 self._end_epoch(log)
-        if self.best_state:
-            self.objective.modules.load_state_dict(self.best_state)
-        return at
+        if self.best_modules:
+            self.objective.modules.load_state_dict(self.best_modules)
+        return state
 
-    def _faster(self) -> AbstractContextManager[None]:
-        steps = self.per_epoch * self.settings.epochs
-        return faster_training(
-            self.objective, self.settings.cuda_graphs, device=self.device, steps=steps
-        )
-
-    def _bar(self) -> Any:
-        total = self.per_epoch * self.settings.epochs
-        return progress_bar(total, self.progress.step, show=self.show, desc="training")
+    def _cuda_graphs(self) -> AbstractContextManager[None]:
+        setting = self.settings.cuda_graphs
+        return use_cuda_graphs(self.objective, setting, device=self.device, steps=self.num_steps)
 
     def _train_epoch(self, log: RunLog, factor: Callable[[int], float], bar: Any) -> None:
-        at = self.progress
+        state = self.state
         self.objective.modules.train()
-        started, seen = time.perf_counter(), 0
-        with closing(self._updates(at.epoch, at.update)) as updates:
-            for group, batches in updates:
-                loss = self._update(group, batches, factor(at.step), log)
-                at.step += 1
-                at.update += 1
-                self.losses.put(Update(at.step, at.epoch, group), loss)
-                if self.average is not None:
-                    self.average.update(at.step)
-                seen += sum(map(len, group))
+        started, examples = time.perf_counter(), 0
+        with closing(self._updates(state.epoch, state.update)) as updates:
+            for ids, batches in updates:
+                loss = self._update(ids, batches, factor(state.step), log)
+                state.step += 1
+                state.update += 1
+                self.losses.add(Update(state.step, state.epoch, ids), loss)
+                if self.ema is not None:
+                    self.ema.update(state.step)
+                examples += sum(map(len, ids))
                 bar.update(1)
                 self._read_losses(log, bar)
-                if at.update < self.per_epoch and self._is_due():  # else the epoch's end looks
-                    self._read_losses(log, bar, everything=True)
+                if state.update < self.per_epoch and self._is_checkpoint_due():
+                    self._read_losses(log, bar, drain=True)
                     self._save(log)
-        self._read_losses(log, bar, everything=True)
+        self._read_losses(log, bar, drain=True)
         seconds = time.perf_counter() - started
-        rate = seen / max(seconds, 1e-9)
-        log.write("speed", at.step, examples_per_second=rate, seconds=seconds)
+        rate = examples / max(seconds, 1e-9)
+        log.write("speed", state.step, examples_per_second=rate, seconds=seconds)
 
-    def _read_losses(self, log: RunLog, bar: Any, *, everything: bool = False) -> None:
-        for update, loss in self.losses.take(everything=everything):
+    def _read_losses(self, log: RunLog, bar: Any, *, drain: bool = False) -> None:
+        for update, loss in self.losses.read(drain=drain):
             if not math.isfinite(loss):
-                self._refuse_loss(loss, update)
+                self._raise_nonfinite(loss, update)
             log.write("train", update.step, loss=loss, epoch=update.epoch)
-            if time.perf_counter() - self._shown_at >= SHOW_SECONDS:
-                self._shown_at = time.perf_counter()
+            if time.perf_counter() - self._postfix_at >= POSTFIX_SECONDS:
+                self._postfix_at = time.perf_counter()
                 bar.set_postfix(epoch=update.epoch + 1, loss=f"{loss:.4f}", refresh=False)
 
     def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
-        """Updates of an epoch from the `start`-th on: the examples of their batches, and these."""
+        """The updates of an epoch from number `start` on: examples and batches."""
         size, batches = self.settings.gradient_accumulation, self.objective.batches(epoch)
         groups = [batches[at : at + size] for at in range(0, len(batches), size)][start:]
         flat = [ids for group in groups for ids in group]
-        with closing(iter(Prefetch(lambda ids: self._make(ids, epoch), flat))) as made:
+        with closing(iter(Prefetch(lambda ids: self._make(ids, epoch), flat))) as prefetched:
             for group in groups:
-                yield group, [next(made) for _ in group]
+                yield group, [next(prefetched) for _ in group]
 
     def _make(self, ids: Ids, epoch: int) -> list[Any]:
-        pieces = self.objective.make(ids, epoch, self.progress.micro)
+        pieces = self.objective.make(ids, epoch, self.state.micro_batch_size)
         return [p.pin_memory() for p in pieces] if self.device.type == "cuda" else pieces
 
     def _update(
-        self, group: list[Ids], batches: list[list[Any]], factor: float, log: RunLog
+        self, ids: list[Ids], batches: list[list[Any]], factor: float, log: RunLog
     ) -> Tensor:
-        """One step of the optimizer; when memory ends, again with half the examples at once."""
-        loss = None
+        """One optimizer step; when out of memory, repeat it with half the micro-batch size."""
+        loss, state = None, self.state
         while loss is None:
-            if _largest(batches) > (self.progress.micro or math.inf):  # made before memory ended
-                batches = [self._make(ids, self.progress.epoch) for ids in group]
+            if _largest(batches) > (state.micro_batch_size or math.inf):  # made before halving
+                batches = [self._make(batch, state.epoch) for batch in ids]
             loss = self._gradients(batches)
             if loss is None:
-                self._halve(_largest(batches), log)
-        if self.losses.lag:
-            self.optimizers.halt_unless_finite(loss)
+                self._halve_micro_batch(_largest(batches), log)
+        if self.losses.delay:
+            self.optimizers.disable_if_nonfinite(loss)
         elif not loss.isfinite():
-            at = self.progress
-            self._refuse_loss(float(loss), Update(at.step + 1, at.epoch, group))
+            self._raise_nonfinite(float(loss), Update(state.step + 1, state.epoch, ids))
         distributed.average_gradients(self.objective.modules)
         self.optimizers.step(factor)
         return loss
 
     def _gradients(self, batches: list[list[Any]]) -> Tensor | None:
-        """The loss of an update, its gradients left at the parameters; None: memory ended."""
+        """Compute the gradients of an update and return its loss; None when out of memory."""
         self.optimizers.zero_grad()
-        torch.manual_seed(distributed.step_seed(self.settings.seed, self.progress.step))
+        torch.manual_seed(distributed.step_seed(self.settings.seed, self.state.step))
         try:
             loss = self.objective.backward(batches)
             if distributed.world_size() == 1:
                 return loss
             return torch.tensor(distributed.all_mean(float(loss)))
         except torch.OutOfMemoryError as error:
-            if distributed.world_size() > 1:  # the others wait for this one in the midst of it
+            if distributed.world_size() > 1:  # the other processes cannot repeat the update
                 raise TrainingError(
-                    f"out of memory with {_largest(batches)} examples at once in one of "
+                    f"out of memory with {_largest(batches)} examples per forward pass in one of "
                     f"{distributed.world_size()} processes; lower train.micro_batch_size"
                 ) from error
         return None
 
-    def _halve(self, examples: int, log: RunLog) -> None:
+    def _halve_micro_batch(self, examples: int, log: RunLog) -> None:
         if examples <= 1:
             raise TrainingError(
                 "out of memory with a single example; lower data.max_tokens or "
                 "data.source_neighbors and data.target_neighbors, or set "
                 "train.gradient_checkpointing=true"
             )
-        self.progress.micro = math.ceil(examples / 2)
+        size, step = math.ceil(examples / 2), self.state.step + 1
+        self.state.micro_batch_size = size
         self.optimizers.zero_grad()
         torch.cuda.empty_cache()
-        step = self.progress.step + 1
-        log.write("memory", step, micro_batch=self.progress.micro)
+        log.write("memory", step, micro_batch=size)
         print_message(
-            f"out of memory with {examples} examples at once at step {step}; going on with half. "
-            f"To begin so: train.micro_batch_size={self.progress.micro}",
+            f"out of memory with {examples} examples per forward pass at step {step}; continuing "
+            f"with train.micro_batch_size={size}",
             show=self.show,
         )
 
-    def _refuse_loss(self, loss: float, at: Update) -> None:
-        ids = np.concatenate(at.group)
-        found = np.concatenate([self.objective.find_nonfinite(ids, at.epoch) for ids in at.group])
-        which = "of edges" if len(found) else "though each edge is finite alone, among edges"
-        named = found if len(found) else ids
-        some = ", ".join(map(str, named[:8].tolist())) + (", ..." if len(named) > 8 else "")
+    def _raise_nonfinite(self, loss: float, update: Update) -> None:
+        """Raise an error that names the examples with a non-finite loss."""
+        ids = np.concatenate(update.batches)
+        found = [self.objective.find_nonfinite(batch, update.epoch) for batch in update.batches]
+        nonfinite = np.concatenate(found)
+        named = nonfinite if len(nonfinite) else ids
+        shown = ", ".join(map(str, named[:8].tolist())) + (", ..." if len(named) > 8 else "")
+        cause = "caused by edges" if len(nonfinite) else "each edge alone is finite; batch of edges"
         raise TrainingError(
-            f"the loss became {loss} at step {at.step} (epoch {at.epoch + 1}), {which} {some}; "
-            "lower train.lr and train.node_lr, or look at these edges"
+            f"the loss became {loss} at step {update.step} (epoch {update.epoch + 1}), {cause} "
+            f"{shown}; lower train.lr and train.node_lr, or inspect these edges"
         )
 
     def _end_epoch(self, log: RunLog) -> None:
-        """Validate, remember the best, stop when it is no longer getting better."""
+        """Validate, keep the best parameters, and stop early after `patience` epochs."""
         self.objective.modules.eval()
-        with nullcontext() if self.average is None else self.average.swapped():
+        with nullcontext() if self.ema is None else self.ema.applied():
             self._validate(log)
-        at = self.progress
-        at.epoch, at.update = at.epoch + 1, 0
-        patience = self.settings.patience
-        tired = patience is not None and at.worse >= patience
-        at.finished = tired or at.epoch >= self.settings.epochs
-        if at.finished or self.settings.checkpoint_every is not None or self._is_late():
+        state, settings = self.state, self.settings
+        state.epoch, state.update = state.epoch + 1, 0
+        stops_early = settings.patience is not None and state.bad_epochs >= settings.patience
+        state.finished = stops_early or state.epoch >= settings.epochs
+        if state.finished or settings.checkpoint_every is not None or self._is_checkpoint_old():
             self._save(log)
 
     def _validate(self, log: RunLog) -> None:
-        at = self.progress
+        state, select = self.state, self.objective.select
         metrics = distributed.broadcast(self.objective.evaluate("val"))
-        if self.objective.select not in metrics:
+        if select not in metrics:
             raise TrainingError(
-                f"there is no validation metric '{self.objective.select}' to select by; "
+                f"unknown validation metric '{select}' in train.select_metric; "
                 f"available: {', '.join(metrics)}"
             )
-        score = metrics[self.objective.select]
-        score = -score if self.objective.select in SMALLER_IS_BETTER else score
-        log.write("val", at.step, epoch=at.epoch, **metrics)
-        at.history.append({"epoch": at.epoch, **metrics})
-        if score > at.best:
-            at.best, at.best_epoch, at.worse = score, at.epoch, 0
-            state = self.objective.modules.state_dict()
-            self.best_state = {name: value.detach().cpu().clone() for name, value in state.items()}
+        score = -metrics[select] if select in SMALLER_IS_BETTER else metrics[select]
+        log.write("val", state.step, epoch=state.epoch, **metrics)
+        state.history.append({"epoch": state.epoch, **metrics})
+        if score > state.best_score:
+            state.best_score, state.best_epoch, state.bad_epochs = score, state.epoch, 0
+            modules = self.objective.modules.state_dict()
+            self.best_modules = {name: v.detach().cpu().clone() for name, v in modules.items()}
         else:
-            at.worse += 1
+            state.bad_epochs += 1
 
-    def _is_due(self) -> bool:
-        """Whether a checkpoint is to be written amid an epoch."""
+    def _is_checkpoint_due(self) -> bool:
+        """Whether to write a checkpoint within an epoch."""
         every = self.settings.checkpoint_every
         if every is not None:
-            return self.progress.step % every == 0
-        return self.progress.step % LOOK_EVERY == 0 and self._is_late()
+            return self.state.step % every == 0
+        return self.state.step % CLOCK_EVERY == 0 and self._is_checkpoint_old()
 
-    def _is_late(self) -> bool:
-        """Whether the last checkpoint is old, by the clock of the first process."""
+    def _is_checkpoint_old(self) -> bool:
+        """Whether the last checkpoint is too old, according to the main process."""
         age = time.perf_counter() - self._saved_at
         return bool(distributed.broadcast(age >= CHECKPOINT_SECONDS))
 
     def _save(self, log: RunLog) -> None:
-        log.flush()  # what is before the checkpoint will not come again
+        log.flush()  # a resumed run does not repeat these events
         self._saved_at = time.perf_counter()
         if self.folder is None:
             return
         folder, keep = self.folder / "checkpoints", self.settings.keep_checkpoints
-        state = {
-            "progress": asdict(self.progress),
+        values = {
+            "progress": asdict(self.state),
             "modules": self.objective.modules.state_dict(),
-            "best": self.best_state,
+            "best": self.best_modules,
             "optimizers": self.optimizers.state_dict(),
-            "average": {} if self.average is None else self.average.state_dict(),
+            "average": {} if self.ema is None else self.ema.state_dict(),
         }
-        step = self.progress.step
-        distributed.run_on_main(lambda: save_checkpoint(folder, step, state, keep=keep))
+        step = self.state.step
+        distributed.run_on_main(lambda: save_checkpoint(folder, step, values, keep=keep))
 
     def _resume(self) -> None:
         path = None if self.folder is None else latest_checkpoint(self.folder / "checkpoints")
         if path is None:
             return
-        state = load_checkpoint(path)
+        values = load_checkpoint(path)
         try:
-            self.objective.modules.load_state_dict(state["modules"])
-            self.optimizers.load_state_dict(state["optimizers"])
-            if self.average is not None:
-                self.average.load_state_dict(state["average"])
-            self.progress = Progress(**state["progress"])
+            self.objective.modules.load_state_dict(values["modules"])
+            self.optimizers.load_state_dict(values["optimizers"])
+            if self.ema is not None:
+                self.ema.load_state_dict(values["average"])
+            self.state = TrainingState(**current_training_state(values["progress"]))
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
-            why = str(error).strip().splitlines()[-1].strip()
+            reason = str(error).strip().splitlines()[-1].strip()
             raise FormatError(
-                f"the checkpoint {path} does not fit this run ({why}); its settings or network "
-                "differ. Choose another run folder"
+                f"the checkpoint {path} does not fit this run ({reason}); its settings or network "
+                "differ. Use another run folder"
             ) from error
-        self.best_state = state["best"]
+        self.best_modules = values["best"]
 
 
 def _largest(batches: list[list[Any]]) -> int:

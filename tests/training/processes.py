@@ -45,7 +45,7 @@ def train(network: str, out: Path) -> dict[str, object]:
     def with_large_eps(self: Optimizers, *args: object, **more: object) -> None:
         """Adam would blow rounding up to whole steps where a gradient is zero but for it."""
         make(self, *args, **more)  # type: ignore[arg-type]
-        for part in self.parts:
+        for part in self.optimizers:
             for group in part.param_groups:
                 group["eps"] = 1e-4
 

@@ -49,7 +49,7 @@ def test_the_changes_learn_as_fast_as_heads_do(make_edges):
     settings = TrainSettings(lr=1e-5, node_lr=1e-2, head_lr=1e-3)
     rates = {
         id(parameter): group["lr"]
-        for part in Optimizers(objective.modules, settings).parts
+        for part in Optimizers(objective.modules, settings).optimizers
         for group in part.param_groups
         for parameter in group["params"]
     }

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from edgeformers.config import TrainSettings, make_config
-from edgeformers.training.optimizers import Optimizers, freeze_layers, schedule
+from edgeformers.training.optimizers import Optimizers, freeze_layers, lr_schedule
 
 
 def rates(objective, settings):
@@ -15,7 +15,7 @@ def rates(objective, settings):
     names = {id(p): name for name, p in objective.modules.named_parameters()}
     return {
         names[id(p)]: (group["lr"], group.get("weight_decay"))
-        for part in Optimizers(objective.modules, settings).parts
+        for part in Optimizers(objective.modules, settings).optimizers
         for group in part.param_groups
         for p in group["params"]
     }
@@ -44,9 +44,9 @@ def test_biases_norms_and_the_node_table_do_not_decay_but_in_the_paper(make_link
         assert (found[name][1] == 0) == plain, name
     paper = make_config("link-prediction", "paper").train
     assert rates(objective, paper)["model.nodes.table"] == (1e-5, 1e-3)
-    kinds = [type(part) for part in Optimizers(objective.modules, paper).parts]
+    kinds = [type(part) for part in Optimizers(objective.modules, paper).optimizers]
     assert kinds == [torch.optim.AdamW]
-    group = Optimizers(objective.modules, paper).parts[0].param_groups[0]
+    group = Optimizers(objective.modules, paper).optimizers[0].param_groups[0]
     assert (tuple(group["betas"]), group["eps"]) == ((0.9, 0.999), 1e-8)
 
 
@@ -81,7 +81,7 @@ def test_an_untrained_backbone_is_never_frozen(make_edges):
     assert all(parameter.requires_grad for parameter in objective.model.encoder.parameters())
 
 
-def test_gradients_are_clipped_to_their_length(make_edges):
+def test_gradients_are_clipped_to_the_maximum_norm(make_edges):
     objective = make_edges()
     made = Optimizers(objective.modules, TrainSettings(max_grad_norm=0.01))
     objective.backward([objective.make(objective.batches(0)[0], 0, None)])
@@ -90,11 +90,11 @@ def test_gradients_are_clipped_to_their_length(make_edges):
     assert torch.stack([g.norm() for g in dense]).norm() == pytest.approx(0.01, rel=1e-3)
 
 
-def test_a_step_uses_the_scheduled_share_of_every_rate(make_edges):
+def test_a_step_scales_all_learning_rates(make_edges):
     made = Optimizers(make_edges().modules, TrainSettings(**SETTINGS))
     made.step(0.5)
-    assert [g["lr"] for part in made.parts for g in part.param_groups] == [
-        pytest.approx(r / 2) for rates in made._base for r in rates
+    assert [g["lr"] for part in made.optimizers for g in part.param_groups] == [
+        pytest.approx(r / 2) for rates in made._rates for r in rates
     ]
 
 
@@ -106,13 +106,13 @@ def test_a_step_uses_the_scheduled_share_of_every_rate(make_edges):
         ("cosine", [0.5, 1, *[0.5 * (1 + math.cos(math.pi * i / 4)) for i in range(4)]]),
     ],
 )
-def test_rates_warm_up_and_decay(decay, expected):
-    factor = schedule(TrainSettings(warmup_ratio=1 / 3, lr_schedule=decay), 6)
+def test_learning_rates_warm_up_and_decay(decay, expected):
+    factor = lr_schedule(TrainSettings(warmup_ratio=1 / 3, lr_schedule=decay), 6)
     assert [factor(step) for step in range(6)] == pytest.approx(expected)
 
 
-def test_without_warm_up_the_first_step_is_a_whole_one():
-    factor = schedule(TrainSettings(warmup_ratio=0.0), 4)
+def test_without_warmup_the_first_step_has_the_full_rate():
+    factor = lr_schedule(TrainSettings(warmup_ratio=0.0), 4)
     assert [factor(step) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
 
 

@@ -1,4 +1,4 @@
-"""Batches filled up to a few sizes: what was asked for stays as it was."""
+"""Batches padded to a few sizes: results for real edges do not change."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
-from edgeformers.training.padding import edge_size, ego_size, fill
+from edgeformers.training.padding import edge_size, ego_size, pad
 from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, short
 
@@ -18,49 +18,49 @@ close = {"atol": 1e-6, "rtol": 1e-5}
 
 @pytest.fixture(autouse=True)
 def short_everywhere(monkeypatch):
-    """Attention over siblings reads where texts lie on the device, as on a GPU."""
+    """Attention between edges reads offsets on the device, as on a GPU."""
     monkeypatch.setattr("edgeformers.nn.attention.short_attention_obstacle", lambda *shape: "")
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(0, 9))
 @settings(max_examples=60)
-def test_every_text_that_is_added_has_a_token_and_every_ego_an_edge(counts, seed):
+def test_added_texts_have_tokens_and_added_ego_graphs_have_edges(counts, seed):
     if not sum(counts):
         return
     batch = egos(*counts, seed=seed)
     size = ego_size(batch, 12)
-    filled = fill(batch, size)
-    assert (filled.text.num_tokens, filled.text.num_texts) == (size.tokens, size.texts)
-    assert (len(filled), filled.egos.num_groups) == (size.centers, size.egos)
-    for texts, most in ((filled.text, size.longest), (filled.egos, size.largest)):
+    padded = pad(batch, size)
+    assert (padded.text.num_tokens, padded.text.num_texts) == (size.tokens, size.texts)
+    assert (len(padded), padded.egos.num_groups) == (size.centers, size.egos)
+    for texts, most in ((padded.text, size.max_text), (padded.egos, size.max_ego)):
         assert int(texts.lengths.min()) >= 1
         assert int(texts.lengths.max()) <= most == texts.max_length
         assert texts.offsets.tolist()[-1] == texts.num_rows
         expected = [n for length in texts.lengths.tolist() for n in range(length)]
         assert texts.positions.tolist() == expected
-    assert filled.owner.tolist() == filled.occupied[filled.egos.group_ids].tolist()
-    assert len(set(filled.occupied.tolist())) == size.egos
-    assert int(filled.occupied.max()) < size.centers
+    assert padded.owner.tolist() == padded.occupied[padded.egos.group_ids].tolist()
+    assert len(set(padded.occupied.tolist())) == size.egos
+    assert int(padded.occupied.max()) < size.centers
 
 
 @pytest.mark.parametrize("settings", [{}, {"direction": True}, {"pooling": "mean"}])
 @torch.no_grad()
-def test_what_was_added_to_ego_graphs_cannot_be_seen(settings):
+def test_padding_of_ego_graphs_does_not_change_results(settings):
     model = short(make_tiny("edgeformer-n", **settings))
     batch = egos(3, 0, 1, 5, 2)
-    found = model(fill(batch, ego_size(batch, 12)))
+    found = model(pad(batch, ego_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
 @torch.no_grad()
-def test_what_was_added_to_edges_cannot_be_seen():
+def test_padding_of_edges_does_not_change_results():
     model = short(make_tiny("edgeformer-e"))
     batch = edges(11)
-    found = model(fill(batch, edge_size(batch, 12)))
+    found = model(pad(batch, edge_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
-def test_batches_of_one_number_of_pairs_are_filled_up_to_few_sizes_with_little_added():
+def test_similar_batches_are_padded_to_few_sizes_with_little_padding():
     """50 centers of 4 or 5 edges each, texts of 12 to 48 tokens."""
     rng, found, added = np.random.default_rng(0), set(), []
     for _ in range(300):
@@ -75,14 +75,14 @@ def test_batches_of_one_number_of_pairs_are_filled_up_to_few_sizes_with_little_a
         added.append(size.tokens / text.num_tokens - 1)
     assert len(found) <= 8
     assert np.mean(added) < 0.1
-    assert {(size.egos, size.centers, size.longest, size.largest) for size in found} == {
+    assert {(size.egos, size.centers, size.max_text, size.max_ego) for size in found} == {
         (64, 114, 64, 16)
     }
 
 
-def test_where_added_texts_lie_cannot_be_asked_on_the_host():
+def test_the_offsets_of_a_padded_batch_are_unknown_on_the_host():
     batch = edges(4)
-    filled = fill(batch, edge_size(batch, 12))
+    padded = pad(batch, edge_size(batch, 12))
     for ask in (np.diff, list, lambda offsets: offsets[0], lambda offsets: offsets.size):
-        with pytest.raises(InputError, match="not known on the host"):
-            ask(filled.text.host_offsets)
+        with pytest.raises(InputError, match="host"):
+            ask(padded.text.host_offsets)

@@ -1,4 +1,4 @@
-"""A run killed at any moment and resumed equals one that nobody disturbed, bit for bit."""
+"""A killed and resumed run equals an uninterrupted one, bit for bit."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_checkpoints_are_written_by_the_clock_unless_counted(
 ):
     steps = []
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
-    monkeypatch.setattr(trainer, "LOOK_EVERY", 2)
+    monkeypatch.setattr(trainer, "CLOCK_EVERY", 2)
     monkeypatch.setattr(trainer, "save_checkpoint", lambda at, step, *_, **__: steps.append(step))
     made = make_trainer(make_edges(), tmp_path, checkpoint_every=None)
     made.fit()

@@ -62,14 +62,14 @@ def test_a_state_of_sparse_adam_is_taken_over():
     torch.testing.assert_close(ours, theirs, **close)
 
 
-def test_once_halted_nothing_moves():
+def test_a_disabled_optimizer_changes_nothing():
     parameter = table()
     optimizer = RowAdam([parameter], lr=0.1)
     rows = torch.tensor([1, 2])
     step(optimizer, parameter, rows, torch.ones(2, 4))
     before = parameter.detach().clone()
     moments = optimizer.state[parameter]["exp_avg"].clone()
-    optimizer.halted = torch.tensor(1.0)
+    optimizer.disabled = torch.tensor(1.0)
     step(optimizer, parameter, rows, torch.full((2, 4), float("nan")))
     assert torch.equal(parameter, before)
     assert torch.equal(optimizer.state[parameter]["exp_avg"], moments)

@@ -62,7 +62,7 @@ def test_events_of_steps_are_written_together_once_a_second_and_others_at_once(
 def test_a_line_broken_elsewhere_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "train", "step": 1}\n{"kind\n{"kind": "train", "step": 3}\n')
-    with pytest.raises(FormatError, match=r"metrics.jsonl, line 2: not a JSON event"):
+    with pytest.raises(FormatError, match=r"metrics.jsonl, line 2"):
         read_log(path)
 
 

@@ -1,4 +1,4 @@
-"""The loop: steps, validation, early stopping, memory that ends, losses that are no numbers."""
+"""The training loop: steps, validation, early stopping, memory, non-finite losses, resuming."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def test_training_stops_when_validation_no_longer_improves_and_keeps_the_best(
     objective = make_edges()
     script = Scripted(objective, [0.1, 0.5, 0.4, 0.5, 0.3, 0.9])
     progress = make_trainer(objective, epochs=6, patience=3).fit()
-    assert (progress.best, progress.best_epoch, progress.epoch) == (0.5, 1, 5)
+    assert (progress.best_score, progress.best_epoch, progress.epoch) == (0.5, 1, 5)
     assert same(state(objective), script.seen[1])
 
 
@@ -91,26 +91,22 @@ def test_of_an_error_the_smallest_is_the_best(make_edges, make_trainer):
     assert make_trainer(objective, epochs=3).fit().best_epoch == 1
 
 
-def test_a_validation_that_is_no_number_is_never_the_best(make_edges, make_trainer, tmp_path):
+def test_a_nan_validation_score_is_never_the_best(make_edges, make_trainer, tmp_path):
     objective = make_edges()
     Scripted(objective, [float("nan"), 0.2])
     assert make_trainer(objective, tmp_path).fit().best_epoch == 1
     first = next(e for e in read_log(tmp_path / "metrics.jsonl") if e["kind"] == "val")
-    assert first[objective.select] is None  # nan is no JSON
+    assert first[objective.select] is None  # JSON has no NaN
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
 
 
-def test_selecting_by_a_metric_that_is_not_there_is_answered(make_edges, make_trainer):
+def test_selecting_by_an_unknown_metric_is_refused(make_edges, make_trainer):
     objective = make_edges(**{"train.select_metric": "macro_f2"})
-    with pytest.raises(
-        TrainingError, match=r"no validation metric 'macro_f2' .* available: macro_f1"
-    ):
+    with pytest.raises(TrainingError, match="macro_f2"):
         make_trainer(objective).fit()
 
 
-def test_a_loss_that_is_no_number_stops_with_the_step_and_the_edges_named(
-    make, make_trainer, tmp_path
-):
+def test_a_nan_loss_stops_with_the_step_and_edges_named(make, make_trainer, tmp_path):
     objective = make()
     poisoned = int(objective.batches(0)[2][5])
     source = int(objective.loader.graph.src[poisoned])
@@ -119,27 +115,27 @@ def test_a_loss_that_is_no_number_stops_with_the_step_and_the_edges_named(
 
     def poison(factor):
         step(factor)
-        if trainer.progress.step == 1:
+        if trainer.state.step == 1:
             objective.model.nodes.table.data[source] = float("nan")
 
     trainer.optimizers.step = poison
-    with pytest.raises(TrainingError, match=r"the loss became nan at step 3 \(epoch 1\)") as caught:
+    with pytest.raises(TrainingError, match="nan at step 3") as caught:
         trainer.fit()
-    named = [int(i) for i in re.findall(r"\d+", str(caught.value).split("of edges")[1])]
+    named = [int(i) for i in re.findall(r"\d+", str(caught.value).split("edges")[1])]
     assert set(named) <= set(objective.batches(0)[2].tolist())
-    find_nonfinite = objective.find_nonfinite(objective.batches(0)[2], 0)
-    assert poisoned in find_nonfinite
-    assert 0 < len(find_nonfinite) < len(objective.batches(0)[2])
+    nonfinite = objective.find_nonfinite(objective.batches(0)[2], 0)
+    assert poisoned in nonfinite
+    assert 0 < len(nonfinite) < len(objective.batches(0)[2])
     assert [e["step"] for e in read_log(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
 def scarce(objective, most):
-    """Memory ends as soon as more than `most` examples, each encoded twice, are so at once."""
+    """Out of memory with more than `most` examples in a forward pass, each encoded twice."""
     forward, sizes = objective.model.forward, []
 
     def limited(batch):
         if objective.model.training and torch.is_grad_enabled():
-            sizes.append(len(batch) // 2)  # both ends of a link; an edge twice, as dropped
+            sizes.append(len(batch) // 2)  # both ends of a link; an edge twice, for R-Drop
             if sizes[-1] > most:
                 raise torch.OutOfMemoryError("CUDA out of memory")
         return forward(batch)
@@ -148,21 +144,20 @@ def scarce(objective, most):
     return sizes
 
 
-def test_when_memory_ends_training_goes_on_with_half(make, make_trainer, tmp_path, capsys):
+def test_out_of_memory_halves_the_micro_batch(make, make_trainer, tmp_path, capsys):
     objective = make()
     sizes = scarce(objective, 13)
     trainer = make_trainer(objective, tmp_path)
     trainer.show = True
-    assert trainer.fit().micro == 12  # of 48: 24, then 12, and no less for batches made ahead
+    assert trainer.fit().micro_batch_size == 12  # 48, 24, 12; not less for prefetched batches
     assert sizes.count(48) == 1
     assert sizes.count(24) == 1
-    told = [e for e in read_log(tmp_path / "metrics.jsonl") if e["kind"] == "memory"]
-    assert [(e["step"], e["micro_batch"]) for e in told] == [(1, 24), (1, 12)]
-    words = "out of memory with 48 examples at once at step 1; going on with half. To begin so: "
-    assert words + "train.micro_batch_size=24" in capsys.readouterr().err
+    events = [e for e in read_log(tmp_path / "metrics.jsonl") if e["kind"] == "memory"]
+    assert [(e["step"], e["micro_batch"]) for e in events] == [(1, 24), (1, 12)]
+    assert "train.micro_batch_size=24" in capsys.readouterr().err
 
 
-def test_a_run_whose_memory_ended_equals_one_that_began_with_less(
+def test_a_run_with_halved_micro_batches_equals_one_that_started_so(
     make, make_trainer, without_dropout
 ):
     objective, other = without_dropout(make()), without_dropout(make())
@@ -172,15 +167,14 @@ def test_a_run_whose_memory_ended_equals_one_that_began_with_less(
     assert same(state(objective), state(other))
 
 
-def test_when_memory_ends_with_one_example_the_settings_to_lower_are_named(make, make_trainer):
+def test_out_of_memory_with_one_example_names_the_settings(make, make_trainer):
     objective = make()
     scarce(objective, 0)
-    words = r"a single example; lower data.max_tokens or data.source_neighbors .*gradient_checkp"
-    with pytest.raises(TrainingError, match=words):
+    with pytest.raises(TrainingError, match=r"data.max_tokens.*gradient_checkpointing"):
         make_trainer(objective).fit()
 
 
-def test_a_run_resumed_from_any_checkpoint_equals_one_that_was_not_stopped(
+def test_a_run_resumed_from_any_checkpoint_equals_an_uninterrupted_one(
     make, make_trainer, tmp_path
 ):
     whole = make()
@@ -209,21 +203,21 @@ def test_a_finished_run_is_not_trained_again(make_edges, make_trainer, tmp_path)
     assert same(state(first), state(second))
 
 
-def test_a_checkpoint_of_another_model_is_answered(make_edges, make_trainer, tmp_path):
+def test_a_checkpoint_of_another_model_is_refused(make_edges, make_trainer, tmp_path):
     make_trainer(make_edges(), tmp_path).fit()
     wider = make_edges(**{"model.node_width": 24})
-    with pytest.raises(FormatError, match=r"does not fit this run .* Choose another run folder"):
+    with pytest.raises(FormatError, match="does not fit"):
         make_trainer(wider, tmp_path).fit()
 
 
-def test_a_damaged_newest_checkpoint_gets_a_sentence_and_the_one_before_can_be_used(
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_can_be_used(
     make_edges, make_trainer, tmp_path
 ):
     whole = make_edges()
     make_trainer(whole, tmp_path).fit()
     newest = checkpoints(tmp_path / "checkpoints")[-1]
     (newest / "state.safetensors").write_bytes(b"half a file")
-    with pytest.raises(FormatError, match=rf"{newest.name} is damaged .* from the one before"):
+    with pytest.raises(FormatError, match=newest.name):
         make_trainer(make_edges(), tmp_path).fit()
     (newest / "state.safetensors").unlink()
     (newest / "state.json").unlink()
@@ -233,7 +227,7 @@ def test_a_damaged_newest_checkpoint_gets_a_sentence_and_the_one_before_can_be_u
     assert same(state(again), state(whole))
 
 
-def test_the_last_checkpoints_are_kept_and_nothing_half_written(make_edges, make_trainer, tmp_path):
+def test_the_last_checkpoints_are_kept_and_no_partial_ones(make_edges, make_trainer, tmp_path):
     progress = make_trainer(make_edges(), tmp_path, keep_checkpoints=2).fit()
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert len(names) == 2
@@ -243,10 +237,10 @@ def test_the_last_checkpoints_are_kept_and_nothing_half_written(make_edges, make
     json.dumps(saved["progress"])
 
 
-def test_rows_of_nodes_that_a_batch_does_not_touch_stay_as_they_are(make, make_trainer):
+def test_rows_of_nodes_outside_a_batch_do_not_change(make, make_trainer):
     objective = make()
     trainer = make_trainer(objective)
-    kinds = [type(part).__name__ for part in trainer.optimizers.parts]
+    kinds = [type(part).__name__ for part in trainer.optimizers.optimizers]
     assert kinds == ["AdamW", "RowAdam"]
     before = objective.model.nodes.table.detach().clone()
     ids = objective.batches(0)[0][:4]
