@@ -1,4 +1,4 @@
-"""Which model a run trains, and what that model wants of the run's settings."""
+"""The settings of a run: recipe, defaults of its model, a file, single settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from edgeformers.config import RunConfig, Task, make_config
 from edgeformers.errors import ConfigError
 from edgeformers.registry import MODELS, ModelEntry, find_entry
 
-#: The model of a task where none is named.
+#: The default model of each task.
 DEFAULT_MODELS: Mapping[Task, str] = {
     "edge-classification": "edgeformer-e",
     "link-prediction": "edgeformer-n",
@@ -23,14 +23,14 @@ def run_config(
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """A recipe, what the model named in `model.name` wants, a TOML file, and single settings.
+    """Settings from a recipe, the model named in `model.name`, a TOML file and single settings.
 
-    Each stands over those before it; the result says all that a run needs.
+    Later ones override earlier ones.
     """
-    asked = make_config(task, recipe, file=file, settings=settings)
-    entry = find_model(asked)
-    wants = {**entry.settings, **({} if asked.recipe == "paper" else entry.tuned)}
-    return make_config(task, recipe, file=file, settings=settings, model_settings=wants)
+    config = make_config(task, recipe, file=file, settings=settings)
+    entry = find_model(config)
+    defaults = {**entry.settings, **({} if config.recipe == "paper" else entry.tuned)}
+    return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
 
 
 def chosen_name(config: RunConfig) -> str:
@@ -39,13 +39,13 @@ def chosen_name(config: RunConfig) -> str:
 
 
 def find_model(config: RunConfig) -> ModelEntry:
-    """The entry of the model of a run; one that encodes something else is refused."""
-    name, wanted = chosen_name(config), ENCODED[config.task]
+    """The registry entry of a run's model, which must encode what the task needs."""
+    name, encoded = chosen_name(config), ENCODED[config.task]
     entry = find_entry(name)
-    if entry.encodes != wanted:
-        others = ", ".join(other for other, one in MODELS.items() if one.encodes == wanted)
+    if entry.encodes != encoded:
+        others = ", ".join(other for other, e in MODELS.items() if e.encodes == encoded)
         raise ConfigError(
-            f"{config.task} needs a model of {wanted}, and '{name}' is a model of "
+            f"{config.task} needs a model of {encoded}, but '{name}' is a model of "
             f"{entry.encodes}; available: {others}"
         )
     return entry

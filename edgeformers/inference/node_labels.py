@@ -1,4 +1,4 @@
-"""Labels of nodes, from a table or as a network has them, and how well node vectors tell them."""
+"""Node labels from a table or a network, and node classification with a fitted model."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -16,19 +16,19 @@ from edgeformers.inference.node_classification import NodeReport, ProbeConfig, c
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledNodes:
-    """The nodes of a network whose labels are known."""
+    """The labeled nodes of a network."""
 
     nodes: Ids  # [n], ascending
-    labels: NDArray[Any]  # classes [n], or truths [n, C] where a node has several
+    labels: NDArray[Any]  # classes [n], or a mask [n, C] if nodes have several labels
     names: list[str]  # [C]
-    strangers: int = 0  # labeled rows of the table whose node the network does not have
+    strangers: int = 0  # rows of the table whose node is not in the network
 
     def __len__(self) -> int:
         return len(self.nodes)
 
 
 def read_node_labels(
-    names: NodeIndex,
+    nodes: NodeIndex,
     data: Any,
     *,
     id: str = "node",
@@ -37,48 +37,48 @@ def read_node_labels(
     side: Side | None = None,
     format: str | None = None,
 ) -> LabeledNodes:
-    """Labels from a table with a column of node ids and one of labels; empty ones are left out.
+    """Read node labels from a table with a column of node ids and one of labels.
 
-    A `label_separator` (or a column of lists) gives a node several labels, as do several rows of
-    it. In a bipartite network ids are looked for on one `side`, by default on the one that knows
-    them; an id that both know is refused.
+    Empty labels are skipped. A node has several labels with a `label_separator`, a column of
+    lists, or several rows. In a bipartite network, ids are looked up on `side`, by default on
+    whichever side has them; an id that occurs on both is an InputError.
     """
     table = read_nodes(data, id=id, labels=labels, label_separator=label_separator, format=format)
     rows = table.to_arrow().select(["id", "labels"]).to_pylist()
     rows = [row for row in rows if row["labels"]]
-    numbers = _find(names, [row["id"] for row in rows], side, table.origin)
-    found: dict[int, dict[str, None]] = {}
+    numbers = _find(nodes, [row["id"] for row in rows], side, table.origin)
+    label_sets: dict[int, dict[str, None]] = {}
     for number, row in zip(numbers.tolist(), rows, strict=True):
         if number >= 0:
-            found.setdefault(number, {}).update(dict.fromkeys(row["labels"]))
-    if not found:
-        why = f"the first is '{rows[0]['id']}'" if rows else "it has no label at all"
+            label_sets.setdefault(number, {}).update(dict.fromkeys(row["labels"]))
+    if not label_sets:
+        example = f"its first node is '{rows[0]['id']}'" if rows else "it has no labels"
         raise InputError(
-            f"{table.origin} labels no node of the network; {why}, and the network has "
-            f"'{names.ids_of([0])[0]}', for one"
+            f"{table.origin} labels no node of the network: {example}; an example of the network "
+            f"is '{nodes.ids_of([0])[0]}'"
         )
-    given = {node: list(found[node]) for node in sorted(found)}
-    return _coded(given, strangers=int((numbers < 0).sum()))
+    labels_of = {node: list(label_sets[node]) for node in sorted(label_sets)}
+    return _encoded(labels_of, strangers=int((numbers < 0).sum()))
 
 
 def network_node_labels(graph: EdgeTextGraph, *, side: Side | None = None) -> LabeledNodes:
-    """The labels that a network was prepared with, of one side or of all its nodes."""
+    """The node labels that a network was prepared with, of one side or of all nodes."""
     if graph.node_labels is None:
         raise InputError(
-            f"{graph.path} was prepared without labels of nodes; give a table: --labels FILE"
+            f"{graph.path} was prepared without node labels; pass a table with --labels FILE"
         )
     offsets, codes = graph.node_labels
     first, stop = 0, graph.num_nodes
     if graph.is_bipartite and side is not None:
         first, stop = (0, graph.num_sources) if side == "source" else (graph.num_sources, stop)
-    given = {
+    labels_of = {
         node: [graph.node_label_names[code] for code in codes[offsets[node] : offsets[node + 1]]]
         for node in range(first, stop)
         if offsets[node] < offsets[node + 1]
     }
-    if not given:
-        raise InputError(f"{graph.path} has no labels of {side} nodes; choose the other side")
-    return _coded(given)
+    if not labels_of:
+        raise InputError(f"{graph.path} has no labeled {side} nodes; choose the other side")
+    return _encoded(labels_of)
 
 
 def classify_labeled_nodes(
@@ -88,40 +88,43 @@ def classify_labeled_nodes(
     repetitions: int = 5,
     config: ProbeConfig | None = None,
 ) -> NodeReport:
-    """Logistic regression on the frozen vectors of labeled nodes, once per seed."""
+    """Fit and test a logistic regression on frozen node vectors, once per seed.
+
+    `predictor` is a LinkPredictor, or anything else with `embed_nodes`.
+    """
     if repetitions < 1:
-        raise InputError(f"there must be at least 1 repetition (got {repetitions})")
+        raise InputError(f"repetitions must be at least 1 (got {repetitions})")
     if len(labeled.names) < 2:
-        raise InputError(f"all nodes have the label '{labeled.names[0]}'; there is nothing to tell")
+        raise InputError(f"all nodes have the same label, '{labeled.names[0]}'")
     vectors = predictor.embed_nodes(labeled.nodes)
     return classify_nodes(vectors, labeled.labels, seeds=range(repetitions), config=config)
 
 
-def _find(names: NodeIndex, ids: list[str], side: Side | None, origin: str) -> Ids:
-    """The number of each id, -1 where there is none."""
-    if side is not None or names.num_sources is None:
-        return names.numbers(ids, side or "source")
-    as_source, as_target = (names.numbers(ids, one) for one in get_args(Side))
+def _find(nodes: NodeIndex, ids: list[str], side: Side | None, origin: str) -> Ids:
+    """The number of each id; -1 if it is unknown."""
+    if side is not None or nodes.num_sources is None:
+        return nodes.numbers(ids, side or "source")
+    as_source, as_target = (nodes.numbers(ids, end) for end in get_args(Side))
     both = (as_source >= 0) & (as_target >= 0)
     if both.any():
         raise InputError(
-            f"{origin}: '{ids[int(both.argmax())]}' is a source and a target of the network; say "
-            "whose labels these are: --node-side source or target"
+            f"{origin}: '{ids[int(both.argmax())]}' is both a source and a target; choose one with "
+            "--node-side source or target"
         )
     return np.maximum(as_source, as_target)
 
 
-def _coded(given: dict[int, list[str]], strangers: int = 0) -> LabeledNodes:
-    """Labels as numbers: a class each, or a table where any node has several."""
-    names = sorted({label for several in given.values() for label in several})
-    code = {name: place for place, name in enumerate(names)}
-    truths = np.zeros((len(given), len(names)), bool)
-    for row, several in enumerate(given.values()):
-        truths[row, [code[label] for label in several]] = True
-    is_single = (truths.sum(axis=1) == 1).all()
+def _encoded(labels_of: dict[int, list[str]], strangers: int = 0) -> LabeledNodes:
+    """Labels as class numbers, or as a mask if any node has several."""
+    names = sorted({label for labels in labels_of.values() for label in labels})
+    codes = {name: code for code, name in enumerate(names)}
+    mask = np.zeros((len(labels_of), len(names)), bool)
+    for row, labels in enumerate(labels_of.values()):
+        mask[row, [codes[label] for label in labels]] = True
+    is_single = (mask.sum(axis=1) == 1).all()
     return LabeledNodes(
-        nodes=np.fromiter(given, np.int64, len(given)),
-        labels=truths.argmax(axis=1) if is_single else truths,
+        nodes=np.fromiter(labels_of, np.int64, len(labels_of)),
+        labels=mask.argmax(axis=1) if is_single else mask,
         names=names,
         strangers=strangers,
     )

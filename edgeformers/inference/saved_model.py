@@ -1,4 +1,7 @@
-"""A trained model as one folder: weights, tokenizer, nodes, settings and a model card."""
+"""Save a trained model as one folder: weights, tokenizer, nodes, settings and a model card.
+
+Nothing in the folder is executed when it is loaded: weights are safetensors, settings are JSON.
+"""
 
 import hashlib
 import json
@@ -24,6 +27,7 @@ from edgeformers.data.metadata import METADATA
 from edgeformers.data.metadata import check_replaceable as check_replaceable_network
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files
+from edgeformers.inference.model_card import model_card
 from edgeformers.models.base import ModelConfig
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
@@ -33,21 +37,21 @@ FORMAT = "edgeformers-model"
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, HEAD = "config.json", "model.safetensors", "head.safetensors"
 TOKENIZER, NODES, CARD = "tokenizer.json", "nodes.parquet", "README.md"
-NETWORK = "network"  # the folder of the network, where the model carries it
-CARD_PARTS = ("title", "license", "data", "split", "protocol", "metrics", "settings", "notes")
-_OURS = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}  # all that a saved model consists of
-REMEDY = "save the model again, or fetch the folder again"
+NETWORK = "network"  # the folder of the network, if it is saved with the model
+FILES = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}
+REMEDY = "save the model again, or download the folder again"
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
+_REQUIRED = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A model as it was saved, in evaluation mode, with what is needed to use it.
+    """A saved model in evaluation mode.
 
-    The nodes are numbered as the model's node table; `node_sides` says "source" or "target", or
-    null where all nodes are of one kind. `head` holds what stands on top, such as a classifier.
-    `network` is the folder of the network that was saved with it, if any was.
+    Nodes are numbered as in the model's node table; `node_sides` is "source" or "target", or null
+    with one node type. `head` has the tensors on top of the model, such as a classifier.
+    `network` is the folder of the network that was saved with the model, if any.
     """
 
     name: str
@@ -75,12 +79,11 @@ def save_model(
     network: str | PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a model as one folder, which takes its name only when it is complete.
+    """Write a model to a folder, which appears only when it is complete.
 
-    Of a bipartite network, the first `num_sources` nodes are sources and the others targets.
-    `extra` is kept as it is and must be plain values. `card` fills the model card; its parts are
-    title, license, data, split, protocol, metrics, settings and notes. `network` is the folder of
-    a prepared network to copy into the model's, texts included.
+    In a bipartite network the first `num_sources` nodes are sources. `extra` must consist of
+    plain values. `card` has the sections of the model card (see `model_card`). `network` is a
+    prepared network to copy into the folder, texts included.
     """
     out, name = Path(folder).expanduser(), model_name(model)
     config, encoder = _configs(model)
@@ -97,51 +100,44 @@ def save_model(
         "label_names": list(label_names),
         "extra": dict(extra or {}),
     }
-    _as_json(facts)  # refuses before anything is written
-    written_card = _card(name, out.name, facts, card or {})
-    _refuse_existing(out, overwrite)
-    with atomic_folder(out, overwrite=overwrite, check=check_replaceable) as aside:
-        save_file(_plain(_tensors(model)), aside / WEIGHTS, metadata={"format": "pt"})
+    _to_json(facts)  # raises before anything is written
+    readme = model_card(out.name, facts, card or {})
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} already exists; choose another folder, or pass overwrite=True")
+    with atomic_folder(out, overwrite=overwrite, check=check_replaceable) as temporary:
+        save_file(_on_cpu(_tensors(model)), temporary / WEIGHTS, metadata={"format": "pt"})
         if head:
-            save_file(_plain(head), aside / HEAD)
-        own_tokenizer.save(str(aside / TOKENIZER))
-        pq.write_table(nodes, aside / NODES, compression="zstd")
-        facts["files"] = {path.name: fingerprint(path) for path in sorted(aside.iterdir())}
+            save_file(_on_cpu(head), temporary / HEAD)
+        own_tokenizer.save(str(temporary / TOKENIZER))
+        pq.write_table(nodes, temporary / NODES, compression="zstd")
+        facts["files"] = {path.name: fingerprint(path) for path in sorted(temporary.iterdir())}
         if network is not None:
             hidden = shutil.ignore_patterns(".*")
-            shutil.copytree(Path(network).expanduser(), aside / NETWORK, ignore=hidden)
-            facts["network"] = fingerprint(aside / NETWORK / METADATA)
-        (aside / CONFIG).write_text(_as_json(facts), encoding="utf-8")
-        (aside / CARD).write_text(written_card, encoding="utf-8")
+            shutil.copytree(Path(network).expanduser(), temporary / NETWORK, ignore=hidden)
+            facts["network"] = fingerprint(temporary / NETWORK / METADATA)
+        (temporary / CONFIG).write_text(_to_json(facts), encoding="utf-8")
+        (temporary / CARD).write_text(readme, encoding="utf-8")
     return out
 
 
-def remove_model(folder: str | PathLike[str]) -> None:
-    """Remove a saved model; a folder that is none, or that holds other files too, stays."""
-    path = Path(folder).expanduser()
-    with suppress(InputError, OSError):
-        check_replaceable(path)
-        shutil.rmtree(path)
-
-
 def load_model(folder: str | PathLike[str]) -> SavedModel:
-    """Read a folder that `save_model` wrote; what is missing, damaged or foreign is named."""
+    """Read a folder that `save_model` wrote; a missing or damaged file is a FormatError."""
     path = Path(folder).expanduser()
     facts = _read_facts(path)
     _check_files(path, facts["files"])
-    with _naming_damage(path / CONFIG):
-        name, entry = facts["model"], find_entry(facts["model"])
+    with _naming_file(path / CONFIG):
+        entry = find_entry(facts["model"])
         config = entry.config.from_dict(facts["model_config"])
-        with torch.device("meta"):
+        with torch.device("meta"):  # allocates nothing before the shapes are checked
             encoder = _make_encoder(entry, facts["encoder_config"])
             model = entry.model(config, encoder)
     _load_tensors(model, path / WEIGHTS)
-    with _naming_damage(path / TOKENIZER):
+    with _naming_file(path / TOKENIZER):
         tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
     _check_tokenizer(tokenizer, encoder.config, str(path / TOKENIZER))
     nodes = _read_nodes(path / NODES, config.num_nodes)
     return SavedModel(
-        name=name,
+        name=facts["model"],
         model=model.eval(),
         tokenizer=tokenizer,
         node_names=nodes.column("name"),
@@ -153,13 +149,38 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
     )
 
 
+def remove_model(folder: str | PathLike[str]) -> None:
+    """Remove a saved model; another folder, or one with other files, is kept."""
+    path = Path(folder).expanduser()
+    with suppress(InputError, OSError):
+        check_replaceable(path)
+        shutil.rmtree(path)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise an InputError if a folder is not a saved model or contains other files."""
+    try:
+        facts = json.loads((folder / CONFIG).read_bytes())
+        is_model = facts["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        is_model = False
+    if not is_model:
+        raise InputError(f"{folder} is not a saved model; it is not overwritten")
+    has_network = _has_own_network(folder, facts)
+    if has_network:
+        check_replaceable_network(folder / NETWORK)
+    check_no_foreign_files(
+        folder, lambda name: name in FILES or (has_network and name.startswith(f"{NETWORK}/"))
+    )
+
+
 def model_fingerprint(model: nn.Module) -> str:
-    """SHA-256 over what a model is: its name, its settings and every tensor."""
+    """SHA-256 over a model's name, settings and tensors."""
     config, encoder = _configs(model)
     digest = hashlib.sha256()
     facts = {"model": model_name(model), "config": config.to_dict(), "encoder": asdict(encoder)}
     digest.update(json.dumps(facts, sort_keys=True).encode())
-    for name, tensor in sorted(_plain(_tensors(model)).items()):
+    for name, tensor in sorted(_on_cpu(_tensors(model)).items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
@@ -170,35 +191,35 @@ def _configs(model: nn.Module) -> tuple[ModelConfig, EncoderConfig | BagConfig]:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers, each once: a module shared by several layers has one name here."""
-    kept = model.state_dict().keys()
+    """Parameters and buffers, each once: shared modules have one name."""
+    saved = model.state_dict().keys()
     unique = [*model.named_parameters(), *model.named_buffers()]
-    return {name: tensor for name, tensor in unique if name in kept}
+    return {name: tensor for name, tensor in unique if name in saved}
 
 
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _load_tensors(model: nn.Module, path: Path) -> None:
-    tensors, wanted = _read_tensors(path), _tensors(model)
-    for what, names in (
-        ("lacks the tensor", wanted.keys() - tensors.keys()),
-        ("has the unexpected tensor", tensors.keys() - wanted.keys()),
+    tensors, expected = _read_tensors(path), _tensors(model)
+    for problem, names in (
+        ("lacks the tensor", expected.keys() - tensors.keys()),
+        ("has the unexpected tensor", tensors.keys() - expected.keys()),
     ):
         if names:
-            raise FormatError(f"{path} {what} {min(names)}; {REMEDY}")
+            raise FormatError(f"{path} {problem} {min(names)}; {REMEDY}")
     for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
+        if tensor.shape != expected[name].shape:
             raise FormatError(
-                f"{path}: {name} has shape {list(tensor.shape)} where {CONFIG} says "
-                f"{list(wanted[name].shape)}; {REMEDY}"
+                f"{path}: {name} has shape {list(tensor.shape)}, but {CONFIG} implies "
+                f"{list(expected[name].shape)}; {REMEDY}"
             )
-    model.load_state_dict(tensors, strict=False, assign=True)  # shared ones have further names
+    model.load_state_dict(tensors, strict=False, assign=True)  # shared tensors have more names
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    with _naming_damage(path):
+    with _naming_file(path):
         tensors: dict[str, Tensor] = load_file(path)
     return tensors
 
@@ -209,8 +230,8 @@ def _read_tokenizer(tokenizer: Tokenizer | str | PathLike[str]) -> Tokenizer:
     path = Path(tokenizer).expanduser()
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
-        raise InputError(f"{path}: no such tokenizer; give a {TOKENIZER} or the folder it is in")
-    with _naming_damage(path):
+        raise InputError(f"{path}: no such tokenizer; give a {TOKENIZER} or its folder")
+    with _naming_file(path):
         return Tokenizer.from_file(str(path))
 
 
@@ -218,8 +239,8 @@ def _check_tokenizer(tokenizer: Tokenizer, encoder: EncoderConfig | BagConfig, w
     highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if highest >= encoder.vocab_size:
         raise InputError(
-            f"{which} gives token ids up to {highest:,}, but the backbone's vocabulary has "
-            f"{encoder.vocab_size:,}; use the tokenizer that belongs to the backbone"
+            f"{which} has token ids up to {highest:,}, but the backbone's vocabulary has "
+            f"{encoder.vocab_size:,}; use the tokenizer of the backbone"
         )
 
 
@@ -227,91 +248,65 @@ def _node_table(
     names: Sequence[str] | pa.Array | pa.ChunkedArray, num_sources: int | None, num_nodes: int
 ) -> pa.Table:
     column = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names)
-    column = column.cast(pa.string())
     if len(column) != num_nodes:
         raise InputError(
-            f"there must be one name per node of the model (got {len(column):,} names for "
+            f"node_names must have one name per node of the model (got {len(column):,} names for "
             f"{num_nodes:,} nodes)"
         )
     if num_sources is None:
         sides = pa.nulls(num_nodes, pa.string())
     elif 0 <= num_sources <= num_nodes:
-        kinds = [pa.repeat("source", num_sources), pa.repeat("target", num_nodes - num_sources)]
-        sides = pa.chunked_array(kinds, pa.string())
+        parts = [pa.repeat("source", num_sources), pa.repeat("target", num_nodes - num_sources)]
+        sides = pa.chunked_array(parts, pa.string())
     else:
         raise InputError(f"num_sources must be from 0 to {num_nodes:,} (got {num_sources:,})")
-    return pa.table([column, sides], schema=_NODE_SCHEMA)
+    return pa.table([column.cast(pa.string()), sides], schema=_NODE_SCHEMA)
 
 
 def _read_nodes(path: Path, num_nodes: int) -> pa.Table:
-    with _naming_damage(path):
+    with _naming_file(path):
         table = pq.read_table(path, schema=_NODE_SCHEMA)
     if table.num_rows != num_nodes:
         raise FormatError(
-            f"{path} names {table.num_rows:,} nodes, but the model has {num_nodes:,}; {REMEDY}"
+            f"{path} has {table.num_rows:,} nodes, but the model has {num_nodes:,}; {REMEDY}"
         )
     return table
 
 
-def check_replaceable(folder: Path) -> None:
-    """Refuse to replace a folder that is not a saved model, or that holds other files too."""
-    if _foreign(folder):
-        raise InputError(f"{folder} is not a saved model; it is not overwritten")
-    carried = _carries_network(folder, json.loads((folder / CONFIG).read_bytes()))
-    if carried:
-        check_replaceable_network(folder / NETWORK)
-    check_no_foreign_files(
-        folder, lambda name: name in _OURS or (carried and name.startswith(f"{NETWORK}/"))
-    )
-
-
-def _carries_network(folder: Path, facts: Mapping[str, Any]) -> bool:
+def _has_own_network(folder: Path, facts: Mapping[str, Any]) -> bool:
     """Whether the network in a model's folder is the one that was saved with it."""
     file = folder / NETWORK / METADATA
     return "network" in facts and file.is_file() and fingerprint(file) == facts["network"]
 
 
 def _find_network(folder: Path, facts: Mapping[str, Any]) -> Path | None:
-    """The network that was saved with a model; whoever passes the model on may have removed it."""
+    """The network that was saved with a model; None if there was none or it was removed."""
     if "network" not in facts or not (folder / NETWORK).exists():
         return None
-    if not _carries_network(folder, facts):
+    if not _has_own_network(folder, facts):
         raise FormatError(f"{folder / NETWORK} is not the network saved with the model; {REMEDY}")
     return folder / NETWORK
-
-
-def _refuse_existing(out: Path, overwrite: bool) -> None:
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another folder, or pass overwrite=True")
-
-
-def _foreign(folder: Path) -> bool:
-    try:
-        return bool(json.loads((folder / CONFIG).read_bytes())["format"] != FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give one that a model was saved to")
+        raise InputError(f"{folder}: no such folder; give the folder of a saved model")
     if not path.is_file():
         raise FormatError(f"{folder} is not a saved model: it has no {CONFIG}")
-    with _naming_damage(path):
+    with _naming_file(path):
         facts = json.loads(path.read_bytes())
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise FormatError(f"{path} does not describe a model of this library")
+        raise FormatError(f"{path} does not describe an edgeformers model")
     version = facts.get("schema_version")
     if version != SCHEMA_VERSION:
         raise FormatError(
             f"{folder} has schema version {version} (written by edgeformers "
-            f"{facts.get('library_version')}), this library reads {SCHEMA_VERSION}; read it with "
-            f"the version that wrote it, or update this one ({__version__})"
+            f"{facts.get('library_version')}), but this version, {__version__}, reads "
+            f"{SCHEMA_VERSION}; use the version that wrote it, or update this one"
         )
-    wanted = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
-    if missing := [name for name in wanted if name not in facts]:
-        raise FormatError(f"{path} is damaged: it lacks {', '.join(missing)}; {REMEDY}")
+    if missing := [name for name in _REQUIRED if name not in facts]:
+        raise FormatError(f"{path} is damaged: {', '.join(missing)} is missing; {REMEDY}")
     return facts
 
 
@@ -325,84 +320,30 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextEncoder | BagOfWords:
-    """What reads the texts of a model, as its settings say."""
+    """The text encoder of a model."""
     is_bag = entry.text == "bag-of-words"
-    known = [one.name for one in fields(BagConfig if is_bag else EncoderConfig)]
+    known = [setting.name for setting in fields(BagConfig if is_bag else EncoderConfig)]
     for name in values.keys() - set(known):
         raise InputError(f"the encoder has no setting '{name}'; {suggest(name, known)}")
     if is_bag:
         return BagOfWords(BagConfig(**values))
-    windows = tuple(values.get("windows", ()))
-    return TextEncoder(EncoderConfig(**{**values, "windows": windows}))
+    return TextEncoder(EncoderConfig(**{**values, "windows": tuple(values.get("windows", ()))}))
 
 
 @contextmanager
-def _naming_damage(path: Path) -> Iterator[None]:
-    """Whatever a reader raises, the file is named."""
+def _naming_file(path: Path) -> Iterator[None]:
+    """Turn any error into a FormatError that names the file."""
     try:
         yield
-    except Exception as error:  # safetensors, tokenizers and Arrow each raise their own kinds
+    except Exception as error:  # safetensors, tokenizers and Arrow raise many kinds
         reason = str(error).partition("\n")[0]
         raise FormatError(f"{path} is damaged ({reason}); {REMEDY}") from error
 
 
-def _as_json(values: Mapping[str, Any]) -> str:
+def _to_json(values: Mapping[str, Any]) -> str:
     try:
         return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise InputError(
             f"label_names and extra must be plain values: text, numbers, lists ({error})"
         ) from error
-
-
-def _card(name: str, title: str, facts: Mapping[str, Any], card: Mapping[str, Any]) -> str:
-    """A model card: a YAML head as model hubs read it, then what is known of the model."""
-    for part in card.keys() - set(CARD_PARTS):
-        raise InputError(f"a model card has no part '{part}'; {suggest(part, CARD_PARTS)}")
-    for part in {"metrics", "settings"} & card.keys():
-        if not isinstance(card[part], Mapping):
-            raise InputError(f"the card's {part} must be names and values (got {card[part]!r})")
-    title = str(card.get("title", title))
-    head = ["library_name: edgeformers", f"tags: [edgeformers, {name}, text-attributed-graph]"]
-    if "license" in card:
-        head.append(f"license: {_quoted(card['license'])}")
-    shape = f"{name} with {facts['model_config']['num_nodes']:,} nodes on {_reader(facts)}."
-    blocks = ["\n".join(["---", *head, "---"]), f"# {title}", shape]
-    for part in ("data", "split", "protocol"):
-        if part in card:
-            blocks += [f"## {part.capitalize()}", str(card[part])]
-    for part, columns in (("metrics", "| Metric | Value |"), ("settings", "| Setting | Value |")):
-        if part in card:
-            rows = [f"| {key} | {_cell(value)} |" for key, value in card[part].items()]
-            blocks += [f"## {part.capitalize()}", "\n".join([columns, "|---|---|", *rows])]
-    if facts["label_names"]:
-        blocks += ["## Labels", ", ".join(map(str, facts["label_names"]))]
-    if "notes" in card:
-        blocks += ["## Notes", str(card["notes"])]
-    return "\n\n".join([*blocks, "## Loading it", _LOADING]) + "\n"
-
-
-_LOADING = """\
-```python
-from edgeformers.inference.saved_model import load_model
-
-saved = load_model("path/to/this/folder")
-saved.model, saved.tokenizer, saved.node_names, saved.label_names
-```"""
-
-
-def _reader(facts: Mapping[str, Any]) -> str:
-    """What reads the texts, in words."""
-    encoder = facts["encoder_config"]
-    if "words" in encoder:
-        return f"bags of {encoder['words']:,} words, {encoder['width']} wide"
-    return f"a {encoder['family']} encoder of {encoder['layers']} layers, {encoder['width']} wide"
-
-
-def _cell(value: Any) -> str:
-    shown = f"{value:.4f}" if isinstance(value, float) and abs(value) >= 1e-3 else str(value)
-    return shown.replace("|", "\\|").replace("\n", " ")
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(str(value), ensure_ascii=False)  # a JSON string is a YAML string

@@ -1,11 +1,10 @@
-"""Edge classification: from an edge's representation to its class, labels, stars or number."""
+"""EdgeHead: from an edge's representation to its label, with the loss and metrics (section 3.1)."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast, get_args
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
@@ -13,14 +12,15 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.evaluation import metrics
+from edgeformers.models.cumulative_link import CumulativeLink
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 
 Kind = Literal["class", "multi", "ordered", "number"]
 Loss = Literal["cross_entropy", "released", "squared"]
 
-#: Shares by which rare classes may be favored; more is chance on small validation parts.
+#: Strengths of the preference for rare classes; more would overfit small validation sets.
 DECISIONS = tuple(round(-0.2 + 0.05 * step, 2) for step in range(11))  # to 0.3
-#: The losses each kind of label can be learned with; the first is the default.
+#: The losses of each kind of label; the first is the default.
 LOSSES: dict[Kind, tuple[Loss, ...]] = {
     "class": ("cross_entropy", "released"),
     "multi": ("cross_entropy",),
@@ -31,9 +31,9 @@ LOSSES: dict[Kind, tuple[Loss, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """What a head says of B edges: `value` and, but for numbers, the probabilities behind it.
+    """Predicted labels of B edges and, except for numbers, their probabilities.
 
-    `value` is a class number [B], a table of truths [B, C], or a number [B].
+    `value` is a class [B], a mask of labels [B, C], or a number [B].
     """
 
     value: Tensor
@@ -44,61 +44,24 @@ class Predictions:
 
     @classmethod
     def cat(cls, parts: Sequence["Predictions"]) -> "Predictions":
-        """The predictions of several batches as one, on the host."""
+        """The predictions of several batches as one, on the CPU."""
         probs = [part.probs.cpu() for part in parts if part.probs is not None]
         value = torch.cat([part.value.cpu() for part in parts])
         return cls(value=value, probs=torch.cat(probs) if probs else None)
 
 
-class CumulativeLink(nn.Module):
-    """Ordered classes on one line: P(y <= k) = sigmoid(threshold_k - w . h), thresholds rising.
-
-    A representation has one place on the line, and classes are the stretches between
-    thresholds; a star too many costs less than three. Gives log-probabilities, which are also
-    logits: their softmax is the probabilities again.
-
-    Shapes: B edges, D width, C classes.
-    """
-
-    def __init__(self, width: int, num_classes: int, shares: Tensor | None = None) -> None:
-        super().__init__()
-        self.place = nn.Linear(width, 1, bias=False)
-        even = torch.full((num_classes,), 1 / num_classes)
-        below = (even if shares is None else shares).cumsum(0)[:-1].clamp(1e-4, 1 - 1e-4)
-        thresholds = torch.logit(below)  # at w = 0 the classes have their shares
-        gaps = thresholds.diff().clamp(min=1e-3)
-        self.first = nn.Parameter(thresholds[:1].clone())
-        self.gaps = nn.Parameter(torch.log(torch.expm1(gaps)))  # softplus gives the gaps back
-
-    def thresholds(self) -> Tensor:
-        """The C - 1 borders between classes, rising."""
-        return torch.cat([self.first, self.first + F.softplus(self.gaps).cumsum(0)])
-
-    def forward(self, edge_repr: Tensor) -> Tensor:
-        """[B, D] -> log-probabilities [B, C]."""
-        reach = self.thresholds() - self.place(edge_repr)  # [B, C-1]
-        upper = F.pad(F.logsigmoid(reach), (0, 1))  # log P(y <= k); 0 for the last class
-        lower = F.pad(F.logsigmoid(-reach), (1, 0))  # log P(y > k - 1); 0 for the first
-        # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - exp(b - a)): nothing cancels
-        inner = torch.log(-torch.expm1(-F.softplus(self.gaps)))
-        return upper + lower + F.pad(inner, (1, 1))
-
-
 class EdgeHead(nn.Module):
-    """f(h_e): a head on edge representations, its loss, and the metrics that count (section 3.1).
-
-    Kinds of labels, B edges and C classes:
+    """f(h_e): a linear head on edge representations for one of four kinds of labels.
 
     - `class`: one of C classes [B]; -1 is unknown. Loss `cross_entropy`, or `released`: softmax,
       then binary cross-entropy on one-hot labels averaged over all B x C entries.
-    - `multi`: any of C labels [B, C], 1 or 0; a negative or nan entry is unknown.
-    - `ordered`: C classes in order, such as stars [B]; -1 is unknown.
-    - `number`: a number [B]; nan is unknown. Learned with mean 0 and deviation 1, and given back
-      in its own units.
+    - `multi`: any of C labels [B, C], 1 or 0; a negative or NaN entry is unknown.
+    - `ordered`: C ordered classes, such as stars [B]; -1 is unknown.
+    - `number`: a number [B]; NaN is unknown. Standardized for training.
 
-    Unknown labels take no part in the loss, nor edges with one in the metrics. What depends on
-    the training labels (shares of ordered classes to start from, mean and deviation of numbers)
-    comes from `EdgeHead.for_labels` and is saved with the weights, as `class_weights` [C] are.
+    Unknown labels are ignored by the loss and the metrics. What depends on the training labels
+    (frequencies of ordered classes, mean and deviation of numbers) is set by `for_labels` and
+    saved with the weights, and so are `class_weights` [C].
     """
 
     class_weights: Tensor
@@ -114,7 +77,7 @@ class EdgeHead(nn.Module):
         kind: Kind = "class",
         loss: Loss | None = None,
         class_weights: Tensor | None = None,
-        class_shares: Tensor | None = None,
+        class_frequencies: Tensor | None = None,
         label_smoothing: float = 0.0,
         rdrop: float = 0.0,
         dropout: float = 0.0,
@@ -127,8 +90,12 @@ class EdgeHead(nn.Module):
         self.loss_name = loss or LOSSES[kind][0]
         self.label_smoothing, self.rdrop = label_smoothing, rdrop
         self.dropout = nn.Dropout(dropout)
-        self.head = self._make_head(width, class_shares)
-        self.ensemble: LinearEdgeModel | None = None
+        self.head: nn.Module
+        if kind == "ordered":
+            self.head = CumulativeLink(width, num_classes, class_frequencies)
+        else:
+            self.head = nn.Linear(width, 1 if kind == "number" else num_classes)
+        self.ensemble: LinearEdgeModel | None = None  # decides together with this head
         weights = torch.ones(num_classes) if class_weights is None else class_weights
         self.register_buffer("class_weights", weights.float())
         self.register_buffer("class_shift", torch.zeros(num_classes))
@@ -145,19 +112,19 @@ class EdgeHead(nn.Module):
         kind: Kind = "class",
         **settings: Any,
     ) -> Self:
-        """A head made for training labels: classes counted, numbers measured."""
+        """A head for these training labels."""
         given = torch.as_tensor(labels)
-        known = given[~given.isnan()].double() if kind == "number" else _known_labels(given)
+        known = given[is_known(given, kind)] if kind == "number" else _fully_known(given)
         if not len(known):
-            raise InputError("no training edge has a label; there is nothing to learn from")
+            raise InputError("no training edge has a label")
         if kind == "number":
-            settings["target_mean"] = float(known.mean())
-            settings["target_deviation"] = float(known.std(correction=0)) or 1.0
+            settings["target_mean"] = float(known.double().mean())
+            settings["target_deviation"] = float(known.double().std(correction=0)) or 1.0
             return cls(width, kind=kind, **settings)
-        found = known.size(1) if kind == "multi" else int(known.max()) + 1
-        classes = found if num_classes is None else num_classes
+        present = known.size(1) if kind == "multi" else int(known.max()) + 1
+        classes = present if num_classes is None else num_classes
         if kind == "ordered":
-            settings["class_shares"] = torch.bincount(known, minlength=classes) / len(known)
+            settings["class_frequencies"] = torch.bincount(known, minlength=classes) / len(known)
         return cls(width, classes, kind=kind, **settings)
 
     @property
@@ -165,44 +132,38 @@ class EdgeHead(nn.Module):
         """The metric by which epochs and models are chosen; larger is better."""
         return "r2" if self.kind == "number" else "macro_f1"
 
-    def set_ensemble(self, ensemble: LinearEdgeModel | None) -> None:
-        """From now on decide with a linear model beside the trained one."""
-        self.ensemble = ensemble
-
     def logits(self, edge_repr: Tensor) -> Tensor:
-        """[B, D] -> [B, C]; of numbers, standardized values [B]."""
+        """[B, D] -> [B, C]; for numbers, standardized values [B]."""
         scores = cast(Tensor, self.head(self.dropout(edge_repr))).float()
         return scores.squeeze(1) if self.kind == "number" else scores
 
-    def loss(self, edge_repr: Tensor, labels: Tensor, again: Tensor | None = None) -> Tensor:
-        """[B, D] and labels -> the mean loss over known labels; 0 where none is known.
+    def loss(self, edge_repr: Tensor, labels: Tensor, second: Tensor | None = None) -> Tensor:
+        """[B, D] and labels -> the mean loss over known labels; 0 if there are none.
 
-        With `again`, the same edges encoded a second time with other parts dropped, it is the
-        mean of both, and `consistency` times how far the two predictions are apart (R-Drop, Wu
-        et al. 2021).
+        With `second`, the same edges encoded with another dropout mask, the mean of both losses
+        plus `rdrop` times the divergence of their predictions (R-Drop, Wu et al. 2021).
 
-        Labels on the host are checked. On a device that would cost a wait at every step: check
-        them beforehand.
+        Labels are checked on the CPU only: on a GPU that would cost a synchronization per step.
         """
         if labels.device.type == "cpu":
             self.check(labels)
         with torch.autocast(edge_repr.device.type, enabled=False):
             logits = self.logits(edge_repr.float())
-            if again is None:
-                return self._loss_of(logits, labels)
-            other = self.logits(again.float())
-            both = (self._loss_of(logits, labels) + self._loss_of(other, labels)) / 2
-            return both + self.rdrop * self._distance(logits, other, labels)
+            if second is None:
+                return self._loss(logits, labels)
+            other = self.logits(second.float())
+            mean = (self._loss(logits, labels) + self._loss(other, labels)) / 2
+            return mean + self.rdrop * self._divergence(logits, other, labels)
 
     def predict(self, edge_repr: Tensor, linear: Tensor | None = None) -> Predictions:
-        """[B, D] -> the likeliest class, the labels above one half, or the number.
+        """[B, D] -> the most probable class, the labels with p >= 0.5, or the number.
 
-        Of a head with a linear model beside it, `linear` is what that says of the edges [B, C].
+        A head with an `ensemble` needs the logits [B, C] of that linear model.
         """
         logits = self.logits(edge_repr)
         if self.ensemble is not None:
             if linear is None:
-                raise InputError("this head decides with a linear model beside it: give its logits")
+                raise InputError("this head decides with a linear model; pass its logits")
             logits = self.ensemble.mix(logits, linear)
         if self.kind == "number":
             return Predictions(value=logits * self.target_deviation + self.target_mean)
@@ -217,155 +178,138 @@ class EdgeHead(nn.Module):
         self,
         edge_repr: Tensor,
         labels: Tensor,
-        shares: Tensor,
+        frequencies: Tensor,
         metric: str | None = None,
         linear: Tensor | None = None,
     ) -> float:
-        """Choose how much rare classes are favored, by a metric on held-out edges; gives the share.
+        """Choose a preference for rare classes by a metric on validation edges; returns it.
 
-        From every logit that share of the log of its class's part in training (`shares` [C]) is
-        taken: 0 leaves the likeliest class, 1 asks which class the edge speaks for most. Training
-        rewards right probabilities; Macro-F1 rewards finding rare classes. The probabilities that
-        `predict` gives are shifted likewise, so that the likeliest class is the one decided for.
+        That multiple of the log frequency of its class in training (`frequencies` [C]) is
+        subtracted from every logit: 0 keeps the most probable class, 1 divides by the prior.
+        Cross-entropy rewards calibrated probabilities, but Macro-F1 rewards finding rare classes.
         """
-        rarity = -torch.where(shares > 0, shares, 1.0).log()  # 0 of a class that training lacks
+        rarity = -torch.where(frequencies > 0, frequencies, 1.0).log()
         chosen, best = 0.0, -math.inf
-        for share in sorted(DECISIONS, key=abs):
-            self.class_shift.copy_(share * rarity)
-            found = self.metrics(self.predict(edge_repr, linear), labels)
-            score = found[metric or self.primary_metric]
-            if score > best:
-                chosen, best = share, score
+        for strength in sorted(DECISIONS, key=abs):
+            self.class_shift.copy_(strength * rarity)
+            scores = self.metrics(self.predict(edge_repr, linear), labels)
+            if scores[metric or self.primary_metric] > best:
+                chosen, best = strength, scores[metric or self.primary_metric]
         self.class_shift.copy_(chosen * rarity)
         return chosen
 
     def metrics(self, predictions: Predictions, labels: Tensor) -> dict[str, float]:
-        """What counts for this kind of label, over the edges whose label is known."""
+        """The metrics of this kind of label, over edges with a known label."""
         self.check(labels)
         if len(labels) != len(predictions):
-            raise InputError(f"there are {len(predictions)} predictions for {len(labels)} labels")
-        truth, value = labels.cpu().numpy(), predictions.value.detach().cpu().numpy()
-        if self.kind == "multi":
-            known = (np.nan_to_num(truth, nan=-1) >= 0).all(1)
-            return self._metrics_of_tables(predictions, truth[known] > 0, known)
-        known = ~np.isnan(truth) if self.kind == "number" else truth >= 0
-        truth, value = truth[known], value[known]
-        if self.kind == "number":
-            return {name: getattr(metrics, name)(truth, value) for name in ("r2", "mae", "rmse")}
-        figures = {
-            "macro_f1": metrics.macro_f1(truth, value),
-            "micro_f1": metrics.micro_f1(truth, value),
-            "accuracy": metrics.accuracy(truth, value),
-        }
-        return {**figures, "mae": metrics.mae(truth, value)} if self.kind == "ordered" else figures
+            raise InputError(f"got {len(predictions)} predictions for {len(labels)} labels")
+        mask = is_known(labels, self.kind).cpu()
+        mask = mask.all(1) if self.kind == "multi" else mask
+        truth = labels.cpu()[mask].numpy()
+        value = predictions.value.detach().cpu()[mask].numpy()
+        names = {
+            "class": ("macro_f1", "micro_f1", "accuracy"),
+            "ordered": ("macro_f1", "micro_f1", "accuracy", "mae"),
+            "multi": ("macro_f1", "micro_f1", "precision"),
+            "number": ("r2", "mae", "rmse"),
+        }[self.kind]
+        truth = truth > 0 if self.kind == "multi" else truth
+        scores = {name: getattr(metrics, name)(truth, value) for name in names}
+        if self.kind == "multi" and predictions.probs is not None:
+            probs = predictions.probs.detach().cpu()[mask].numpy()
+            scores["average_precision"] = metrics.average_precision(truth, probs)
+        return scores
 
     def check(self, labels: Tensor) -> None:
-        """Refuse labels that are not of this head."""
+        """Raise an InputError if labels do not belong to this head."""
         if self.kind == "number":
             return
-        axes = 2 if self.kind == "multi" else 1
-        if labels.ndim != axes or (axes == 2 and labels.size(1) != self.num_classes):
-            wanted = f"[B, {self.num_classes}]" if axes == 2 else "[B]"
+        shape = [len(labels), self.num_classes] if self.kind == "multi" else [len(labels)]
+        if list(labels.shape) != shape:
+            expected = f"[B, {self.num_classes}]" if self.kind == "multi" else "[B]"
             raise InputError(
-                f"labels of kind '{self.kind}' must be {wanted} (got {list(labels.shape)})"
+                f"labels of kind '{self.kind}' must be {expected} (got {list(labels.shape)})"
             )
-        if axes == 1 and labels.is_floating_point():
+        if self.kind == "multi":
+            return
+        if labels.is_floating_point():
             raise InputError(
-                f"labels of kind '{self.kind}' are class numbers, not {labels.dtype}; "
-                "for numbers use kind='number'"
+                f"labels of kind '{self.kind}' must be class numbers, not {labels.dtype}; use "
+                "kind='number' for numbers"
             )
-        largest = int(labels.max()) if axes == 1 and labels.numel() else -1
+        largest = int(labels.max()) if labels.numel() else -1
         if largest >= self.num_classes:
             raise InputError(
-                f"label {largest} is unknown to this model, which was made for {self.num_classes} "
-                f"classes, 0 to {self.num_classes - 1}; -1 marks an edge without label"
+                f"label {largest} is not one of this model's {self.num_classes} classes, 0 to "
+                f"{self.num_classes - 1}; -1 marks an unlabeled edge"
             )
 
-    def _metrics_of_tables(
-        self, predictions: Predictions, truth: NDArray[np.bool_], known: NDArray[np.bool_]
-    ) -> dict[str, float]:
-        value = predictions.value.cpu().numpy()[known]
-        figures = {
-            "macro_f1": metrics.macro_f1(truth, value),
-            "micro_f1": metrics.micro_f1(truth, value),
-            "precision": metrics.precision(truth, value),
-        }
-        if predictions.probs is not None:
-            probs = predictions.probs.detach().cpu().numpy()[known]
-            figures["average_precision"] = metrics.average_precision(truth, probs)
-        return figures
-
-    def _loss_of(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        known = is_known(labels, self.kind)
         if self.kind == "number":
-            return self._squared(logits, labels)
+            target = (labels.float() - self.target_mean) / self.target_deviation
+            return _masked_mean((logits - torch.where(known, target, 0.0)).square(), known)
         if self.kind == "multi":
-            return self._binary(logits, labels)
+            losses = F.binary_cross_entropy_with_logits(
+                logits,
+                torch.where(known, labels.float(), 0.0),
+                pos_weight=self.class_weights,
+                reduction="none",
+            )
+            return _masked_mean(losses, known)
         if self.loss_name == "released":
-            return _released(logits, labels.long())
-        return self._cross_entropy(logits, labels.long())
-
-    def _distance(self, one: Tensor, other: Tensor, labels: Tensor) -> Tensor:
-        """The mean over known labels of how far two predictions of an edge are apart.
-
-        Of probabilities (KL(p, q) + KL(q, p)) / 2, of numbers half their squared difference.
-        """
-        if self.kind == "number":
-            known = ~labels.isnan()
-            return ((one - other).square() * known).sum() / 2 / known.sum().clamp(min=1)
-        if self.kind == "multi":
-            known = labels.float().nan_to_num(nan=-1.0) >= 0
-            apart = (one.sigmoid() - other.sigmoid()) * (one - other) / 2
-            return (apart * known).sum() / known.sum().clamp(min=1)
-        p, q = one.log_softmax(-1), other.log_softmax(-1)
-        apart = ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2
-        weights = self._edge_weights(labels.long())
-        return (apart * weights).sum() / weights.sum().clamp(min=1e-12)
-
-    def _edge_weights(self, labels: Tensor) -> Tensor:
-        """What each edge counts [B]: its class's weight, nothing without a label."""
-        known = labels >= 0
-        weighed = self.loss_name == "cross_entropy"
-        return self.class_weights[labels.clamp(min=0)] * known if weighed else known.float()
-
-    def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+            one_hot = F.one_hot(labels.clamp(min=0).long(), logits.size(1)).float()
+            losses = F.binary_cross_entropy(logits.softmax(-1), one_hot, reduction="none")
+            return _masked_mean(losses.mean(1), known)
         losses = F.cross_entropy(
             logits,
-            labels,
+            labels.long(),
             self.class_weights,
             ignore_index=-1,
             reduction="none",
             label_smoothing=self.label_smoothing,
         )
+        return losses.sum() / self._edge_weights(labels).sum().clamp(min=1e-12)
+
+    def _divergence(self, first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
+        """The mean symmetric KL divergence (KL(p, q) + KL(q, p)) / 2 of two predictions.
+
+        For numbers, half their squared difference. Over edges with known labels.
+        """
+        known = is_known(labels, self.kind)
+        if self.kind == "number":
+            return _masked_mean((first - second).square() / 2, known)
+        if self.kind == "multi":
+            divergence = (first.sigmoid() - second.sigmoid()) * (first - second) / 2
+            return _masked_mean(divergence, known)
+        p, q = first.log_softmax(-1), second.log_softmax(-1)
+        divergence = ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2
         weights = self._edge_weights(labels)
-        return losses.sum() / weights.sum().clamp(min=1e-12)
+        return (divergence * weights).sum() / weights.sum().clamp(min=1e-12)
 
-    def _binary(self, logits: Tensor, labels: Tensor) -> Tensor:
-        known = labels.float().nan_to_num(nan=-1.0) >= 0
-        targets = torch.where(known, labels.float(), 0.0)
-        losses = F.binary_cross_entropy_with_logits(
-            logits, targets, pos_weight=self.class_weights, reduction="none"
+    def _edge_weights(self, labels: Tensor) -> Tensor:
+        """The weight of each edge [B]: that of its class, 0 without a label."""
+        known = labels >= 0
+        is_weighted = self.loss_name == "cross_entropy"
+        return (
+            self.class_weights[labels.clamp(min=0).long()] * known if is_weighted else known.float()
         )
-        return (losses * known).sum() / known.sum().clamp(min=1)
 
-    def _squared(self, values: Tensor, labels: Tensor) -> Tensor:
-        known = ~labels.isnan()
-        targets = (labels.float() - self.target_mean) / self.target_deviation
-        targets = torch.where(known, targets, 0.0)
-        return ((values - targets).square() * known).sum() / known.sum().clamp(min=1)
 
-    def _make_head(self, width: int, class_shares: Tensor | None) -> nn.Module:
-        if self.kind == "ordered":
-            return CumulativeLink(width, self.num_classes, class_shares)
-        return nn.Linear(width, 1 if self.kind == "number" else self.num_classes)
+def is_known(labels: Tensor, kind: Kind) -> Tensor:
+    """Which labels, [B] or [B, C], are known."""
+    if kind == "number":
+        return ~labels.isnan()
+    return labels.nan_to_num(nan=-1.0) >= 0 if labels.is_floating_point() else labels >= 0
 
 
 def balanced_weights(labels: Tensor, num_classes: int) -> Tensor:
-    """Weights [C] that let every class count alike; a class without examples has weight 1.
+    """Weights [C] that make all classes count the same; 1 for a class without examples.
 
-    Of one class per edge: the mean class size over the class's size. Of several labels: edges
-    without the label over edges with it, the weight of a positive entry.
+    For one class per edge: the mean class size divided by the size of the class. For several
+    labels: edges without the label divided by edges with it, the weight of a positive entry.
     """
-    known = _known_labels(labels)
+    known = _fully_known(labels)
     if known.ndim == 2:
         size = (known > 0).sum(0).double()
         weights = (len(known) - size) / size.clamp(min=1)
@@ -375,18 +319,14 @@ def balanced_weights(labels: Tensor, num_classes: int) -> Tensor:
     return torch.where(size > 0, weights, 1.0).float()
 
 
-def _known_labels(labels: Tensor) -> Tensor:
-    """The rows whose label is known in full; [0] or [0, C] where there is none."""
-    known = labels.float().nan_to_num(nan=-1.0) >= 0
+def _fully_known(labels: Tensor) -> Tensor:
+    """The rows whose labels are all known."""
+    known = is_known(labels, "multi")
     return labels[known.all(1) if labels.ndim == 2 else known]
 
 
-def _released(logits: Tensor, labels: Tensor) -> Tensor:
-    """Softmax, then binary cross-entropy on one-hot labels, averaged over all entries."""
-    known = labels >= 0
-    one_hot = F.one_hot(labels.clamp(min=0), logits.size(1)).float()
-    losses = F.binary_cross_entropy(logits.softmax(-1), one_hot, reduction="none").mean(1)
-    return (losses * known).sum() / known.sum().clamp(min=1)
+def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
 def _check_settings(
@@ -396,30 +336,28 @@ def _check_settings(
     class_weights: Tensor | None,
     label_smoothing: float,
 ) -> None:
-    """Refuse settings that have no meaning, or none for this kind of label."""
     if kind not in get_args(Kind):
-        raise ConfigError(f"there is no kind of label '{kind}'; {suggest(kind, get_args(Kind))}")
-    least = {"class": 2, "ordered": 2}.get(kind, 1)
+        raise ConfigError(f"unknown kind of label '{kind}'; {suggest(kind, get_args(Kind))}")
+    least = 2 if kind in ("class", "ordered") else 1
     if num_classes < least:
-        raise ConfigError(
-            f"labels of kind '{kind}' need at least {least} classes (got {num_classes})"
-        )
+        raise ConfigError(f"kind '{kind}' needs at least {least} classes (got {num_classes})")
     losses = LOSSES[cast(Kind, kind)]
     if loss is not None and loss not in losses:
         raise ConfigError(
-            f"labels of kind '{kind}' are not learned with loss '{loss}'; "
-            f"available: {', '.join(losses)}"
+            f"kind '{kind}' does not support loss '{loss}'; available: {', '.join(losses)}"
         )
-    plain = kind == "class" and loss != "released"
-    if label_smoothing and not (plain and 0 < label_smoothing < 1):
+    is_plain = kind == "class" and loss != "released"
+    if label_smoothing and not (is_plain and 0 < label_smoothing < 1):
         raise ConfigError(
-            "label_smoothing is a share below 1, for kind 'class' with loss 'cross_entropy' "
+            "label_smoothing must be below 1 and needs kind 'class' with loss 'cross_entropy' "
             f"(got {label_smoothing} for kind '{kind}')"
         )
-    if class_weights is not None and (kind == "number" or loss == "released"):
-        raise ConfigError(f"class_weights have no place in loss '{loss or losses[0]}'")
-    if class_weights is not None and class_weights.shape != (num_classes,):
+    if class_weights is None:
+        return
+    if kind == "number" or loss == "released":
+        raise ConfigError(f"loss '{loss or losses[0]}' does not support class_weights")
+    if class_weights.shape != (num_classes,):
         raise ConfigError(
-            f"class_weights must be one per class, [{num_classes}] "
+            f"class_weights must be [{num_classes}], one per class "
             f"(got {list(class_weights.shape)})"
         )

@@ -52,7 +52,7 @@ def test_several_rows_of_a_node_give_it_several_labels(names, write):
 
 def test_an_id_of_both_sides_is_looked_for_on_the_side_named(names, write):
     path = write("node,label", "ann,x", "bob,y")
-    with pytest.raises(InputError, match=r"'ann' is a source and a target .* --node-side source"):
+    with pytest.raises(InputError, match="--node-side"):
         read_node_labels(names, path)
     assert read_node_labels(names, path, side="source").nodes.tolist() == [0, 1]
     found = read_node_labels(names, path, side="target")
@@ -60,9 +60,9 @@ def test_an_id_of_both_sides_is_looked_for_on_the_side_named(names, write):
 
 
 def test_labels_of_other_nodes_alone_are_answered(names, write):
-    with pytest.raises(InputError, match=r"no node of the network; the first is 'zoe', .* 'ann'"):
+    with pytest.raises(InputError, match="zoe"):
         read_node_labels(names, write("node,label", "zoe,x"))
-    with pytest.raises(InputError, match=r"labels no node of the network; it has no label at all"):
+    with pytest.raises(InputError, match="no labels"):
         read_node_labels(names, write("node,label", "ann,"))
 
 
@@ -78,10 +78,10 @@ def test_a_network_gives_the_labels_it_was_prepared_with(make_network, make_node
     assert found.names == ["drama", "horror", "space"]
     assert found.labels.tolist() == [[False, True, True], [True, False, False]]
     assert network_node_labels(graph).nodes.tolist() == [1, 3, 4]
-    with pytest.raises(InputError, match=r"without labels of nodes; .* --labels FILE"):
+    with pytest.raises(InputError, match="--labels"):
         network_node_labels(reviews)
     graph = make_network(nodes=[make_nodes(rows[:2])], out="targets")
-    with pytest.raises(InputError, match="has no labels of source nodes; choose the other side"):
+    with pytest.raises(InputError, match="source"):
         network_node_labels(graph, side="source")
 
 
@@ -114,8 +114,8 @@ def test_only_labeled_nodes_are_read_and_a_seed_repeats_the_answer(predictor, mo
 def test_what_cannot_be_learned_is_answered(predictor):
     nodes = np.arange(5)
     same = LabeledNodes(nodes=nodes, labels=np.zeros(5, int), names=["x"])
-    with pytest.raises(InputError, match="all nodes have the label 'x'; there is nothing to tell"):
+    with pytest.raises(InputError, match="'x'"):
         classify_labeled_nodes(predictor, same)
     two = LabeledNodes(nodes=nodes, labels=nodes % 2, names=["x", "y"])
-    with pytest.raises(InputError, match=r"at least 1 repetition \(got 0\)"):
+    with pytest.raises(InputError, match="repetitions"):
         classify_labeled_nodes(predictor, two, repetitions=0)
