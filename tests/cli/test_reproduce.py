@@ -153,9 +153,9 @@ def test_settings_are_tuned_on_validation(home, tmp_path):
     best = record["trials"][scores.index(max(scores))]["tried"]
     (entry,) = record["entries"]
     assert {name: entry["settings"][name] for name in best} == best
-    told = call("report", tmp_path / "out", "-o", tmp_path / "page.html").out
-    assert "1 finished run of 1 model on network" in told
-    assert f"{len(scores)} trials" in told
+    printed = call("report", tmp_path / "out", "-o", tmp_path / "page.html").out
+    assert "1 finished run of 1 model on network" in printed
+    assert f"{len(scores)} tuning trials" in printed
 
 
 @pytest.mark.slow
