@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from edgeformers.errors import MissingExtraError, require
 from edgeformers.files import write_atomic
-from edgeformers.report.figures import BarChart, DotChart, FigureData, LineChart, color, legend
+from edgeformers.report.figures import (
+    COLORS,
+    BarChart,
+    DotChart,
+    FigureData,
+    LineChart,
+    color,
+    legend,
+)
 from edgeformers.report.formatting import compact_number, printable
 from edgeformers.report.results import AttentionMap, NodeMap
 from edgeformers.report.svg import ACCENT, GRID, INK, MUTED, TIP, TIP_SEPARATOR, compact_svg
@@ -250,7 +258,7 @@ def _draw_node_map(data: NodeMap, axes: "Axes") -> None:
 def _draw_attention(data: AttentionMap, axes: "Axes") -> None:
     """Tokens by layers, virtual tokens first and bold; each layer relative to its maximum."""
     shown = min(len(data.tokens), MAX_TOKENS + data.virtual)
-    red, green, blue = (int(ACCENT[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (int(COLORS[0][at : at + 2], 16) / 255 for at in (1, 3, 5))
     pixels = [
         [(red, green, blue, layer[i] / (max(layer[:shown]) or 1.0)) for layer in data.weights]
         for i in range(shown)

@@ -33,11 +33,7 @@ def best_achievable(task: TaskScores, metrics: Sequence[str]) -> list[Block]:
     known = ", ".join(
         f"{metric_name(m)} {format_value(task.best[m], m)}" for m in metrics if m in task.best
     )
-    return (
-        [Paragraph(f"Best achievable: {known} (dashed line on the page).", muted=True)]
-        if known
-        else []
-    )
+    return [Paragraph(f"Best achievable: {known} (dashed line).", muted=True)] if known else []
 
 
 def score_table(
