@@ -92,7 +92,6 @@ def rank_links(
     queries = np.concatenate([ranked, np.setdiff1d(src, ranked)]).astype(np.int64)
     candidates = candidate_nodes(graph)
     rows, columns = node_positions(src, queries), node_positions(dst, candidates)
-    train_columns = node_positions(graph.dst[parts["train"]], candidates)
     degrees, profiles = adjacency.training_degrees(), adjacency.profile_sizes()
     readable = np.unique(adjacency.edge_ids).astype(np.int64) if is_unseen else None
     return evaluate_links(
@@ -104,12 +103,14 @@ def rank_links(
         validation=ValidationPairs(
             queries=rows[count:],
             positives=columns[count:],
-            popularity=np.bincount(train_columns, minlength=len(candidates)),
+            popularity=np.bincount(graph.dst[parts["train"]], minlength=graph.num_nodes)[
+                candidates
+            ],
             seen=None if readable is None else known_links(graph, queries, readable),
         ),
-        query_degree=degrees[graph.src[pairs]],
-        key_degree=degrees[graph.dst[pairs]],
-        profile=np.maximum(profiles[graph.src[pairs]], profiles[graph.dst[pairs]]),
+        query_degree=degrees[src[:count]],
+        key_degree=degrees[dst[:count]],
+        profile=np.maximum(profiles[src], profiles[dst])[:count],
         seed=seed,
     )
 

@@ -147,18 +147,25 @@ def evaluate_links(
         corrections[protocol] = choose_correction(scorer, validation, unseen=unseen)
         return rank_corrected(scorer, rows, columns, validation, corrections[protocol])
 
-    groups = {} if query_degree is None else degree_groups(query_degree, key_degree)
-    if profile is not None and np.any(profile):
-        groups |= _groups(profile, PROFILES)
+    groups = pair_groups(query_degree, key_degree, profile)
     ranks: dict[str, Floats] = {protocol: rank(protocol) for protocol in protocols}
     return LinkReport(ranks=ranks, groups=groups, corrections=corrections)
 
 
-def degree_groups(query_degree: ArrayLike, key_degree: ArrayLike | None = None) -> dict[str, Mask]:
-    """Pairs by the training degree of the query; cold pairs have a node of degree 0."""
-    degree = np.asarray(query_degree)
-    cold = (degree == 0) | (False if key_degree is None else np.asarray(key_degree) == 0)
-    return {**_groups(degree, DEGREES), "cold": cold, "warm": ~cold}
+def pair_groups(
+    query_degree: ArrayLike | None,
+    key_degree: ArrayLike | None = None,
+    profile: ArrayLike | None = None,
+) -> dict[str, Mask]:
+    """Pairs by query degree and profile size, if given; cold pairs have a node of degree 0."""
+    groups: dict[str, Mask] = {}
+    if query_degree is not None:
+        degree = np.asarray(query_degree)
+        cold = (degree == 0) | (False if key_degree is None else np.asarray(key_degree) == 0)
+        groups |= {**_groups(degree, DEGREES), "cold": cold, "warm": ~cold}
+    if profile is not None and np.any(profile):
+        groups |= _groups(profile, PROFILES)
+    return groups
 
 
 def _groups(counts: ArrayLike, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, Mask]:

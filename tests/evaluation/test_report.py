@@ -15,7 +15,7 @@ from edgeformers.evaluation import (
     rank_full,
     rank_sampled,
 )
-from edgeformers.evaluation.report import degree_groups
+from edgeformers.evaluation.report import pair_groups
 from tests.evaluation.problems import draw_problem, known_links
 
 
@@ -54,7 +54,7 @@ def test_every_metric_is_named_with_its_protocol():
 
 def test_cold_and_warm_pairs_are_reported_separately():
     ranks = np.array([4.0, 2.0, 1.0, 1.0, 1.0])
-    groups = degree_groups([0, 1, 3, 4, 11], key_degree=[5, 5, 0, 5, 5])
+    groups = pair_groups([0, 1, 3, 4, 11], key_degree=[5, 5, 0, 5, 5])
     report = LinkReport(ranks={"full": ranks}, groups=groups)
     told = report.to_dict()["full"]["groups"]
     assert {name: part["pairs"] for name, part in told.items()} == {
@@ -72,7 +72,7 @@ def test_cold_and_warm_pairs_are_reported_separately():
 
 
 def test_metrics_of_an_empty_group_are_nan():
-    report = LinkReport(ranks={"full": np.array([1.0])}, groups=degree_groups([2]))
+    report = LinkReport(ranks={"full": np.array([1.0])}, groups=pair_groups([2]))
     assert math.isnan(report.metrics("full", "cold")["mrr"])
 
 

@@ -62,9 +62,9 @@ def normalized_adjacency(links: LinkTable) -> Tensor:
     size = links.num_queries + links.num_candidates
     degree = torch.bincount(ends[0], minlength=size).float()
     values = degree[ends].prod(0).rsqrt()
-    adjacency = torch.sparse_coo_tensor(ends, values, (size, size), check_invariants=False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR")  # in beta; twice as fast as COO
+        warnings.filterwarnings("ignore", message="Sparse")  # CSR is in beta, but twice as fast
+        adjacency = torch.sparse_coo_tensor(ends, values, (size, size), check_invariants=False)
         return adjacency.to_sparse_csr()
 
 

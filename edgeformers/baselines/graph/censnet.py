@@ -1,7 +1,5 @@
 """CensNet: alternating convolutions over nodes and over edges (Jiang et al., 2019)."""
 
-from typing import cast
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,7 +45,8 @@ class CensNet(EgoModel):
         e = F.relu(self.edges((messages[owner] + self_loop) / size[owner]))  # [E, D]
 
         weight = norm * self.last_weight(e)
-        return cast(Tensor, self.last_nodes(_convolve(v, weight * u, size, owner)))
+        output: Tensor = self.last_nodes(_convolve(v, weight * u, size, owner))
+        return output
 
 
 def _convolve(center: Tensor, messages: Tensor, size: Tensor, owner: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """EHGNN: message passing between edges on the dual hypergraph (Jo et al., 2021)."""
 
-from typing import cast
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,7 +31,8 @@ class DualRound(nn.Module):
         """h_e [E, D], z_v [N, K] and the two nodes of each edge [E, 2] -> h_e [E, D]."""
         messages = self.message(edges).repeat_interleave(2, dim=0)  # one to each end
         nodes = reduce_rows(messages, ends.flatten(), len(z), "mean") + self.node(z)  # [N, D]
-        return cast(Tensor, self.edge(edges) + nodes[ends].mean(1))
+        output: Tensor = self.edge(edges) + nodes[ends].mean(1)
+        return output
 
 
 class EHGNN(NeuralBaseline):

@@ -1,7 +1,5 @@
 """GIN with edge features (Xu et al., 2019; Hu et al., 2020)."""
 
-from typing import cast
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -32,4 +30,5 @@ class GIN(EgoModel):
         """[B, K], [E, K] and [E, D] -> [B, D]."""
         messages = F.relu(self.project(neighbor) + edge)  # [E, D]
         total = reduce_rows(messages, batch.owner, len(batch), "sum")  # [B, D]
-        return cast(Tensor, self.mlp((1 + self.eps) * self.project(center) + total))
+        output: Tensor = self.mlp((1 + self.eps) * self.project(center) + total)
+        return output

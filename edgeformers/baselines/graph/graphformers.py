@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 import torch
@@ -51,7 +50,8 @@ class _GraphFormers(NeuralBaseline):
         hidden = hidden[: own.num_tokens]
         virtual = None if virtual is None else virtual[: own.num_texts]
         hidden = last(hidden, own, virtual, readout=hidden[own.starts])
-        return cast(Tensor, self.encoder.final_norm(hidden))
+        output: Tensor = self.encoder.final_norm(hidden)
+        return output
 
 
 class GraphFormersForEdges(_GraphFormers):
@@ -100,7 +100,7 @@ class GraphFormersForNodes(_GraphFormers):
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
         limit = min(self.config.joined_tokens, self.encoder.config.max_positions)
-        own = join_texts(batch.text, batch.egos, limit)  # M texts
+        own = join_ego_texts(batch.text, batch.egos, limit)  # M texts
         order = batch.egos.layout(1).order  # each joined text before the texts of its edges
         groups = batch.egos.cached("groups", lambda: _with_center(batch.egos))
         states = self.encode_groups(PackedText.cat([own, batch.text]), own, order, groups)
@@ -117,7 +117,7 @@ def group_edges(batch: EdgeContextBatch) -> tuple[Tensor, Ragged]:
     return owner.argsort(stable=True), groups.to(owner.device)
 
 
-def join_texts(text: PackedText, egos: Ragged, limit: int) -> PackedText:
+def join_ego_texts(text: PackedText, egos: Ragged, limit: int) -> PackedText:
     """Concatenate the texts of each ego graph after one [CLS], cut to `limit` tokens.
 
     Texts are sorted by their token ids, so that the result does not depend on the order in which

@@ -1,7 +1,5 @@
 """NENN: alternating attention over neighboring nodes and edges (Yang and Li, 2020)."""
 
-from typing import cast
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -53,7 +51,8 @@ class NENN(EgoModel):
         e = self.middle(e, both, ends, e[key], query)  # [E, 2D]
 
         v, u, e = self.last.project(v, u, e)
-        return cast(Tensor, self.out(self.last(v, torch.cat([v, u]), star, e, owner)))
+        output: Tensor = self.out(self.last(v, torch.cat([v, u]), star, e, owner))
+        return output
 
 
 class DualAttention(nn.Module):

@@ -1,6 +1,6 @@
 """GraphSAGE (Hamilton et al., 2017) with edge texts: for nodes, and for edges."""
 
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,8 @@ class MaxSAGE(EgoModel):
         """[B, K], [E, K] and [E, D] -> [B, D]."""
         messages = F.relu(self.message(torch.cat([neighbor, edge], dim=1)))  # [E, D]
         pooled = reduce_rows(messages, batch.owner, len(batch), self.reduction)  # [B, D]
-        return cast(Tensor, self.update(torch.cat([center, pooled], dim=1)))
+        output: Tensor = self.update(torch.cat([center, pooled], dim=1))
+        return output
 
 
 class MeanSAGE(MaxSAGE):
@@ -71,7 +72,8 @@ class MaxSAGEForEdges(NeuralBaseline):
         own, source_texts, target_texts = texts.split(sizes)
         source = self._end(batch.edge.src, batch.source.neighbor, source_texts, batch.source.owner)
         target = self._end(batch.edge.dst, batch.target.neighbor, target_texts, batch.target.owner)
-        return cast(Tensor, self.out(torch.cat([own, source, target], dim=1)))
+        output: Tensor = self.out(torch.cat([own, source, target], dim=1))
+        return output
 
     def _end(self, center: Tensor, neighbor: Tensor, texts: Tensor, owner: Tensor) -> Tensor:
         """End nodes [B] and the edges around them -> h_v [B, D]."""

@@ -1,7 +1,5 @@
 """BERT (Devlin et al., 2019), fine-tuned: alone, with both nodes of an edge, and for nodes."""
 
-from typing import cast
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -51,7 +49,8 @@ class BertWithNodeOneHots(NeuralBaseline):
     def forward(self, batch: EdgeBatch) -> Tensor:
         """B edges -> edge_repr [B, D]."""
         nodes = self.source(self.nodes(batch.src)) + self.target(self.nodes(batch.dst))
-        return cast(Tensor, self.encoder.encode(batch.text) + nodes)
+        output: Tensor = self.encoder.encode(batch.text) + nodes
+        return output
 
 
 class BertWithNodeTokens(NeuralBaseline):
@@ -83,7 +82,8 @@ class BertWithNodeTokens(NeuralBaseline):
         for layer in layers:
             hidden = layer(hidden, rows)
         hidden = last(hidden, rows, readout=hidden[rows.starts + NODE_TOKENS])
-        return cast(Tensor, self.encoder.final_norm(hidden))  # [B, D]
+        output: Tensor = self.encoder.final_norm(hidden)  # [B, D]
+        return output
 
 
 class BertForNodes(NeuralBaseline):

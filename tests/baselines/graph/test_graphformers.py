@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from edgeformers.baselines.graph.graphformers import GraphFormersConfig, join_texts
+from edgeformers.baselines.graph.graphformers import GraphFormersConfig, join_ego_texts
 from edgeformers.errors import ConfigError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
@@ -61,9 +61,9 @@ def test_agrees_with_loops_over_nodes_and_texts(limit):
 
 def test_texts_are_joined_in_a_fixed_order_after_one_cls():
     batch = make_batch(center=(0, 1), counts=(2, 1), neighbor=(3, 4, 5), texts=TEXTS[2:5])
-    joined = join_texts(batch.text, batch.egos, 8)
+    joined = join_ego_texts(batch.text, batch.egos, 8)
     assert as_lists(joined) == [[2, 7, 3, 9, 9, 9, 9, 3], TEXTS[4]]
-    assert as_lists(join_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
+    assert as_lists(join_ego_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
 
 
 texts_of_egos = st.lists(
@@ -78,7 +78,7 @@ def test_joined_texts_keep_the_limit_and_do_not_depend_on_order(egos, limit, ran
         texts = [text for ego in egos for text in ego]
         offsets = torch.tensor([0, *map(len, egos)]).cumsum(0)
         groups = Ragged.from_offsets(offsets.numpy())
-        return as_lists(join_texts(PackedText.from_lists(texts), groups, limit))
+        return as_lists(join_ego_texts(PackedText.from_lists(texts), groups, limit))
 
     joined = join(egos)
     sizes = [min(limit, 1 + sum(len(text) - 1 for text in ego)) for ego in egos]
@@ -98,7 +98,7 @@ def test_a_text_truncated_from_the_joined_text_still_counts_as_a_neighbor():
     model = make(joined_tokens=4)
     changed = [*TEXTS[:2], [2, 9, 9, 9, 8, 3], *TEXTS[3:]]  # after [2, 5, 6, 3] in its node
     egos = make_batch().egos
-    before, after = (join_texts(make_batch(texts=t).text, egos, 4) for t in (TEXTS, changed))
+    before, after = (join_ego_texts(make_batch(texts=t).text, egos, 4) for t in (TEXTS, changed))
     assert as_lists(before)[0] == as_lists(after)[0] == [2, 5, 6, 3]
     difference = model(make_batch(texts=changed)) - model(make_batch())
     assert (difference.abs().amax(1) > 1e-9).tolist() == [True, False, False, False]
