@@ -43,7 +43,7 @@ def test_every_setting_is_there_with_its_default():
             for one in fields(section.type):
                 assert f"| `{section.name}.{one.name}` |" in PAGE
     assert "| `train.lr` | `float` | `5e-5` |" in PAGE
-    assert "| `data.source_neighbors` | `list[int]` | `[8]` | per stratum |" in PAGE
+    assert "| `data.source_neighbors` | `list[int]` | `[8]` |" in PAGE
 
 
 def worked(first: "int", *many: str, side: str = "left", size: int | None = None, **more: float):
