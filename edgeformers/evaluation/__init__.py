@@ -27,6 +27,7 @@ from edgeformers.evaluation.significance import (
     bootstrap_interval,
     bootstrap_statistic,
     compare_paired,
+    f1_intervals,
     is_significant,
     summarize_seeds,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "bootstrap_statistic",
     "compare_paired",
     "evaluate_links",
+    "f1_intervals",
     "is_significant",
     "node_positions",
     "rank_full",

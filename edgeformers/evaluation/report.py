@@ -19,6 +19,7 @@ from edgeformers.evaluation.popularity_correction import (
 )
 from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
 from edgeformers.evaluation.scorers import Scorer
+from edgeformers.evaluation.significance import bootstrap_interval
 
 LinkProtocol = Literal["full", "sampled", "paper", "paper-shifted", "paper-unseen"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
@@ -82,6 +83,15 @@ class LinkReport:
     def flat(self) -> dict[str, float]:
         """Overall metrics as `full/mrr`, `paper/ndcg`, ..."""
         return {f"{p}/{name}": v for p in self.ranks for name, v in self.metrics(p).items()}
+
+    def results(self, seed: int) -> dict[str, Any]:
+        """Overall metrics, 95 % intervals of MRR and metrics by group, as in results.json."""
+        results: dict[str, Any] = self.flat()
+        for protocol in self.ranks:
+            interval = bootstrap_interval(self.values(protocol, "mrr"), seed)
+            results[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
+        results["groups"] = {name: values["groups"] for name, values in self.to_dict().items()}
+        return results
 
     def to_dict(self) -> dict[str, Any]:
         """Protocol -> number of pairs and metrics, overall and of each group; without ranks."""

@@ -143,6 +143,13 @@ def bootstrap_f1(
     return _interval(f1(truth, guess), resampled, level, count)
 
 
+def f1_intervals(labels: ArrayLike, predicted: ArrayLike, seed: int) -> dict[str, list[float]]:
+    """95 % intervals of Macro- and Micro-F1, as in results.json."""
+    averages: tuple[Literal["macro", "micro"], ...] = ("macro", "micro")
+    intervals = {name: bootstrap_f1(labels, predicted, seed, average=name) for name in averages}
+    return {f"{name}_f1_interval": [found.low, found.high] for name, found in intervals.items()}
+
+
 def summarize_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, SeedSummary]:
     """Mean and sample standard deviation of every metric over runs with different seeds."""
     names = list(runs[0]) if runs else []

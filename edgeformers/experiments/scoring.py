@@ -8,12 +8,11 @@ group of every scored link.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
 from edgeformers.data.graph import EdgeTextGraph
@@ -26,8 +25,7 @@ from edgeformers.evaluation import (
     FunctionScorer,
     LinkProtocol,
     LinkReport,
-    bootstrap_f1,
-    bootstrap_interval,
+    f1_intervals,
     metrics,
 )
 from edgeformers.evaluation.network_labels import labeled_edge_parts
@@ -37,7 +35,6 @@ from edgeformers.report.scores import InputKind, MetricValue, ModelScores
 
 PARTS = ("val", "test")
 PREDICTIONS, RANKS = "predictions.parquet", "ranks.parquet"
-Average = Literal["macro", "micro"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +91,7 @@ def score(
             continue
         if is_link_model:
             report = _link_report(model, graph, split, part, seed, tuple(protocols))
-            results[part], columns = _score_links(report, graph, edges[part], seed)
+            results[part], columns = report.results(seed), _rank_columns(report, graph, edges[part])
         else:
             results[part], columns = _score_edges(model, graph, edges[part], seed)
         if columns:
@@ -112,18 +109,16 @@ def _score_edges(
     labels = np.asarray(graph.labels[edges])
     if isinstance(model, EdgeClassifier):
         predictions = model.fitted_.predict_known(edges)
-        truth = torch.from_numpy(labels if labels.dtype.kind == "f" else labels.astype(np.int64))
-        results: dict[str, Any] = dict(model.fitted_.head.metrics(predictions, truth))
-        if model.fitted_.head.kind not in ("class", "ordered"):
+        head, truth = model.fitted_.head, model.fitted_.labels_of(edges)
+        results: dict[str, Any] = dict(head.metrics(predictions, truth))
+        if head.kind not in ("class", "ordered"):
             return results, {}
         predicted = predictions.value.numpy()
     else:
         predicted = np.asarray(model.predict(edges))
         names = ("macro_f1", "micro_f1", "accuracy")
         results = {name: getattr(metrics, name)(labels, predicted) for name in names}
-    for average in get_args(Average):
-        interval = bootstrap_f1(labels, predicted, seed, average=average)
-        results[f"{average}_f1_interval"] = [interval.low, interval.high]
+    results |= f1_intervals(labels, predicted, seed)
     columns = {"label": labels, "predicted": predicted}
     return results, {name: pa.array(values, pa.int32()) for name, values in columns.items()}
 
@@ -148,15 +143,8 @@ def _link_report(
     )
 
 
-def _score_links(
-    report: LinkReport, graph: EdgeTextGraph, links: Ids, seed: int
-) -> tuple[dict[str, Any], dict[str, pa.Array]]:
-    """Metrics of every protocol and group, and the ranks behind them."""
-    results: dict[str, Any] = dict(report.flat())
-    for protocol in report.ranks:
-        interval = bootstrap_interval(report.values(protocol, "mrr"), seed)
-        results[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
-    results["groups"] = {name: values["groups"] for name, values in report.to_dict().items()}
+def _rank_columns(report: LinkReport, graph: EdgeTextGraph, links: Ids) -> dict[str, pa.Array]:
+    """The query, the groups and the rank under each protocol of every link."""
     columns = {name: pa.array(ranks, pa.float32()) for name, ranks in report.ranks.items()}
     columns["query"] = pa.array(np.asarray(graph.src)[links], pa.int32())
     for column, names in (("degree", DEGREES), ("profile", PROFILES)):
@@ -164,4 +152,4 @@ def _score_links(
         for name in names:
             groups[report.groups.get(name, np.zeros(len(links), bool))] = name
         columns[column] = pa.array(groups, pa.string()).dictionary_encode()
-    return results, columns
+    return columns

