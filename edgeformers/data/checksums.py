@@ -64,8 +64,8 @@ def verify_files(folder: Path, files: FileChecksums) -> None:
     changed = [name for name in files if cached.get(name) != current[name]]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # about 1.3 GB/s per core
         prints = pool.map(lambda name: fingerprint(folder / name), changed)
-        for name, found in zip(changed, prints, strict=True):
-            if found["sha256"] != files[name]["sha256"]:
+        for name, current_print in zip(changed, prints, strict=True):
+            if current_print["sha256"] != files[name]["sha256"]:
                 raise FormatError(f"{folder / name} is damaged: its checksum differs; {REMEDY}")
     settled = {name: state for name, state in current.items() if state[1] < started - SETTLED}
     if cache is not None and any(name in settled for name in changed):

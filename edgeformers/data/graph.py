@@ -17,7 +17,6 @@ from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import EdgeList, SplitConfig
 from edgeformers.data.storage import NetworkStorage
-from edgeformers.data.table import LabelKind
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import InputError
@@ -37,8 +36,22 @@ class EdgeTextGraph:
 
     def __init__(self, path: Path, meta: NetworkMeta) -> None:
         self.path = path
+        self.name = path.name
         self.meta = meta
         self.storage = NetworkStorage(path, meta)
+        self.num_nodes = meta.num_nodes
+        self.num_edges = meta.num_edges
+        self.num_sources = meta.num_sources
+        self.num_targets = meta.num_nodes - (meta.num_sources if meta.is_bipartite else 0)
+        self.is_bipartite = meta.is_bipartite
+        self.is_directed = meta.is_directed
+        self.label_kind = meta.label_kind
+        self.label_names = meta.label_names
+        self.edge_type_names = meta.edge_type_names
+        self.node_label_names = meta.node_label_names
+        self.origin = meta.origin
+        self.skipped = meta.skipped
+        self.notes = meta.notes
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, verify: bool = False) -> "EdgeTextGraph":
@@ -63,62 +76,6 @@ class EdgeTextGraph:
         kind = "bipartite" if self.is_bipartite else "one node type"
         counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges"
         return f"EdgeTextGraph({self.name}: {counts}, {kind})"
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def num_nodes(self) -> int:
-        return self.meta.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        return self.meta.num_edges
-
-    @property
-    def num_sources(self) -> int:
-        return self.meta.num_sources
-
-    @property
-    def num_targets(self) -> int:
-        return self.num_nodes - self.num_sources if self.is_bipartite else self.num_nodes
-
-    @property
-    def is_bipartite(self) -> bool:
-        return self.meta.is_bipartite
-
-    @property
-    def is_directed(self) -> bool:
-        return self.meta.is_directed
-
-    @property
-    def label_kind(self) -> LabelKind | None:
-        return self.meta.label_kind
-
-    @property
-    def label_names(self) -> list[str]:
-        return self.meta.label_names
-
-    @property
-    def edge_type_names(self) -> list[str]:
-        return self.meta.edge_type_names
-
-    @property
-    def node_label_names(self) -> list[str]:
-        return self.meta.node_label_names
-
-    @property
-    def origin(self) -> str:
-        return self.meta.origin
-
-    @property
-    def skipped(self) -> dict[str, Any]:
-        return self.meta.skipped
-
-    @property
-    def notes(self) -> list[str]:
-        return self.meta.notes
 
     @cached_property
     def src(self) -> IntArray:

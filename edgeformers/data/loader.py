@@ -1,10 +1,6 @@
 """Loaders: batches of a network in an order determined by (seed, epoch), made in advance."""
 
-import queue
-import threading
-from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +18,6 @@ from edgeformers.data.random import hash_keys
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
-
-Batch = TypeVar("Batch")
 
 INFERENCE = -1  # the epoch number of neighbor samples for inference
 BATCH_SIZES = (64, 32, 16)  # defaults, from many training examples to few
@@ -138,51 +132,3 @@ class EgoLoader:
 
     def _pack(self, *samples: Neighborhoods) -> EgoBatch:
         return ego_batch(self.graph, self.tokens, *samples, max_tokens=self.max_tokens)
-
-
-class Prefetch(Generic[Batch]):
-    """Makes batches in a background thread, a few ahead of the consumer.
-
-    Errors in the thread are raised in the consumer. Leaving the loop early stops the thread.
-    """
-
-    def __init__(
-        self, make: Callable[[Ids], Batch], batches: Sequence[Ids], ahead: int = 4
-    ) -> None:
-        self.make = make
-        self.batches = batches
-        self.ahead = ahead
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Generator[Batch]:
-        ready: queue.Queue[Batch | BaseException | None] = queue.Queue(self.ahead)
-        stop = threading.Event()
-        thread = threading.Thread(target=self._fill, args=(ready, stop), daemon=True)
-        thread.start()
-        try:
-            while (batch := ready.get()) is not None:
-                if isinstance(batch, BaseException):
-                    raise batch
-                yield batch
-        finally:
-            stop.set()
-            while thread.is_alive():  # it may be waiting for space in the queue
-                try:
-                    ready.get(timeout=0.05)
-                except queue.Empty:
-                    continue
-
-    def _fill(
-        self, ready: "queue.Queue[Batch | BaseException | None]", stop: threading.Event
-    ) -> None:
-        try:
-            for ids in self.batches:
-                if stop.is_set():
-                    return
-                ready.put(self.make(ids))
-        except BaseException as error:  # raised in the consumer
-            ready.put(error)
-        else:
-            ready.put(None)

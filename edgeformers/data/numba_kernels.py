@@ -122,7 +122,7 @@ def draw_neighborhoods(
     starts = np.empty((BLOCK, num_strata), np.int64)
     degrees = np.empty((BLOCK, num_strata), np.int64)
     places = np.empty(BLOCK * (sizes.sum() + num_strata), np.int64)
-    found = np.empty((len(places), 2), links.dtype)
+    block_links = np.empty((len(places), 2), links.dtype)
     for first in range(0, len(centers), BLOCK):
         block = slice(first, first + BLOCK)
         draw_block(
@@ -139,7 +139,7 @@ def draw_neighborhoods(
             starts,
             degrees,
             places,
-            found,
+            block_links,
         )
 
 
@@ -158,7 +158,7 @@ def draw_block(
     starts,
     degrees,
     places,
-    found,
+    block_links,
 ):
     """Sample a block in passes of independent reads, so that cache misses overlap: find the rows,
     draw positions (one extra, because usually one edge leads to the partner), and read the links.
@@ -186,8 +186,8 @@ def draw_block(
             end += count
 
     for i in range(end):
-        found[i, 0] = links[places[i], 0]
-        found[i, 1] = links[places[i], 1]
+        block_links[i, 0] = links[places[i], 0]
+        block_links[i, 1] = links[places[i], 1]
 
     end = 0
     for b in range(len(centers)):
@@ -195,7 +195,7 @@ def draw_block(
         for s in range(num_strata):
             count = min(degrees[b, s], sizes[s] + 1)
             taken = take_others(
-                found, end, end + count, partners[b], sizes[s], edges[b], neighbors[b], slot
+                block_links, end, end + count, partners[b], sizes[s], edges[b], neighbors[b], slot
             )
             end += count
             while taken < sizes[s] and count < degrees[b, s]:  # several edges lead to the partner

@@ -119,7 +119,7 @@ def prepare(
     dataset, *raw_files = _dataset(data)
     if dataset is None:
         table = open_edges(data, on_error=on_error, **columns)
-        tables = [open_nodes(one, on_error=on_error) for one in _as_list(nodes)]
+        tables = [open_nodes(node_data, on_error=on_error) for node_data in _as_list(nodes)]
         return write_network(table, out, nodes=tables, config=config, overwrite=overwrite)
     if dataset == SIMULATED:
         simulation = {name: columns.pop(name) for name in ("num_edges", "seed") if name in columns}

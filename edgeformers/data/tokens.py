@@ -1,9 +1,7 @@
 """TokenStore: token ids of all texts of a network, as memory-mapped arrays."""
 
 import hashlib
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -25,6 +23,7 @@ from edgeformers.data.checksums import (
     write_record,
 )
 from edgeformers.data.numba_kernels import copy_texts
+from edgeformers.data.prefetch import prefetch
 from edgeformers.data.tokenizer import TOKENIZER
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
@@ -207,14 +206,8 @@ def encode_chunks(
         return list(tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
     try:
-        with ThreadPoolExecutor(1) as background:
-            pending: deque[Future[list[Any]]] = deque()
-            for piece in pieces:
-                pending.append(background.submit(encode, piece))
-                if len(pending) > 1:
-                    yield _to_arrays(pending.popleft().result(), dtype)
-            while pending:
-                yield _to_arrays(pending.popleft().result(), dtype)
+        with closing(prefetch(encode, pieces, ahead=2)) as encoded:
+            yield from (_to_arrays(piece, dtype) for piece in encoded)
     finally:
         tokenizer.no_truncation()
 

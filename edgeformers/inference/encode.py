@@ -13,7 +13,8 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from edgeformers import distributed
-from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader, Prefetch
+from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader
+from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.nn.encoder import TextEncoder
@@ -196,7 +197,7 @@ def _forward(
     threads = torch.get_num_threads() if device.type == "cpu" else 1
     if threads == 1 or len(chunks) < 2 * threads:
         pin = device.type == "cuda"
-        batches = Prefetch(lambda ids: make(ids).pin_memory() if pin else make(ids), chunks)
+        batches = prefetch(lambda ids: make(ids).pin_memory() if pin else make(ids), chunks)
         yield from map(forward, batches)
         return
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgeformers import distributed
 from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
-from edgeformers.data.loader import Prefetch
+from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
@@ -179,7 +179,7 @@ class Trainer:
         size, batches = self.settings.gradient_accumulation, self.objective.batches(epoch)
         groups = [batches[at : at + size] for at in range(0, len(batches), size)][start:]
         flat = [ids for group in groups for ids in group]
-        with closing(iter(Prefetch(lambda ids: self._make(ids, epoch), flat))) as prefetched:
+        with closing(prefetch(lambda ids: self._make(ids, epoch), flat)) as prefetched:
             for group in groups:
                 yield group, [next(prefetched) for _ in group]
 

@@ -1,9 +1,6 @@
-"""Loaders: the order of batches, ego graphs without leaks, and prefetching."""
+"""Loaders: the order of batches, ego graphs without leaks, and default batch sizes."""
 
-import threading
-import time
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -17,7 +14,6 @@ from edgeformers.data.loader import (
     INFERENCE,
     EdgeLoader,
     EgoLoader,
-    Prefetch,
     default_batch_size,
     epoch_batches,
     epoch_order,
@@ -109,46 +105,6 @@ class _Tokens:
 
     def take(self, text_ids, max_tokens):
         return np.ones(2 * len(text_ids), np.int64), np.arange(len(text_ids) + 1) * 2
-
-
-def test_prefetched_batches_are_in_order():
-    batches = [np.array([i]) for i in range(20)]
-    ahead = Prefetch(lambda ids: int(ids[0]) ** 2, batches, ahead=3)
-    assert len(ahead) == 20
-    assert list(ahead) == [i**2 for i in range(20)]
-    assert list(Prefetch(lambda ids: ids, [])) == []
-
-
-def test_errors_in_the_thread_are_raised_in_the_consumer():
-    def make(ids):
-        if ids[0] == 3:
-            raise ValueError("batch 3 is broken")
-        return int(ids[0])
-
-    batches = iter(Prefetch(make, [np.array([i]) for i in range(9)]))
-    assert [next(batches) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="batch 3 is broken"):
-        next(batches)
-
-
-@pytest.mark.parametrize("taken", [1, 3])
-def test_leaving_the_loop_ends_the_thread(taken):
-    made = []
-    before = threading.active_count()
-    batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(999)]))
-    assert list(islice(batches, taken)) == [1] * taken
-    batches.close()
-    assert threading.active_count() == before
-    assert len(made) <= taken + 6
-
-
-def test_few_batches_are_prefetched():
-    made = []
-    batches = iter(Prefetch(lambda ids: made.append(ids) or 1, [np.array([i]) for i in range(50)]))
-    next(batches)
-    time.sleep(0.1)
-    assert len(made) <= 6  # one consumed, four queued, one in the thread
-    assert sum(1 for _ in batches) == 49
 
 
 @pytest.mark.parametrize(
