@@ -1,1 +1,1 @@
-"""The paper's tables and figures, made again on any network beside the published numbers."""
+"""The paper's tables and figures on any network, the quickstart, and comparison of runs."""

@@ -39,13 +39,14 @@ def make_record(
 
 def edge_runs(*macro, micro=0.5):
     """Runs of an edge model by their Macro-F1."""
-    return [{"macro_f1": one, "micro_f1": micro} for one in macro]
+    return [{"macro_f1": value, "micro_f1": micro} for value in macro]
 
 
 def link_runs(*mrr):
     """Runs of a link model by their MRR, the same under all protocols."""
-    names = ("mrr", "ndcg", "hit@10")
-    return [{f"{p}/{n}": one for p in ("paper", "sampled", "full") for n in names} for one in mrr]
+    protocols, metrics = ("paper", "sampled", "full"), ("mrr", "ndcg", "hit@10")
+    names = [f"{protocol}/{metric}" for protocol in protocols for metric in metrics]
+    return [dict.fromkeys(names, value) for value in mrr]
 
 
 def lead(best, second, **more):

@@ -34,7 +34,7 @@ def published_record(table, experiment, dataset):
     return make_record(experiment, values, part="train" if experiment == "efficiency" else "test")
 
 
-def test_claims_are_asked_of_ranks_with_popularity_taken_off_where_they_were_measured():
+def test_claims_are_checked_with_popularity_correction_if_measured():
     def asked(runs):
         rows = {"als": runs(0.1), "edgeformer-n": runs(0.2)}
         return verdicts(make_record("link-prediction", rows), "link-prediction/test/paper-shifted")
@@ -65,7 +65,7 @@ def test_a_claim_holds_by_its_smallest_margin():
         (-0.03, -0.001, "not significant"),  # pair by pair it is otherwise than by the means
     ],
 )
-def test_a_lead_that_was_tested_holds_only_where_its_interval_leaves_out_0(low, high, verdict):
+def test_a_tested_lead_holds_only_if_its_interval_excludes_0(low, high, verdict):
     rows = {"bert-n": link_runs(0.2), "edgeformer-n": link_runs(0.21)}
     where = {"table": "link-prediction/test/full", "low": low, "high": high}
     tests = [
@@ -85,7 +85,7 @@ def test_a_lead_that_was_tested_holds_only_where_its_interval_leaves_out_0(low, 
     ("low", "high", "verdict"),
     [(-0.2, -0.01, "does not hold"), (-0.2, 0.01, "not significant")],
 )
-def test_a_loss_that_was_tested_counts_only_where_its_interval_leaves_out_0(low, high, verdict):
+def test_a_tested_loss_counts_only_if_its_interval_excludes_0(low, high, verdict):
     rows = {"tfidf": edge_runs(0.4), "tfidf-nodes": edge_runs(0.3, micro=0.6)}
     test = lead("tfidf-nodes", "tfidf", low=low, high=high)
     found = verdicts(make_record(values=rows, claim_tests=[test]), "edge-classification/test")
@@ -93,7 +93,7 @@ def test_a_loss_that_was_tested_counts_only_where_its_interval_leaves_out_0(low,
     assert (claim.verdict, claim.test) == (verdict, test)
 
 
-def test_the_closest_pair_by_each_metric_is_to_be_tested_once():
+def test_the_closest_pair_by_each_metric_decides_and_is_listed_once():
     rows = {name: link_runs(mrr) for name, mrr in (("gin", 0.3), ("nenn", 0.1), ("bert-gin", 0.2))}
     rows["edgeformer-n"] = link_runs(0.25)
     rows["edgeformer-n"][0]["full/ndcg"] = 0.35
@@ -115,14 +115,14 @@ def test_the_closest_pair_by_each_metric_is_to_be_tested_once():
     assert deciding_margins(timed) == []
 
 
-def test_a_claim_fails_by_a_single_comparison_and_a_tie_is_no_lead():
+def test_a_single_comparison_refutes_a_claim_and_a_tie_is_no_lead():
     rows = {"bert": edge_runs(0.6), "bert-nodes": edge_runs(0.7)}  # Micro-F1 is the same
     found = verdicts(make_record(values=rows), "edge-classification/test")
     claim = found["nodes help a language model: BERT+nodes outperforms BERT"]
     assert (claim.verdict, claim.margin) == ("does not hold", 0.0)
 
 
-def test_what_was_not_measured_is_said():
+def test_an_unmeasured_claim_is_reported_as_such():
     found = verdicts(make_record(values={"bert": edge_runs(0.6)}), "edge-classification/test")
     claim = found["nodes help a bag of words: TF-IDF+nodes outperforms TF-IDF"]
     assert (claim.verdict, claim.margin) == ("not measured", None)
@@ -137,14 +137,14 @@ def test_means_over_seeds_are_compared():
     assert claim.margin == pytest.approx(-0.02)
 
 
-def test_the_best_of_a_group_speaks_for_it():
+def test_only_the_best_of_each_side_is_compared_if_the_claim_says_so():
     rows = {"gin": link_runs(0.3), "censnet": link_runs(0.1), "nenn": link_runs(0.35)}
     found = verdicts(make_record("link-prediction", rows), "link-prediction/test/full")
     claim = found["the best edge-aware GNN outperforms the best node-centric GNN"]
     assert (claim.verdict, claim.weakest) == ("holds", "NENN over GIN in MRR")
 
 
-def test_less_time_is_better_and_time_rises():
+def test_less_time_is_better_and_time_grows_with_neighbors():
     times = {"bert-gin": [1, 2, 3, 4], "edgeformer-n": [2, 3, 2.5, 5]}
     entries = [
         Entry(row=row, seed=0, metrics={"train": dict(zip("2345", values, strict=True))})
@@ -159,7 +159,7 @@ def test_less_time_is_better_and_time_rises():
     assert (rising.verdict, rising.margin, rising.weakest) == ("does not hold", -0.5, "3 to 4")
 
 
-def test_a_setting_that_is_raised_is_compared_step_by_step():
+def test_increasing_values_are_compared_step_by_step():
     record = make_record("node-dimension")
     rows = [(f"edgeformer-n-width-{n}", value) for n, value in ((4, 0.1), (8, 0.3), (64, 0.2))]
     entries = [Entry(row=name, seed=0, metrics={"test": link_runs(v)[0]}) for name, v in rows]
@@ -171,7 +171,7 @@ def test_a_setting_that_is_raised_is_compared_step_by_step():
     assert claim.weakest == "64 over 8 in MRR"
 
 
-def test_what_was_left_out_is_named():
+def test_an_ablated_token_is_named():
     rows = {"edgeformer-n": link_runs(0.3), "edgeformer-n-without-local": link_runs(0.2)}
     found = verdicts(make_record("ablation", rows), "ablation/links/test/full")
     claim = found["the neighbor text token helps: Edgeformer-N outperforms the model without it"]
@@ -203,7 +203,7 @@ def test_what_was_left_out_is_named():
         ("efficiency", "amazon-apps", []),
     ],
 )
-def test_the_papers_own_numbers_bear_out_its_claims_but_for_known_ones(experiment, dataset, wrong):
+def test_the_paper_s_numbers_support_its_claims_with_known_exceptions(experiment, dataset, wrong):
     checked = check_claims(published_record(experiment, experiment, dataset))
     failed = {one.claim.text for one in checked if one.verdict == "does not hold"}
     assert len(failed) == len(wrong)
@@ -218,7 +218,7 @@ def test_claims_name_existing_rows(experiment):
         assert {*claim.better, *claim.worse} <= set(KNOWN)
 
 
-def test_a_row_that_the_network_cannot_have_is_not_missed():
+def test_optional_rows_do_not_count_as_missing():
     rows = {
         "edgeformer-n-ensemble": [{"full/mrr/degree 1-3": 0.5, "links/degree 1-3": 7.0}],
         "popularity": [{"full/mrr/degree 1-3": 0.1, "links/degree 1-3": 7.0}],
@@ -232,7 +232,7 @@ def test_a_row_that_the_network_cannot_have_is_not_missed():
     assert checked.missing == len(plain.worse) - 2  # all but popularity, and but reciprocity
 
 
-def test_lines_count_what_was_not_measured_and_markdown_has_all():
+def test_lines_list_measured_claims_and_markdown_all_claims():
     rows = {"tfidf": edge_runs(0.3), "tfidf-nodes": edge_runs(0.4, micro=0.6)}
     checked = check_claims(make_record(values=rows))
     lines = claim_lines(checked)

@@ -37,7 +37,7 @@ def measured(graph, out, *models, **settings):
     return reproduce("cold-start", graph, out, options, show=False)
 
 
-def test_cold_start_trains_scores_and_goes_on_where_it_stopped(simulated, tmp_path):
+def test_cold_start_trains_scores_and_resumes(simulated, tmp_path):
     models = ("popularity", "ease", "als", "edgeformer-n", "edgeformer-n-ensemble")
     found = measured(simulated, tmp_path, *models)
     assert found.failures == []
@@ -70,7 +70,7 @@ def test_every_row_is_scored_on_the_same_links(simulated, tmp_path):
             assert lead.examples == links
 
 
-def test_the_split_is_the_users_where_one_is_set(simulated, tmp_path):
+def test_the_user_can_set_the_split(simulated, tmp_path):
     split = "cold-target:0.6/0.2/0.2+drop-source"
     found = measured(simulated, tmp_path, "popularity", **{"data.split": split})
     (run,) = found.plan.runs
@@ -79,12 +79,12 @@ def test_the_split_is_the_users_where_one_is_set(simulated, tmp_path):
     assert found.record.entries[0].metrics["test"]["links/warm"] == 0
 
 
-def test_a_split_that_holds_nobody_out_is_refused(simulated, tmp_path):
+def test_a_split_without_held_out_nodes_is_rejected(simulated, tmp_path):
     with pytest.raises(InputError, match="'link'"):
         measured(simulated, tmp_path, "popularity", **{"data.split": "link"})
 
 
-def test_cold_rows_are_the_rows_of_links_on_another_split():
+def test_cold_rows_are_link_rows_on_another_split():
     rows = cold_rows()
     assert [row.name for row in rows] == [f"{row.name}-cold" for row in LINK_ROWS]
     for row, cold in zip(LINK_ROWS, rows, strict=True):
@@ -92,7 +92,7 @@ def test_cold_rows_are_the_rows_of_links_on_another_split():
         assert (cold.model, cold.is_random, cold.title) == (row.model, row.is_random, row.title)
 
 
-def test_results_keep_the_mrr_and_the_number_of_links_of_each_group():
+def test_metrics_include_mrr_and_size_of_each_group():
     found = {
         "full/mrr": 0.5,
         "groups": {"full": {"degree 1-3": {"pairs": 4, "metrics": {"mrr": 0.25, "ndcg": 0.3}}}},
@@ -104,7 +104,7 @@ def test_results_keep_the_mrr_and_the_number_of_links_of_each_group():
     assert flat_metrics({"macro_f1": 0.5, "macro_f1_interval": [0.4, 0.6]}) == {"macro_f1": 0.5}
 
 
-def test_a_table_of_groups_shows_those_that_have_links_and_how_many():
+def test_a_group_table_shows_nonempty_groups_and_their_sizes():
     runs = {
         "popularity": [by_group(0.1, degree_1to3=(0.2, 7), degree_11_=(0.1, 1500))],
         "ease": [by_group(0.3, degree_1to3=(0.1, 7), degree_11_=(0.4, 1500))],
@@ -117,12 +117,12 @@ def test_a_table_of_groups_shows_those_that_have_links_and_how_many():
     assert table.notes == ["Links: 7 degree 1-3."]
 
 
-def test_records_without_groups_have_no_such_table():
+def test_records_without_groups_have_no_group_table():
     record = make_record("link-prediction", {"ease": link_runs(0.3)})
     assert not any("degree" in table.name for table in make_tables(record))
 
 
-def test_claims_of_groups_are_checked_in_tables_of_groups_alone():
+def test_cold_start_claims_are_checked_overall_and_by_group():
     runs = {
         "popularity-cold": [by_group(0.1, profile_1=(0.3, 5))],
         "edgeformer-n-cold": [by_group(0.2, profile_1=(0.2, 5))],
@@ -140,7 +140,7 @@ def test_claims_of_groups_are_checked_in_tables_of_groups_alone():
     assert len(found) == 4  # three protocols, and the groups
 
 
-def test_what_is_not_the_papers_claim_is_not_said_to_be():
+def test_our_claims_are_not_attributed_to_the_paper():
     runs = {"popularity-cold": link_runs(0.1), "edgeformer-n-cold": link_runs(0.2)}
     checked = check_claims(make_record("cold-start", runs))
     assert {one.claim.section for one in checked} == {OURS}
@@ -150,7 +150,7 @@ def test_what_is_not_the_papers_claim_is_not_said_to_be():
     assert not any("of the paper" in line for line in claim_lines(checked))
 
 
-def test_where_little_is_known_has_a_claim_of_its_own():
+def test_queries_of_low_degree_have_their_own_claim():
     runs = {
         "ease": [by_group(0.5, degree_1to3=(0.1, 9))],
         "edgeformer-n-ensemble": [by_group(0.2, degree_1to3=(0.4, 9))],
@@ -164,7 +164,7 @@ def test_where_little_is_known_has_a_claim_of_its_own():
     assert claim.weakest.endswith("over EASE in degree 1-3")
 
 
-def test_simple_baselines_of_link_prediction_are_told_by_degree(simulated, tmp_path):
+def test_baselines_are_scored_by_degree(simulated, tmp_path):
     options = ExperimentOptions(
         recipe="fast", seeds=1, settings=TINY, models=("popularity",), estimate=False, jobs=1
     )

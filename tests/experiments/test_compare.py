@@ -29,7 +29,7 @@ def ranks(values, queries, part="test"):
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "micro_f1"])
-def test_the_difference_is_that_of_the_metric_averaged_over_runs(metric):
+def test_the_difference_is_between_means_over_runs(metric):
     first, second = [guesses(0.9, 1), guesses(0.8, 2)], [guesses(0.5, 3)]
     found = compare_rows(
         [predictions(one) for one in first], [predictions(one) for one in second], "test", metric
@@ -41,7 +41,7 @@ def test_the_difference_is_that_of_the_metric_averaged_over_runs(metric):
     assert (found.examples, found.p_value < 0.002) == (N, True)
 
 
-def test_the_interval_of_macro_f1_is_that_of_drawing_edges_again():
+def test_the_interval_of_macro_f1_matches_resampling_edges():
     a, b = guesses(0.7, 1), guesses(0.6, 2)
     found = compare_rows([predictions(a)], [predictions(b)], "test", "macro_f1")
     random, drawn = np.random.default_rng(9), []
@@ -52,7 +52,7 @@ def test_the_interval_of_macro_f1_is_that_of_drawing_edges_again():
     assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.012)
 
 
-def test_rows_that_are_equal_are_not_told_apart():
+def test_equal_rows_do_not_differ_significantly():
     guess = guesses(0.7, 1)
     found = compare_rows([predictions(guess)], [predictions(guess)], "test", "macro_f1")
     assert (found.value, found.p_value) == (0.0, 1.0)
@@ -77,7 +77,7 @@ def test_the_order_of_examples_does_not_matter():
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "full/mrr"])
-def test_what_cannot_be_compared_is_not(metric):
+def test_incomparable_runs_are_not_compared(metric):
     one = [predictions(guesses(0.7, 1))]
     assert compare_rows(one, one, "test", metric) is None
     assert compare_rows(one, one, "val", "macro_f1") is None
@@ -86,7 +86,7 @@ def test_what_cannot_be_compared_is_not(metric):
     assert compare_rows(one, [], "test", "macro_f1") is None
 
 
-def test_a_protocol_that_one_of_the_runs_lacks_is_not_compared():
+def test_a_protocol_missing_from_a_run_is_not_compared():
     queries, values = np.arange(4), np.array([1.0, 2.0, 1.0, 4.0])
     older = ranks(values, queries)
     newer = older.append_column("paper-shifted", pa.array(values))

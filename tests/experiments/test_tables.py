@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import make_tables, table_specs
 from tests.experiments.records import edge_runs, lead, link_runs, make_record
 
@@ -34,7 +33,7 @@ def test_the_best_is_bold_and_the_second_in_italics():
     assert {row.cells["micro_f1"].mark for row in table.rows} == {"bold"}  # all are equal
 
 
-def test_a_row_alone_is_not_marked():
+def test_a_single_row_is_not_marked():
     table = only_table(make_record(values={"bert": edge_runs(0.6)}))
     assert table.rows[0].cells["macro_f1"].mark == ""
 
@@ -45,7 +44,7 @@ def test_fewer_milliseconds_are_better():
     assert [row.cells["2"].mark for row in table.rows] == ["bold", "italic"]
 
 
-def test_published_numbers_stand_beside_ours_on_a_dataset_of_the_paper():
+def test_published_numbers_are_shown_for_a_dataset_of_the_paper():
     record = make_record(values={"bert": edge_runs(0.6)}, dataset="amazon-apps")
     (row,) = only_table(record).rows
     assert row.published["macro_f1"].value == pytest.approx(59.11)
@@ -61,7 +60,7 @@ def test_only_the_protocol_of_the_paper_has_published_numbers():
     assert not tables["link-prediction/test/full"].has_published("full/mrr")
 
 
-def test_ranks_with_popularity_taken_off_have_a_table_where_they_were_measured():
+def test_ranks_with_popularity_correction_have_a_table_if_measured():
     runs = [{**run, "paper-shifted/mrr": 0.3} for run in link_runs(0.1, 0.2)]
     record = make_record("link-prediction", {"als": runs}, dataset="amazon-apps")
     table = {table.name: table for table in make_tables(record)}[
@@ -94,7 +93,7 @@ def test_a_lead_is_noted_with_its_interval():
     ]
 
 
-def test_who_leads_pair_by_pair_is_told_though_the_means_over_batches_say_otherwise():
+def test_the_noted_leader_is_ahead_on_pairs_even_if_not_on_batches():
     values = {"als": link_runs(0.30), "gin": link_runs(0.31)}
     where = {"table": "link-prediction/test/paper", "metric": "paper/mrr"}
     gap = lead("gin", "als", **where, difference=-0.0036, low=-0.011, high=0.0034)
@@ -105,7 +104,7 @@ def test_who_leads_pair_by_pair_is_told_though_the_means_over_batches_say_otherw
     ]
 
 
-def test_facts_tell_data_settings_cost_and_what_failed():
+def test_facts_describe_data_settings_cost_and_failures():
     record = make_record(
         values={"bert": edge_runs(0.6, 0.61)}, failures=["Failed: bert-nodes, seed 0: no memory"]
     )
@@ -117,7 +116,7 @@ def test_facts_tell_data_settings_cost_and_what_failed():
     ]
 
 
-def test_time_on_a_gpu_is_told_apart_from_that_on_a_cpu():
+def test_gpu_and_cpu_time_are_reported_separately():
     record = make_record(values={"tfidf": edge_runs(0.3), "bert": edge_runs(0.6, 0.61)})
     tfidf, *bert = record.entries
     on_gpu = [replace(one, device="NVIDIA H200", seconds=3600.0) for one in bert]
@@ -139,7 +138,7 @@ def probed(seeds, probes):
     return replace(record, entries=entries)
 
 
-def test_regressions_are_no_runs_but_are_told():
+def test_regressions_are_reported_but_not_counted_as_runs():
     table = only_table(probed(2, 3), "node-classification")
     assert table.rows[0].runs == 2
     assert table.facts[0].endswith(
@@ -150,13 +149,6 @@ def test_regressions_are_no_runs_but_are_told():
     assert one.facts[0].endswith("; one seed, mean ± deviation over 3 regressions per run.")
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path):
-    values = {"bert": edge_runs(0.600), "edgeformer-e": edge_runs(0.625)}
-    record = make_record(values=values, comparisons=[lead("edgeformer-e", "bert")])
-    record.write(tmp_path / "record.json")
-    assert Record.read(tmp_path / "record.json") == record
-
-
-@pytest.mark.parametrize("what", ["embedding-plot", "attention-map"])
-def test_figures_have_no_tables(what):
-    assert table_specs(what) == []
+@pytest.mark.parametrize("experiment", ["embedding-plot", "attention-map"])
+def test_figures_have_no_tables(experiment):
+    assert table_specs(experiment) == []
