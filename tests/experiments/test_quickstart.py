@@ -17,6 +17,14 @@ TINY = {"edges": 400, "backbone": "scratch:2x32", "show": False}
 OPTIONS = ("--edges", 400, "--backbone", "scratch:2x32", "--quiet")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_epochs():
+    with pytest.MonkeyPatch.context() as patch:
+        for settings in module._FROM_SCRATCH.values():
+            patch.setitem(settings, "train.epochs", 1)
+        yield
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     return quickstart(tmp_path_factory.mktemp("home") / "q", **TINY)

@@ -82,7 +82,7 @@ def test_a_killed_sweep_resumes(tiny_plan, monkeypatch):
     score = runner.score
 
     def interrupt(scored, *args, **options):
-        if hasattr(scored, "head"):
+        if hasattr(scored, "fitted_"):
             raise KeyboardInterrupt
         return score(scored, *args, **options)
 
@@ -98,6 +98,7 @@ def test_a_killed_sweep_resumes(tiny_plan, monkeypatch):
     assert modified(baseline.path / "results.json") == scored
 
 
+@pytest.mark.slow
 def test_parallel_runs_are_processes_with_their_own_logs(tiny_plan, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     plan = with_broken_row(tiny_plan("tfidf", "bert"), "bert")
