@@ -1,7 +1,7 @@
-"""Several processes as one: everything that knows of ranks is here.
+"""Distributed training: the only module that deals with ranks.
 
-Every function is called by all processes at the same place of the program. A process that fails
-takes the others with it: its connections break, and `torchrun` ends the rest.
+All processes must call each function at the same point of the program. If a process fails,
+`torchrun` ends the others.
 """
 
 import json
@@ -24,7 +24,7 @@ _NO_GRAD, _DENSE, _SPARSE = 0, 1, 2
 
 
 def initialize() -> None:
-    """Join the processes that `torchrun` started; alone where there are none."""
+    """Join the process group if `torchrun` started this process."""
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if launched and not dist.is_initialized():
         if torch.cuda.is_available():
@@ -33,17 +33,17 @@ def initialize() -> None:
 
 
 def rank() -> int:
-    """The number of this process, 0 when alone."""
+    """The rank of this process; 0 in a single process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def is_main() -> bool:
-    """Whether this process writes files and shows progress."""
+    """Whether this is the main process, which writes files and shows progress."""
     return rank() == 0
 
 
@@ -55,7 +55,7 @@ def barrier() -> None:
 
 @contextmanager
 def main_first() -> Iterator[None]:
-    """What all processes do, the main one before the others: they find what it has made."""
+    """Run a block in the main process first, so that the others find its results."""
     if not is_main():
         barrier()
     try:
@@ -66,47 +66,46 @@ def main_first() -> Iterator[None]:
 
 
 def run_on_main(action: Callable[[], Any]) -> None:
-    """What the main process does while the others wait for it to be done."""
+    """Run a function in the main process while the others wait."""
     if is_main():
         action()
     barrier()
 
 
 def shard(items: Item) -> Item:
-    """The share of a batch that this process has: every item goes to exactly one."""
+    """The items of a batch for this process; each item goes to exactly one process."""
     return items[rank() :: world_size()]  # type: ignore[return-value]
 
 
 def step_seed(seed: int, step: int) -> int:
-    """A seed for what is random in one step: of its own in every process, the same every time."""
+    """The random seed of a step, different in every process."""
     return int(hash_keys(seed, 0x57E9, step, rank())) >> 1
 
 
 def all_sum(value: float) -> float:
-    """The sum of all processes' values, in every process."""
+    """The sum of a value over all processes."""
     if world_size() == 1:
         return value
-    box = torch.tensor([value], dtype=torch.float64, device=_device())
-    dist.all_reduce(box)
-    return float(box)
+    total = torch.tensor([value], dtype=torch.float64, device=_device())
+    dist.all_reduce(total)
+    return float(total)
 
 
 def all_mean(value: float) -> float:
-    """The mean of all processes' values, in every process."""
+    """The mean of a value over all processes."""
     return all_sum(value) / world_size()
 
 
 def average_gradients(modules: nn.Module) -> None:
-    """The mean of all processes' gradients, in every process; sparse ones by touched rows.
+    """Average gradients over all processes; sparse gradients are exchanged as rows.
 
-    A parameter without a gradient in some processes counts as zero there; one without any
-    anywhere is left alone, as it is when there is one process.
+    A missing gradient counts as zero if another process has one, and stays missing otherwise.
     """
     if world_size() == 1:
         return
-    learned = [parameter for parameter in modules.parameters() if parameter.requires_grad]
+    trained = [parameter for parameter in modules.parameters() if parameter.requires_grad]
     dense: list[Tensor] = []
-    for parameter, kind in zip(learned, _gradient_kinds(learned), strict=True):
+    for parameter, kind in zip(trained, _gradient_kinds(trained), strict=True):
         if kind == _SPARSE:
             parameter.grad = _average_sparse(parameter)
         elif kind == _DENSE:
@@ -122,14 +121,14 @@ def average_gradients(modules: nn.Module) -> None:
 
 
 def gather_rows(rows: Tensor) -> list[Tensor]:
-    """The rows of each process [n_r, ...], gradients flowing back to where each came from."""
+    """The rows of each process [n_r, ...]; gradients flow back to the process of each row."""
     return [rows] if world_size() == 1 else list(_GatherRows.apply(rows))
 
 
 def gather_shards(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[NDArray[Any]]:
-    """What every process made of each item of its `shard`, as it would be of the whole list.
+    """The results of all processes for the items of their `shard`, in the order of the items.
 
-    All are arrays of rows like those of `empty`, which stands for a process without any item.
+    Results are arrays with rows like those of `empty`, which is used by processes without items.
     """
     if world_size() == 1:
         return list(values)
@@ -147,16 +146,16 @@ def gather_shards(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[N
 
 
 def broadcast(value: Any) -> Any:
-    """The main process's value, of what JSON can hold, in every process."""
+    """The value of the main process, which must be serializable as JSON."""
     if world_size() == 1:
         return value
-    written = list(json.dumps(value).encode()) if is_main() else []
-    sent = _gather(torch.tensor(written, dtype=torch.uint8, device=_device()))[0]
-    return json.loads(bytes(sent.cpu().numpy()))
+    encoded = list(json.dumps(value).encode()) if is_main() else []
+    received = _gather(torch.tensor(encoded, dtype=torch.uint8, device=_device()))[0]
+    return json.loads(bytes(received.cpu().numpy()))
 
 
 class _GatherRows(torch.autograd.Function):
-    """Rows of all processes; what flows back to a row is the sum over all that read it."""
+    """Rows of all processes; the gradient of a row is the sum over all processes."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> tuple[Tensor, ...]:
@@ -166,18 +165,18 @@ class _GatherRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        whole = torch.cat(grads).contiguous()
-        dist.all_reduce(whole)
-        parts: tuple[Tensor, ...] = whole.split(ctx.sizes)
+        total = torch.cat(grads).contiguous()
+        dist.all_reduce(total)
+        parts: tuple[Tensor, ...] = total.split(ctx.sizes)
         return parts[rank()]
 
 
 def _gather(rows: Tensor) -> list[Tensor]:
-    """The rows of every process in rank order; there may be more in one than in another."""
+    """The rows of each process, whose number may differ."""
     count = torch.tensor([len(rows)], device=rows.device)
     counts = [torch.zeros_like(count) for _ in range(world_size())]
     dist.all_gather(counts, count)
-    sizes = [int(one) for one in counts]
+    sizes = [int(size) for size in counts]
     padded = rows.new_zeros(max(sizes), *rows.shape[1:])
     padded[: len(rows)] = rows.detach()
     parts = [torch.empty_like(padded) for _ in sizes]
@@ -186,14 +185,14 @@ def _gather(rows: Tensor) -> list[Tensor]:
 
 
 def _gradient_kinds(parameters: list[nn.Parameter]) -> list[int]:
-    """Of each parameter, what kind of gradient any process has for it."""
+    """The kind of gradient of each parameter, in any of the processes."""
     kinds = [
         _NO_GRAD if p.grad is None else _SPARSE if p.grad.is_sparse else _DENSE for p in parameters
     ]
-    agreed = torch.tensor(kinds, device=_device())
-    dist.all_reduce(agreed, dist.ReduceOp.MAX)
-    found: list[int] = agreed.tolist()
-    return found
+    maximum = torch.tensor(kinds, device=_device())
+    dist.all_reduce(maximum, dist.ReduceOp.MAX)
+    agreed: list[int] = maximum.tolist()
+    return agreed
 
 
 def _average_sparse(parameter: nn.Parameter) -> Tensor:
@@ -210,6 +209,6 @@ def _average_sparse(parameter: nn.Parameter) -> Tensor:
 
 
 def _device() -> torch.device:
-    """Where tensors must be for the processes to exchange them."""
+    """The device of tensors that processes exchange."""
     on_gpu = dist.get_backend() == "nccl"
     return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")

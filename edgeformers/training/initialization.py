@@ -1,4 +1,4 @@
-"""Where training starts from: what reads texts, their tokens, and the first vectors of nodes."""
+"""The start of training: backbones, tokens, initial node vectors and LoRA adapters."""
 
 import re
 from typing import Any
@@ -20,18 +20,18 @@ from edgeformers.nn.backbones import find_backbone_folder, load_backbone, random
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 
+SCRATCH = "scratch:"  # prefix of untrained backbones
 _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
-SCRATCH = "scratch:"  # an untrained backbone
 SCRATCH_VOCABULARY = "train:8000"
 
 
 def open_backbone(
     backbone: str, graph: EdgeTextGraph, *, seed: int = 0, show: bool = True
 ) -> tuple[TextEncoder, TokenStore]:
-    """The encoder a run starts from, and the network's texts in its tokens.
+    """The encoder at the start of a run, and the network's texts in its tokens.
 
-    LinkEnsemble what `load_backbone` knows, "scratch:2x64" is an untrained encoder of 2 layers, 64
-    wide, over a vocabulary learned from the network: for work without any download.
+    In addition to the names of `load_backbone`, "scratch:2x64" is an untrained encoder with 2
+    layers of width 64 and a vocabulary learned from the network, which needs no download.
     """
     if is_scratch(backbone):
         return _scratch(backbone, graph, seed, show)
@@ -39,14 +39,14 @@ def open_backbone(
     tokens = backbone_tokens(backbone, graph, show=show)
     if tokens.vocab_size > encoder.config.vocab_size:
         raise InputError(
-            f"the tokenizer of '{backbone}' has {tokens.vocab_size:,} tokens, the backbone knows "
-            f"{encoder.config.vocab_size:,}; they do not belong together"
+            f"the tokenizer of '{backbone}' has {tokens.vocab_size:,} tokens, the backbone only "
+            f"{encoder.config.vocab_size:,}; use a matching tokenizer and backbone"
         )
     return encoder, tokens
 
 
 def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -> TokenStore:
-    """The network's texts in the tokens of a backbone, whose weights are not needed."""
+    """The network's texts in the tokens of a backbone, without loading its weights."""
     if is_scratch(backbone):
         return add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
     folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
@@ -56,7 +56,7 @@ def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -
 def make_bag_of_words(
     tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, words: int, width: int, seed: int = 0
 ) -> BagOfWords:
-    """The bag of the words most frequent in the texts of chosen edges, to be learned."""
+    """An untrained bag-of-words encoder of the most frequent words in the texts of `edge_ids`."""
     counts = count_documents(tokens, edge_ids, max_tokens)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -64,7 +64,7 @@ def make_bag_of_words(
 
 
 def is_scratch(backbone: str) -> bool:
-    """Whether a backbone is one that nothing was learned with yet."""
+    """Whether a backbone is untrained."""
     return backbone.startswith(SCRATCH.rstrip(":"))
 
 
@@ -73,11 +73,11 @@ def _scratch(
 ) -> tuple[TextEncoder, TokenStore]:
     match = _SCRATCH.fullmatch(backbone)
     if match is None:
-        raise ConfigError(f"write an untrained backbone as scratch:2x64 (got '{backbone}')")
+        raise ConfigError(f"untrained backbones have the form scratch:2x64 (got '{backbone}')")
     layers, width = int(match[1]), int(match[2])
     if layers < 2 or width % 16 or not width:
         raise ConfigError(
-            f"an untrained backbone has 2 layers or more and a width that 16 divides "
+            f"untrained backbones need at least 2 layers and a width that is a multiple of 16 "
             f"(got '{backbone}')"
         )
     tokens = backbone_tokens(backbone, graph, show=show)
@@ -92,10 +92,10 @@ def _scratch(
 
 
 def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) -> Tensor:
-    """Vectors [N, K] of all nodes from who is linked to whom in training, by truncated SVD.
+    """Node vectors [N, K] by truncated SVD of the training adjacency.
 
-    The adjacency is normalized by the degrees of both ends, so that hubs do not outshine the
-    rest; vectors are scaled to a mean square of 1 / K.
+    The adjacency is normalized by the degrees of both ends, so that hubs do not dominate. Vectors
+    are scaled to a mean square of 1 / K.
     """
     chosen = (graph.split(split) == TRAIN) & graph.is_positive
     src = torch.from_numpy(graph.src[chosen].astype(np.int64))
@@ -104,13 +104,13 @@ def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) ->
     into = torch.bincount(dst, minlength=graph.num_nodes).clamp(min=1).float()
     values = (out[src] * into[dst]).rsqrt()
     shape = (graph.num_nodes, graph.num_nodes)
-    places = torch.stack([src, dst])
-    matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=False).coalesce()
+    indices = torch.stack([src, dst])
+    matrix = torch.sparse_coo_tensor(indices, values, shape, check_invariants=False).coalesce()
     rank = min(width, graph.num_nodes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         u, s, v = torch.svd_lowrank(matrix, q=rank, niter=4)
-    vectors = (u + v) * s.sqrt()  # a node of a bipartite network has one of the two
+    vectors = (u + v) * s.sqrt()  # in bipartite networks, one of them is zero
     vectors = vectors / vectors.square().mean().sqrt().clamp(min=1e-12) / width**0.5
     return torch.nn.functional.pad(vectors, (0, width - rank))
 
@@ -119,7 +119,7 @@ def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) ->
 def node_text_features(
     encoder: TextEncoder, tokens: TokenStore, max_tokens: int, *, device: torch.device
 ) -> Tensor:
-    """The texts of nodes as vectors [N, D]: the mean of their token states, before training."""
+    """Vectors of node texts [N, D]: mean token states of the untrained model's encoder."""
     encoder.to(device).eval()
     order = np.argsort(tokens.lengths, kind="stable")
     out = torch.zeros(len(tokens), encoder.config.width)
@@ -132,12 +132,12 @@ def node_text_features(
     return out
 
 
-#: The linear maps of a layer that low-rank changes are learned for.
+#: The linear maps of a layer that get adapters.
 LORA_TARGETS = ("query", "key_value", "out", "up", "down")
 
 
 def apply_lora(encoder: TextEncoder, rank: int, *, seed: int = 0) -> None:
-    """Freeze the encoder and let low-rank changes of its linear maps be learned (peft)."""
+    """Freeze the encoder and add trainable LoRA adapters to its linear maps (peft)."""
     peft: Any = require("peft", "lora")
     encoder.requires_grad_(False)
     config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=list(LORA_TARGETS))
@@ -147,11 +147,11 @@ def apply_lora(encoder: TextEncoder, rank: int, *, seed: int = 0) -> None:
 
 
 def merge_lora(encoder: TextEncoder) -> None:
-    """Add the learned changes to the weights, leaving a plain encoder."""
+    """Merge LoRA adapters into the weights, leaving a plain encoder."""
     for name, module in list(encoder.named_modules()):
         if hasattr(module, "merge") and hasattr(module, "base_layer"):
             module.merge()
             parent, _, child = name.rpartition(".")
             setattr(encoder.get_submodule(parent), child, module.base_layer)
-    vars(encoder).pop("peft_config", None)  # peft's note that there are changes
+    vars(encoder).pop("peft_config", None)  # set by peft
     encoder.requires_grad_(True)

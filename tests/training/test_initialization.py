@@ -28,16 +28,9 @@ def test_an_untrained_backbone_reads_the_words_of_its_network(simulated):
     assert not torch.equal(one, three)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("scratch", r"write an untrained backbone as scratch:2x64 \(got 'scratch'\)"),
-        ("scratch:1x32", r"2 layers or more and a width that 16 divides \(got 'scratch:1x32'\)"),
-        ("scratch:2x20", r"a width that 16 divides \(got 'scratch:2x20'\)"),
-    ],
-)
-def test_an_untrained_backbone_of_no_possible_shape_is_answered(simulated, name, words):
-    with pytest.raises(ConfigError, match=words):
+@pytest.mark.parametrize("name", ["scratch", "scratch:1x32", "scratch:2x20"])
+def test_an_untrained_backbone_of_an_impossible_shape_is_refused(simulated, name):
+    with pytest.raises(ConfigError, match=name):
         open_backbone(name, simulated, show=False)
 
 

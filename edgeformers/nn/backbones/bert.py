@@ -8,10 +8,24 @@ from edgeformers.nn.backbones.family import (
     Family,
     ParameterMap,
     linear,
-    read_activation,
-    write_activation,
+    read_settings,
+    write_settings,
 )
 from edgeformers.nn.encoder import EncoderConfig
+
+_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "layers": "num_hidden_layers",
+    "ffn_width": "intermediate_size",
+    "type_vocab": "type_vocab_size",
+    "pad_token_id": "pad_token_id",
+    "norm_eps": "layer_norm_eps",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
 
 
 def _read(published: Any, family: str) -> EncoderConfig:
@@ -20,39 +34,17 @@ def _read(published: Any, family: str) -> EncoderConfig:
     embedding_width = getattr(published, "embedding_size", published.hidden_size)
     return EncoderConfig(
         family=family,
-        vocab_size=published.vocab_size,
-        width=published.hidden_size,
-        heads=published.num_attention_heads,
-        layers=published.num_hidden_layers,
-        ffn_width=published.intermediate_size,
         max_positions=published.max_position_embeddings - offset,
         position_offset=offset,
-        type_vocab=published.type_vocab_size,
         embedding_width=None if embedding_width == published.hidden_size else embedding_width,
-        pad_token_id=published.pad_token_id or 0,
-        norm_eps=published.layer_norm_eps,
-        activation=read_activation(published.hidden_act),
-        dropout=published.hidden_dropout_prob,
-        attention_dropout=published.attention_probs_dropout_prob,
         embedding_dropout=published.hidden_dropout_prob,
+        **read_settings(published, _SETTINGS),
     )
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    written = {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.width,
-        "num_attention_heads": config.heads,
-        "num_hidden_layers": config.layers,
-        "intermediate_size": config.ffn_width,
-        "max_position_embeddings": config.max_positions + config.position_offset,
-        "type_vocab_size": config.type_vocab,
-        "pad_token_id": config.pad_token_id,
-        "layer_norm_eps": config.norm_eps,
-        "hidden_act": write_activation(config.activation),
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-    }
+    written = write_settings(config, _SETTINGS)
+    written["max_position_embeddings"] = config.max_positions + config.position_offset
     if config.family == "electra":
         written["embedding_size"] = config.embedding_width or config.width
     return written

@@ -7,43 +7,34 @@ from edgeformers.nn.backbones.family import (
     Family,
     ParameterMap,
     linear,
-    read_activation,
-    write_activation,
+    read_settings,
+    write_settings,
 )
 from edgeformers.nn.encoder import EncoderConfig
 
+_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "width": "dim",
+    "heads": "n_heads",
+    "layers": "n_layers",
+    "ffn_width": "hidden_dim",
+    "max_positions": "max_position_embeddings",
+    "pad_token_id": "pad_token_id",
+    "activation": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+}
+
 
 def _read(published: Any) -> EncoderConfig:
+    settings = read_settings(published, _SETTINGS)
     return EncoderConfig(
-        family="distilbert",
-        vocab_size=published.vocab_size,
-        width=published.dim,
-        heads=published.n_heads,
-        layers=published.n_layers,
-        ffn_width=published.hidden_dim,
-        max_positions=published.max_position_embeddings,
-        type_vocab=0,
-        pad_token_id=published.pad_token_id or 0,
-        activation=read_activation(published.activation),
-        dropout=published.dropout,
-        attention_dropout=published.attention_dropout,
-        embedding_dropout=published.dropout,
+        family="distilbert", type_vocab=0, embedding_dropout=published.dropout, **settings
     )
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    return {
-        "vocab_size": config.vocab_size,
-        "dim": config.width,
-        "n_heads": config.heads,
-        "n_layers": config.layers,
-        "hidden_dim": config.ffn_width,
-        "max_position_embeddings": config.max_positions,
-        "pad_token_id": config.pad_token_id,
-        "activation": write_activation(config.activation),
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-    }
+    return write_settings(config, _SETTINGS)
 
 
 def _parameters(config: EncoderConfig) -> Iterator[ParameterMap]:

@@ -1,6 +1,6 @@
 """Family: the mapping between a `TextEncoder` and a model type of transformers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,27 +33,33 @@ class Family:
     parameters: Callable[[EncoderConfig], Iterator[ParameterMap]]
 
 
+def read_settings(published: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Our settings from a config object, given our name and theirs of each."""
+    values = {ours: getattr(published, theirs) for ours, theirs in names.items()}
+    values["pad_token_id"] = values["pad_token_id"] or 0
+    if values["activation"] not in ACTIVATION_NAMES:
+        raise FormatError(
+            f"config.json: unsupported activation '{values['activation']}'; "
+            f"supported: {', '.join(ACTIVATION_NAMES)}"
+        )
+    return {**values, "activation": ACTIVATION_NAMES[values["activation"]]}
+
+
+def write_settings(config: EncoderConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a config object, given our name and theirs of each setting."""
+    values = {theirs: getattr(config, ours) for ours, theirs in names.items()}
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATION_NAMES.items())}
+    return {**values, names["activation"]: activations[config.activation]}
+
+
 def linear(
     ours: str | tuple[str, ...], theirs: str | tuple[str, ...], bias: bool = True
 ) -> Iterator[ParameterMap]:
     """Weight and bias of a linear map or norm, which either side may store in several tensors."""
     for kind in ("weight", "bias") if bias else ("weight",):
-        yield _parts(ours, kind), _parts(theirs, kind)
+        yield _names(ours, kind), _names(theirs, kind)
 
 
-def read_activation(name: str) -> str:
-    """Our name of an activation in config.json."""
-    if name not in ACTIVATION_NAMES:
-        known = ", ".join(ACTIVATION_NAMES)
-        raise FormatError(f"config.json: unsupported activation '{name}'; supported: {known}")
-    return ACTIVATION_NAMES[name]
-
-
-def write_activation(name: str) -> str:
-    """The name of an activation in config.json."""
-    return next(theirs for theirs, ours in ACTIVATION_NAMES.items() if ours == name)
-
-
-def _parts(names: str | tuple[str, ...], kind: str) -> tuple[str, ...]:
-    names = (names,) if isinstance(names, str) else names
-    return tuple(f"{name}.{kind}" for name in names)
+def _names(modules: str | tuple[str, ...], kind: str) -> tuple[str, ...]:
+    modules = (modules,) if isinstance(modules, str) else modules
+    return tuple(f"{module}.{kind}" for module in modules)

@@ -8,12 +8,29 @@ from edgeformers.nn.backbones.family import (
     Family,
     ParameterMap,
     linear,
-    read_activation,
-    write_activation,
+    read_settings,
+    write_settings,
 )
 from edgeformers.nn.encoder import EncoderConfig
 
 _LOCAL, _GLOBAL = "sliding_attention", "full_attention"
+_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "layers": "num_hidden_layers",
+    "ffn_width": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "pad_token_id": "pad_token_id",
+    "norm_eps": "norm_eps",
+    "norm_bias": "norm_bias",
+    "activation": "hidden_activation",
+    "attention_bias": "attention_bias",
+    "ffn_bias": "mlp_bias",
+    "dropout": "mlp_dropout",
+    "attention_dropout": "attention_dropout",
+    "embedding_dropout": "embedding_dropout",
+}
 
 
 def _read(published: Any) -> EncoderConfig:
@@ -26,28 +43,14 @@ def _read(published: Any) -> EncoderConfig:
     window = published.local_attention // 2  # on either side
     return EncoderConfig(
         family="modernbert",
-        vocab_size=published.vocab_size,
-        width=published.hidden_size,
-        heads=published.num_attention_heads,
-        layers=published.num_hidden_layers,
-        ffn_width=published.intermediate_size,
-        max_positions=published.max_position_embeddings,
         position_kind="rotary",
         type_vocab=0,
-        pad_token_id=published.pad_token_id or 0,
         norm_place="pre",
-        norm_eps=published.norm_eps,
-        norm_bias=published.norm_bias,
-        activation=read_activation(published.hidden_activation),
         gated=True,
-        attention_bias=published.attention_bias,
-        ffn_bias=published.mlp_bias,
-        dropout=published.mlp_dropout,
-        attention_dropout=published.attention_dropout,
-        embedding_dropout=published.embedding_dropout,
         windows=tuple(window if kind == _LOCAL else None for kind in published.layer_types),
         rotary_theta=published.rope_parameters[_GLOBAL]["rope_theta"],
         window_rotary_theta=published.rope_parameters[_LOCAL]["rope_theta"],
+        **read_settings(published, _SETTINGS),
     )
 
 
@@ -55,26 +58,10 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     windows = [config.window(index) for index in range(config.layers)]
     local = next((window for window in windows if window is not None), 64)
     rope = {_GLOBAL: config.rotary_theta, _LOCAL: config.window_rotary_theta}
+    unused = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
     return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.width,
-        "num_attention_heads": config.heads,
-        "num_hidden_layers": config.layers,
-        "intermediate_size": config.ffn_width,
-        "max_position_embeddings": config.max_positions,
-        "pad_token_id": config.pad_token_id,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "cls_token_id": None,
-        "sep_token_id": None,
-        "norm_eps": config.norm_eps,
-        "norm_bias": config.norm_bias,
-        "hidden_activation": write_activation(config.activation),
-        "attention_bias": config.attention_bias,
-        "mlp_bias": config.ffn_bias,
-        "mlp_dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "embedding_dropout": config.embedding_dropout,
+        **write_settings(config, _SETTINGS),
+        **dict.fromkeys(unused),
         "local_attention": 2 * local,
         "layer_types": [_GLOBAL if window is None else _LOCAL for window in windows],
         "rope_parameters": {
