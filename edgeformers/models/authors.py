@@ -1,4 +1,4 @@
-"""Checkpoints trained with the authors' code, read into our models with fidelity="released"."""
+"""Load checkpoints of the authors' code into our models with fidelity="released"."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -14,7 +14,7 @@ from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
 from edgeformers.nn.backbones.bert import BERT
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 
-Task = Literal["edge", "node"]
+AuthorsTask = Literal["edge", "node"]
 
 _LOCAL = "encoder.graph_attention"  # over sibling edges
 _LAYERS = "encoder.layer."
@@ -23,13 +23,13 @@ _IGNORED = ("pooler.", "embeddings.position_ids")
 
 
 def load_authors_checkpoint(
-    checkpoint: str | PathLike[str] | Mapping[str, Tensor], task: Task, num_heads: int = 12
+    checkpoint: str | PathLike[str] | Mapping[str, Tensor], task: AuthorsTask, num_heads: int = 12
 ) -> EdgeformerE | EdgeformerN:
     """A model from a checkpoint of the authors' code: a file of tensors, or a state dict.
 
-    `task` says which half of their release trained it: "edge" gives an EdgeformerE, "node" an
-    EdgeformerN. Everything but the number of heads is told by the tensors themselves. The edge
-    classifier's weights are `authors_classifier`'s.
+    `task` is the part of their release that trained it: "edge" returns an EdgeformerE, "node" an
+    EdgeformerN. Everything except the number of heads follows from the tensors. For the weights
+    of the edge classifier, see `authors_classifier`.
     """
     if task not in ("edge", "node"):
         raise InputError(f"task must be 'edge' or 'node' (got '{task}')")
@@ -45,18 +45,18 @@ def load_authors_checkpoint(
         node = EdgeformerNConfig(num_nodes=nodes, node_width=node_width, fidelity="released")
         model = EdgeformerN(node, TextEncoder(config))
     state = {f"encoder.{name}": value for name, value in _encoder_state(tensors, config).items()}
-    state |= _beside_encoder(tensors, model)
+    state |= _graph_state(tensors, model)
     if tensors:
         raise FormatError(
-            f"the checkpoint has tensors that no Edgeformer of task '{task}' has: "
+            f"the checkpoint has unexpected tensors for task '{task}': "
             f"{', '.join(sorted(tensors)[:5])}"
         )
     expected = model.state_dict()
     for name, value in state.items():
         if value.shape != expected[name].shape:
             raise FormatError(
-                f"{name} has shape {list(value.shape)} where the other tensors of the checkpoint "
-                f"ask for {list(expected[name].shape)}"
+                f"{name} has shape {list(value.shape)}, but the other tensors of the checkpoint "
+                f"imply {list(expected[name].shape)}"
             )
     model.load_state_dict({**expected, **state})
     model.nodes.set_table(table)
@@ -71,7 +71,7 @@ def authors_classifier(
     try:
         return tensors["classifier.0.weight"], tensors["classifier.0.bias"]
     except KeyError as error:
-        raise FormatError("the checkpoint has no classifier; it is not of task 'edge'") from error
+        raise FormatError("the checkpoint has no classifier; its task is not 'edge'") from error
 
 
 def _read(checkpoint: str | PathLike[str] | Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -82,18 +82,18 @@ def _read(checkpoint: str | PathLike[str] | Mapping[str, Tensor]) -> dict[str, T
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # the unpickler refuses in many ways
+    except Exception as error:  # the unpickler raises many kinds
         raise FormatError(
-            f"{path} is not a file of tensors alone, so nothing of it was loaded "
-            f"({type(error).__name__}); save the model's state_dict()"
+            f"{path} contains more than tensors and was not loaded ({type(error).__name__}); save "
+            "the model's state_dict()"
         ) from error
     if not isinstance(loaded, Mapping) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise FormatError(f"{path} holds something other than named tensors; save a state_dict()")
+        raise FormatError(f"{path} does not contain named tensors; save a state_dict()")
     return dict(loaded)
 
 
 def _own_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The model's tensors without the prefixes of wrappers, pooler and classifier."""
+    """The model's tensors without wrapper prefixes, pooler and classifier."""
     bare = {name.removeprefix("module.").removeprefix("bert."): v for name, v in tensors.items()}
     kept = ("classifier.", *_IGNORED)
     return {name: value.clone() for name, value in bare.items() if not name.startswith(kept)}
@@ -110,7 +110,7 @@ def _encoder_config(tensors: Mapping[str, Tensor], heads: int) -> EncoderConfig:
             "type_vocab": tensors["embeddings.token_type_embeddings.weight"].size(0),
         }
     except (KeyError, ValueError, IndexError) as error:
-        raise FormatError(f"the checkpoint is not one of the authors' models ({error})") from error
+        raise FormatError(f"the checkpoint is not a model of the authors ({error})") from error
     return EncoderConfig(heads=heads, **shape)
 
 
@@ -121,10 +121,8 @@ def _encoder_state(tensors: dict[str, Tensor], config: EncoderConfig) -> dict[st
     return state
 
 
-def _beside_encoder(
-    tensors: dict[str, Tensor], model: EdgeformerE | EdgeformerN
-) -> dict[str, Tensor]:
-    """Projections and attention; shared modules stand under the name of every layer."""
+def _graph_state(tensors: dict[str, Tensor], model: EdgeformerE | EdgeformerN) -> dict[str, Tensor]:
+    """Projections and attention; shared modules have a name for every layer."""
     layers = range(len(model.projections))
     state: dict[str, Tensor] = {}
     for kind in ("weight", "bias"):
@@ -145,5 +143,5 @@ def _beside_encoder(
 
 def _take(tensors: dict[str, Tensor], name: str) -> Tensor:
     if name not in tensors:
-        raise FormatError(f"the checkpoint lacks the tensor {name}; is the task right?")
+        raise FormatError(f"the checkpoint lacks the tensor {name}; check the task")
     return tensors.pop(name)

@@ -1,4 +1,4 @@
-"""What all models share: their settings, their checks, and the things they can be."""
+"""Settings, protocols and input checks that all models share."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Protocol, Self, runtime_checkable
@@ -23,7 +23,7 @@ class EdgeEncoder(Protocol):
 
 @runtime_checkable
 class ContextEncoder(Protocol):
-    """A model of edges that reads those around them too: EdgeContextBatch -> [B, D]."""
+    """A model of edges that also reads the edges around them: EdgeContextBatch -> [B, D]."""
 
     def forward(self, batch: EdgeContextBatch) -> Tensor: ...
 
@@ -36,7 +36,7 @@ class NodeEncoder(Protocol):
 
 
 class TextReader(Protocol):
-    """What turns whole texts into vectors: a language model's [CLS], or a bag of words."""
+    """Encodes texts as vectors: the [CLS] token of a language model, or a bag of words."""
 
     @property
     def width(self) -> int: ...
@@ -48,12 +48,12 @@ class TextReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Settings of all models: the nodes there are, and how they are looked up."""
+    """Settings of all models: the node table."""
 
     num_nodes: int
     node_width: int = 64  # d' of the paper
-    node_dropout: float = 0.0  # share of nodes read as the unknown node in training
-    feature_width: int = 0  # width of given node features or node text vectors; 0: none
+    node_dropout: float = 0.0  # share of nodes replaced by the unknown node in training
+    feature_width: int = 0  # width of node features or node text vectors; 0: none
     sparse: bool = False  # sparse gradients for the node table
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Settings from plain values; an unknown one is answered with the nearest known."""
+        """Settings from plain values, such as JSON."""
         known = [field.name for field in fields(cls)]
         for name in values.keys() - set(known):
             raise ConfigError(f"{cls.__name__} has no setting '{name}'; {suggest(name, known)}")
@@ -82,16 +82,16 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeformerConfig(ModelConfig):
-    """Settings of both Edgeformers; what the paper leaves open has the paper's value.
+    """Settings of both Edgeformers.
 
-    `fidelity` chooses between the paper and its authors' release where they part ways:
-    per-layer node projections without bias and per-layer local attention, or one of each shared
-    by all layers, with bias; and how edges are pooled.
+    `fidelity` selects the paper or the authors' released code where they differ: node projections
+    without bias and local attention per layer, or one of each with bias, shared by all layers;
+    and the pooling of edges.
     """
 
     fidelity: Fidelity = "paper"
-    edge_types: int = 1  # each type has projections of its own
-    direction: bool = False  # whether the model can tell an edge's source from its target
+    edge_types: int = 1  # each type has its own projections
+    direction: bool = False  # distinguish an edge's source from its target
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +102,7 @@ class EdgeformerConfig(ModelConfig):
 
 
 def make_lookup(config: ModelConfig) -> NodeLookup:
-    """The table of nodes that a config asks for."""
+    """The node table of a model."""
     return NodeLookup(
         config.num_nodes,
         config.node_width,
@@ -113,19 +113,19 @@ def make_lookup(config: ModelConfig) -> NodeLookup:
 
 
 def check_tokens(tokens: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Refuse virtual tokens other than the known ones; their order is that of their columns."""
+    """Raise unless `tokens` is a subset of the known virtual tokens, in their order."""
     if tokens != tuple(name for name in known if name in tokens):
         raise ConfigError(
-            f"tokens may be {', '.join(known)}, each once and in this order "
+            f"tokens must be among {', '.join(known)}, each once and in this order "
             f"(got {', '.join(map(str, tokens))})"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionMap:
-    """How one layer reads one text: `weights` [H, L, V+L], its first V columns the virtual tokens.
+    """The attention of one layer to one text: `weights` [H, L, V+L], virtual tokens first.
 
-    In the last layer only the row that is read out exists: L is 1 there.
+    The last layer computes the readout row only: L is 1.
     """
 
     layer: int
@@ -134,14 +134,14 @@ class AttentionMap:
 
 
 def check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None:
-    """Refuse padded tokens that are no tokens of this vocabulary."""
+    """Raise an InputError unless padded tokens have valid types, shapes and ids."""
     if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
         raise InputError(f"token_ids must be integers (got {token_ids.dtype})")
     if token_ids.dim() != 2:
         raise InputError(f"token_ids must be [B, L] (got {list(token_ids.shape)})")
     if token_ids.shape != token_mask.shape:
         raise InputError(
-            f"token_ids and token_mask must have one shape "
+            "token_ids and token_mask must have the same shape "
             f"(got {list(token_ids.shape)} and {list(token_mask.shape)})"
         )
     real = token_ids[token_mask.bool()]
@@ -149,10 +149,10 @@ def check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None
         bad = int(real.max()) if int(real.max()) >= vocab_size else int(real.min())
         raise InputError(
             f"token {bad} is not in the backbone's vocabulary of {vocab_size:,}; "
-            "use the tokenizer that belongs to the backbone"
+            "use the tokenizer of the backbone"
         )
 
 
 def module_device(module: torch.nn.Module) -> torch.device:
-    """Where a module's parameters are."""
+    """The device of a module's parameters."""
     return next(module.parameters()).device

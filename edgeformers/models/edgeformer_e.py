@@ -1,4 +1,4 @@
-"""Edgeformer-E: an edge's text read together with its two nodes, in every layer (section 3.1)."""
+"""Edgeformer-E: encodes an edge's text together with its two nodes in every layer (section 3.1)."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -26,10 +26,10 @@ TOKENS = ("source", "target")
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeformerEConfig(EdgeformerConfig):
-    """Settings of Edgeformer-E; `tokens` are the virtual tokens there are, fewer for ablations."""
+    """Settings of Edgeformer-E; `tokens` are the virtual tokens, fewer for ablations."""
 
     tokens: tuple[str, ...] = TOKENS
-    fusion: bool = False  # join [CLS] and the node vectors once more, after the last layer
+    fusion: bool = False  # combine [CLS] and the node vectors again after the last layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,13 +37,12 @@ class EdgeformerEConfig(EdgeformerConfig):
 
 
 class EdgeformerE(nn.Module):
-    """h_e of edges that carry text.
+    """Representations h_e of edges with text.
 
-    Layer 0 reads the text alone. Every further layer reads [z_i ; z_j ; text], where the two
-    virtual node tokens are projections of the nodes' own vectors and are never rewritten. The
-    last layer computes nothing but the [CLS] row, which is the edge's representation. With
-    `fusion`, not of the paper, that is GELU(W [h_e ; z_i ; z_j]): what a source means by its
-    words then need not be said by attention alone.
+    Layer 0 reads the text only. Every further layer reads [z_i ; z_j ; text], where the two
+    virtual node tokens are projections of the node vectors and are not updated by the layers. The
+    last layer computes only the [CLS] row, which represents the edge. With `fusion`, which is not
+    in the paper, the representation is GELU(W [h_e ; z_i ; z_j]).
 
     Shapes: B edges, T tokens of all texts, V virtual tokens, D width, K node width.
     """
@@ -59,7 +58,7 @@ class EdgeformerE(nn.Module):
             joined = encoder.width + len(config.tokens) * config.node_width
             dropout = nn.Dropout(encoder.config.dropout)
             self.fusion = nn.Sequential(dropout, nn.Linear(joined, encoder.width), nn.GELU())
-        if not config.tokens:  # the text alone: nothing of the nodes is read, nor to be learned
+        if not config.tokens:  # a model of the text only
             self.nodes.requires_grad_(False)
             self.projections.requires_grad_(False)
 
@@ -90,7 +89,7 @@ class EdgeformerE(nn.Module):
             self.nodes.check(ends)
             if ends.shape != token_ids.shape[:1]:
                 raise InputError(
-                    f"src and dst must name one node per text, {list(token_ids.shape[:1])} "
+                    f"src and dst must have one node per text, {list(token_ids.shape[:1])} "
                     f"(got {list(ends.shape)})"
                 )
         text = PackedText.from_padded(token_ids, token_mask)
@@ -99,7 +98,7 @@ class EdgeformerE(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, batch: EdgeBatch) -> list[list[AttentionMap]]:
-        """Of every text, how each layer read it."""
+        """For every text, the attention of each layer."""
         text, z = batch.text, self._node_vectors(batch)
         maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
         hidden = self.encoder.embed(text)
@@ -107,8 +106,9 @@ class EdgeformerE(nn.Module):
             assert isinstance(layer, PostNormLayer | PreNormLayer)
             virtual = self._virtual(index, z, batch)
             names = self.config.tokens if virtual is not None else ()
-            for one, weights in zip(maps, layer.attention_map(hidden, text, virtual), strict=True):
-                one.append(AttentionMap(layer=index, virtual=names, weights=weights))
+            weights = layer.attention_map(hidden, text, virtual)
+            for text_maps, text_weights in zip(maps, weights, strict=True):
+                text_maps.append(AttentionMap(layer=index, virtual=names, weights=text_weights))
             hidden = layer(hidden, text, virtual)
         return maps
 
@@ -122,7 +122,7 @@ class EdgeformerE(nn.Module):
         if index == 0 or z is None:
             return None
         is_source = None
-        if self.config.direction:  # the source's token is the first, where it is there
+        if self.config.direction:  # the source's token comes first
             sources = int("source" in self.config.tokens)
             is_source = (torch.arange(z.size(1), device=z.device) < sources).expand(z.shape[:2])
         return cast(Tensor, self.projections[index - 1](z, batch.edge_type, is_source))
@@ -143,8 +143,8 @@ def make_projections(config: EdgeformerConfig, encoder: TextEncoder) -> nn.Modul
     count = len(encoder.layers) - 1
     if count < 1:
         raise ConfigError(
-            "an Edgeformer needs an encoder of at least 2 layers, for the first one reads the "
-            f"text alone (got {len(encoder.layers)})"
+            "an Edgeformer needs an encoder with at least 2 layers, because the first one reads "
+            f"the text only (got {len(encoder.layers)})"
         )
     if config.fidelity == "released":
         return nn.ModuleList([make()] * count)

@@ -1,4 +1,4 @@
-"""Edgeformer-N: a node read from the texts of its edges, which hear of each other (section 3.2)."""
+"""Edgeformer-N: encodes a node from the texts of its edges, which see each other (section 3.2)."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -35,10 +35,10 @@ TOKENS = ("center", "neighbor", "local")
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeformerNConfig(EdgeformerConfig):
-    """Settings of Edgeformer-N; `tokens` are the virtual tokens there are, fewer for ablations.
+    """Settings of Edgeformer-N; `tokens` are the virtual tokens, fewer for ablations.
 
-    `readout` says where an edge's state is read in the last layer: at [CLS] (section 3.2) or at
-    the neighbor's slot (Alg. 2 and the release). By default the paper's text, or the release.
+    `readout` is the position of an edge's state in the last layer: [CLS] (section 3.2) or the
+    neighbor token (Algorithm 2 and the release). The default depends on `fidelity`.
     """
 
     tokens: tuple[str, ...] = TOKENS
@@ -53,22 +53,22 @@ class EdgeformerNConfig(EdgeformerConfig):
         if self.pooling not in ("attention", "mean", "max"):
             raise ConfigError(f"pooling must be attention, mean or max (got '{self.pooling}')")
         if self.readout == "neighbor" and "neighbor" not in self.tokens:
-            raise ConfigError("readout 'neighbor' reads the neighbor token; keep it, or read 'cls'")
+            raise ConfigError("readout 'neighbor' needs the neighbor token; keep it or use 'cls'")
 
     @property
     def reads_neighbor(self) -> bool:
-        """Whether edges are read at the neighbor's slot."""
+        """Whether edges are read at the neighbor token."""
         if self.readout is None:
             return self.fidelity == "released" and "neighbor" in self.tokens
         return self.readout == "neighbor"
 
 
 class EdgeformerN(nn.Module):
-    """h_v of nodes whose edges carry text.
+    """Representations h_v of nodes whose edges have text.
 
-    Every edge of a node is encoded as in Edgeformer-E with a third virtual token: what the edge
-    hears from its sibling edges, by attention over their [CLS] states of the layer before. The
-    node is the attention-weighted sum of its edges. A node without edges is its own node token.
+    Every edge of a node is encoded as in Edgeformer-E with a third virtual token: the attention
+    over the [CLS] states of its sibling edges in the previous layer. The node is the
+    attention-weighted sum of its edges. A node without edges is its own node token.
 
     Shapes: B centers, E edges of them all, T tokens of all texts, D width, K node width.
     """
@@ -80,7 +80,7 @@ class EdgeformerN(nn.Module):
         self.nodes = make_lookup(config)
         self.projections = make_projections(config, encoder)
         if not {"center", "neighbor"} & set(config.tokens):
-            self.projections = self.projections[-1:]  # nodes without edges and the pool read it
+            self.projections = self.projections[-1:]  # for nodes without edges and the pooling
         self.local_attention = _make_local_attention(config, encoder)
         self.pool = _make_pool(config, encoder)
 
@@ -90,16 +90,18 @@ class EdgeformerN(nn.Module):
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
-        z_center = self.nodes(batch.center)  # [B, K], read once: dropped or known everywhere
-        lonely: Tensor = self.projections[-1](z_center[:, None]).squeeze(1)
+        z_center = self.nodes(
+            batch.center
+        )  # [B, K], once: node dropout must be the same everywhere
+        isolated: Tensor = self.projections[-1](z_center[:, None]).squeeze(1)
         if not batch.text.num_texts:
-            return lonely  # [B, D]
+            return isolated  # [B, D]
         edges = self.encode_ego_edges(batch, z_center)  # [E, D]
         pooled = self._pool(edges, z_center[batch.occupied], batch)  # [B', D]
-        return lonely.index_copy(0, batch.occupied, pooled.to(lonely.dtype))
+        return isolated.index_copy(0, batch.occupied, pooled.to(isolated.dtype))
 
     def encode_ego_edges(self, batch: EgoBatch, z_center: Tensor | None = None) -> Tensor:
-        """The edges of all centers, whose vectors may be given [B, K] -> h_{e|v} [E, D]."""
+        """The edges of all centers -> h_{e|v} [E, D]; `z_center` [B, K] may be given."""
         text = batch.text
         z = self._node_vectors(batch, z_center)  # [E, V, K]
         hidden = self.encoder.embed(text)  # [T, D]
@@ -112,24 +114,24 @@ class EdgeformerN(nn.Module):
         return cast(Tensor, self.encoder.final_norm(hidden))  # [E, D]
 
     def edge_shares(self, batch: EgoBatch, edges: Tensor) -> Tensor:
-        """What each edge gives its center [E, D], from the states of all: a center's add up to h_v.
+        """The contribution of each edge to its center [E, D]; those of a center sum to h_v.
 
-        Of attention alpha h_e, of the mean h_e / N, of the maximum the entries in which it is one.
+        With attention alpha h_e, with the mean h_e / N, with the maximum its maximal entries.
         """
         ego = batch.egos.group_ids  # [E]
         if not isinstance(self.pool, BilinearPooling | HeadPooling):
             return _reduced_shares(edges, batch.egos, self.config.pooling)
         z_center = self.nodes(batch.center)[batch.occupied]
         if isinstance(self.pool, BilinearPooling):
-            asked = self.pool.score(z_center)[:, None]  # [B', 1, D]
+            queries = self.pool.score(z_center)[:, None]  # [B', 1, D]
             keys = values = edges[:, None]
         else:
             heads = self.pool.heads
             token = self.projections[-1](z_center[:, None]).squeeze(1)
-            asked = self.pool.query(token).unflatten(-1, (heads, -1))  # [B', H, D/H]
+            queries = self.pool.query(token).unflatten(-1, (heads, -1))  # [B', H, D/H]
             keys, values = self.pool.key_value(edges).unflatten(-1, (2, heads, -1)).unbind(1)
-            asked = asked / asked.size(-1) ** 0.5
-        scores = (asked[ego] * keys).sum(-1)  # [E, H]
+            queries = queries / queries.size(-1) ** 0.5
+        scores = (queries[ego] * keys).sum(-1)  # [E, H]
         return (softmax_rows(scores, ego, batch.egos.num_groups)[..., None] * values).flatten(1)
 
     def encode_nodes(
@@ -142,8 +144,8 @@ class EdgeformerN(nn.Module):
     ) -> Tensor:
         """Centers [B] with N padded edges: ids and mask [B, N, L], neighbors [B, N] -> [B, D]."""
         real = neighbor_mask.bool()
-        given = (neighbor.shape, token_ids.shape[:2], token_mask.shape[:2])
-        if any(shape != real.shape for shape in given) or center.shape != real.shape[:1]:
+        shapes = (neighbor.shape, token_ids.shape[:2], token_mask.shape[:2])
+        if any(shape != real.shape for shape in shapes) or center.shape != real.shape[:1]:
             raise InputError(
                 "center, neighbor, neighbor_mask, token_ids and token_mask must agree in [B, N] "
                 f"(got {list(center.shape)}, {list(neighbor.shape)}, {list(real.shape)}, "
@@ -162,7 +164,7 @@ class EdgeformerN(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, batch: EgoBatch) -> list[list[AttentionMap]]:
-        """Of every edge's text, how each layer read it."""
+        """For every edge's text, the attention of each layer."""
         text, z = batch.text, self._node_vectors(batch)
         maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
         hidden = self.encoder.embed(text)
@@ -170,8 +172,9 @@ class EdgeformerN(nn.Module):
             assert isinstance(layer, PostNormLayer | PreNormLayer)
             virtual = self._virtual(index, z, hidden, batch)
             names = self.config.tokens if virtual is not None else ()
-            for one, weights in zip(maps, layer.attention_map(hidden, text, virtual), strict=True):
-                one.append(AttentionMap(layer=index, virtual=names, weights=weights))
+            weights = layer.attention_map(hidden, text, virtual)
+            for text_maps, text_weights in zip(maps, weights, strict=True):
+                text_maps.append(AttentionMap(layer=index, virtual=names, weights=text_weights))
             hidden = layer(hidden, text, virtual)
         return maps
 
@@ -187,15 +190,15 @@ class EdgeformerN(nn.Module):
     def _virtual(
         self, index: int, z: Tensor | None, hidden: Tensor, batch: EgoBatch
     ) -> Tensor | None:
-        """[z_v ; z_u ; h-bar] of a layer; the first layer has none."""
+        """The virtual tokens [z_v ; z_u ; h-bar] of a layer; the first layer has none."""
         if index == 0:
             return None
         parts: list[Tensor] = []
         if z is not None:
             parts.append(self.projections[index - 1](z, batch.edge_type, self._is_source(batch)))
         if "local" in self.config.tokens:
-            heard = self.local_attention[index - 1](hidden[batch.text.starts], batch.egos)
-            parts.append(heard[:, None].to(hidden.dtype))
+            siblings = self.local_attention[index - 1](hidden[batch.text.starts], batch.egos)
+            parts.append(siblings[:, None].to(hidden.dtype))
         return torch.cat(parts, dim=1) if parts else None
 
     def _is_source(self, batch: EgoBatch) -> Tensor | None:
@@ -237,7 +240,7 @@ def _make_pool(config: EdgeformerNConfig, encoder: TextEncoder) -> nn.Module | N
 
 
 def _reduced_shares(edges: Tensor, egos: Ragged, how: str) -> Tensor:
-    """The shares of edges [E, D] in their mean, or in their maximum; equal ones share it."""
+    """The shares of edges [E, D] in their mean or maximum; ties share the maximum."""
     ego = egos.group_ids
     if how == "mean":
         return edges / egos.lengths[ego][:, None]

@@ -1,6 +1,8 @@
 """LinkScorer: a weighted sum of components that ranks, explains, folds in and updates."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -189,8 +191,6 @@ def test_an_ensemble_of_version_0_1_is_named_and_kept(run):
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     """An old link run with its network, in a folder that may be written to."""
-    import shutil
-
     folder = tmp_path_factory.mktemp("old")
     for name in ("reply-run", "replies"):
         shutil.copytree(FIXTURES / name, folder / name)
@@ -211,8 +211,6 @@ def test_recommendations_carry_shares_that_sum_to_their_scores(loaded):
 
 
 def test_later_edges_are_read_and_counted(loaded):
-    from dataclasses import replace
-
     fitted = replace(loaded)  # with its own scorer
     wanted = json.loads((FIXTURES / "expected.json").read_text())["reply-run"]
     source, *_ = wanted["recommend"]

@@ -83,7 +83,7 @@ def test_a_file_of_objects_is_refused_and_runs_nothing(tmp_path):
     for write in (torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))):
         write({"w": Trap(sprung)}, tmp_path / "model.pt")
         with pytest.raises(
-            FormatError, match=r"model.pt is not a file of tensors alone, .*save th"
+            FormatError, match=r"model\.pt"
         ):
             load_authors_checkpoint(tmp_path / "model.pt", "edge")
         assert not sprung.exists()
@@ -92,28 +92,28 @@ def test_a_file_of_objects_is_refused_and_runs_nothing(tmp_path):
 @pytest.mark.parametrize("value", [[1, 2], {"epoch": 3}, {"state": {"w": torch.ones(1)}}])
 def test_a_file_of_other_things_is_refused(tmp_path, value):
     torch.save(value, tmp_path / "model.pt")
-    with pytest.raises(FormatError, match=r"holds something other than named tensors"):
+    with pytest.raises(FormatError, match="named tensors"):
         load_authors_checkpoint(tmp_path / "model.pt", "edge")
 
 
 def test_an_absent_and_a_foreign_file_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"none.pt: no such checkpoint"):
+    with pytest.raises(InputError, match=r"none\.pt"):
         load_authors_checkpoint(tmp_path / "none.pt", "edge")
     (tmp_path / "text.pt").write_text("not a checkpoint")
-    with pytest.raises(FormatError, match=r"text.pt is not a file of tensors alone"):
+    with pytest.raises(FormatError, match=r"text\.pt"):
         load_authors_checkpoint(tmp_path / "text.pt", "edge")
 
 
 def test_the_wrong_task_is_noticed(edge_state, node_state):
-    with pytest.raises(InputError, match=r"task must be 'edge' or 'node' \(got 'link'\)"):
+    with pytest.raises(InputError, match="link"):
         load_authors_checkpoint(edge_state, "link", num_heads=4)
     with pytest.raises(
         FormatError, match=r"lacks the tensor encoder.graph_attention.query.weight;"
     ):
         load_authors_checkpoint(edge_state, "node", num_heads=4)
-    with pytest.raises(FormatError, match=r"tensors that no Edgeformer of task 'edge' has: encod"):
+    with pytest.raises(FormatError, match="unexpected tensors"):
         load_authors_checkpoint(node_state, "edge", num_heads=4)
-    with pytest.raises(FormatError, match=r"has no classifier; it is not of task 'edge'"):
+    with pytest.raises(FormatError, match="classifier"):
         authors_classifier(node_state)
 
 
@@ -134,7 +134,7 @@ def test_missing_tensors_are_named(edge_state, name, message):
 
 def test_tensors_of_another_shape_are_named(edge_state):
     edge_state["bert.node_to_text_transform.weight"] = torch.zeros(16, 5)
-    with pytest.raises(FormatError, match=r"projections.0.maps.0.weight has shape \[16, 5\] where"):
+    with pytest.raises(FormatError, match=r"projections\.0\.maps\.0\.weight has shape"):
         load_authors_checkpoint(edge_state, "edge", num_heads=4)
 
 

@@ -181,7 +181,7 @@ def changed(padded, place, value):
         (0, lambda ids: ids + 21, "token 30 is not in the backbone's vocabulary of 30; use the"),
         (0, lambda ids: ids - 3, "token -1 is not in the backbone's vocabulary of 30"),
         (0, lambda ids: ids[0], r"token_ids must be \[B, L\] \(got \[6\]\)"),
-        (1, lambda mask: mask[:, :4], r"must have one shape \(got \[3, 6\] and \[3, 4\]\)"),
+        (1, lambda mask: mask[:, :4], "same shape"),
         (1, lambda mask: mask & False, "text 0 has no token"),
         (2, lambda src: src + 5, "7"),
         (3, lambda dst: dst - 5, "-2"),
@@ -198,7 +198,7 @@ def test_bad_input_is_answered_with_a_sentence(padded, place, change, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tokens": ("target", "source")}, "tokens may be source, target, each once and in this"),
+        ({"tokens": ("target", "source")}, "tokens must be among"),
         ({"tokens": ("source", "source")}, r"each once .*\(got source, source\)"),
         ({"tokens": ("center",)}, r"\(got center\)"),
         ({"fidelity": "exact"}, r"fidelity must be 'paper' or 'released' \(got 'exact'\)"),
@@ -216,7 +216,7 @@ def test_settings_that_cannot_be_used_are_named(settings, message):
 
 def test_an_encoder_of_one_layer_is_refused():
     encoder = TextEncoder(replace(TINY_ENCODER, layers=1))
-    with pytest.raises(ConfigError, match=r"at least 2 layers, .* text alone \(got 1\)"):
+    with pytest.raises(ConfigError, match="at least 2 layers"):
         EdgeformerE(EdgeformerEConfig(num_nodes=3), encoder)
 
 

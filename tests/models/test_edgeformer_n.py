@@ -209,7 +209,7 @@ def test_padded_egos_may_be_empty(padded):
         (1, lambda ids: ids.float(), r"token_ids must be integers \(got torch.float32\)"),
         (1, lambda ids: ids + 21, "token 30 is not in the backbone's vocabulary of 30"),
         (1, lambda ids: ids[:, :1], r"token_ids and token_mask must agree .* \[2, 1, 6\]"),
-        (2, lambda mask: mask[:, :, :3], r"must have one shape \(got \[3, 6\] and \[3, 3\]\)"),
+        (2, lambda mask: mask[:, :, :3], "same shape"),
         (2, lambda mask: mask[:1], r"must agree in \[B, N\] .* and \[1, 2, 6\]"),
         (2, lambda mask: mask & False, "text 0 has no token"),
         (3, lambda neighbor: neighbor - 5, "-2"),
@@ -236,11 +236,11 @@ def test_what_stands_in_empty_slots_is_never_read(padded):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tokens": ("local", "center", "neighbor")}, "tokens may be center, neighbor, local, ea"),
+        ({"tokens": ("local", "center", "neighbor")}, "tokens must be among"),
         ({"tokens": ("source",)}, r"\(got source\)"),
         ({"readout": "mean"}, r"readout must be 'cls' or 'neighbor' \(got 'mean'\)"),
         ({"pooling": "sum"}, r"pooling must be attention, mean or max \(got 'sum'\)"),
-        ({"readout": "neighbor", "tokens": ("center",)}, "readout 'neighbor' reads the neighbor"),
+        ({"readout": "neighbor", "tokens": ("center",)}, "needs the neighbor token"),
         ({"pool": "mean"}, "EdgeformerNConfig has no setting 'pool'; did you mean 'pooling'"),
     ],
 )

@@ -3,12 +3,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.evaluation import LinkTable, rank_in_batch
+from edgeformers.evaluation import InnerProductScorer, LinkTable, rank_in_batch
 from edgeformers.evaluation.metrics import mrr, ndcg
 from edgeformers.models.link_head import EncodedNodes, LinkHead, false_negatives, sampling_log_q
 
@@ -53,7 +54,8 @@ def test_without_options_it_is_the_loss_of_the_release():
     key = EncodedNodes(torch.eye(4), torch.tensor([2, 5, 4, 7]))
     assert not list(head.parameters())
     assert head.loss(query, key).item() == pytest.approx(RELEASED_LOSS, abs=1e-5)
-    ranks = rank_in_batch(head.factors("source", query), head.factors("target", key))
+    scorer = InnerProductScorer(head.factors("source", query), head.factors("target", key))
+    ranks = rank_in_batch(scorer, np.arange(4))
     assert mrr(ranks) == pytest.approx(RELEASED_MRR, abs=1e-6)
     assert ndcg(ranks) == pytest.approx(RELEASED_NDCG, abs=1e-6)
 
