@@ -20,7 +20,7 @@ import pytest
 from edgeformers.data.simulate import simulate
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint
 from edgeformers.training.runlog import read_log
-from tests.data.folders import contents
+from tests.data.folders import contents as all_contents
 
 HOME = Path(__file__).parents[1]
 KILLS = 20
@@ -112,6 +112,13 @@ def write_table(path, seed, num_edges=500):
         writer = csv.DictWriter(file, ["source", "target", "text", "label"], extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def contents(folder):
+    """The files of a folder except the data card, which is written after the network."""
+    files = all_contents(folder)
+    cards = ("card.html", "card.json")
+    return {name: file for name, file in files.items() if not name.endswith(cards)}
 
 
 PREPARE = ("prepare", "edges.csv", "--label", "label", "--tokenizer", "train:300", "--quiet")
