@@ -143,9 +143,11 @@ class AsymmetricAttention(nn.Module):
     ) -> Tensor:
         """As `mix`, with one product for q, k and v of the text."""
         maps, groups = (self.query, self.key_value), (text.offsets, block_size(text.max_length))
-        bias = None if self.query.bias is None else torch.cat([one.bias for one in maps])  # [3D]
+        bias = (
+            None if self.query.bias is None else torch.cat([linear.bias for linear in maps])
+        )  # [3D]
         if readout is None:
-            weight = torch.cat([one.weight for one in maps])
+            weight = torch.cat([linear.weight for linear in maps])
             rows = self._product(hidden, weight, bias)  # [T, 3, H, D/H]
         else:
             rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
