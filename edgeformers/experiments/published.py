@@ -15,17 +15,17 @@ Mark = Literal["", "bold", "italic"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A number of a table, its deviation if known, and how it is set."""
 
     value: float
     deviation: float | None = None
     mark: Mark = ""
 
-    def scaled(self, factor: float) -> "Cell":
+    def scaled(self, factor: float) -> "TableCell":
         """The number in another unit."""
         deviation = None if self.deviation is None else self.deviation * factor
-        return Cell(self.value * factor, deviation, self.mark)
+        return TableCell(self.value * factor, deviation, self.mark)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class PublishedTable:
     part: str
     unit: Literal["percent", "share", "ms"]
     metrics: tuple[str, ...]
-    cells: Mapping[str, Mapping[str, Mapping[str, Cell]]]
+    cells: Mapping[str, Mapping[str, Mapping[str, TableCell]]]
     gains: Mapping[str, tuple[float, ...]]  # over the best baseline in percent, where printed
 
-    def cell(self, dataset: str | None, row: str, metric: str) -> Cell | None:
+    def cell(self, dataset: str | None, row: str, metric: str) -> TableCell | None:
         """The published number of a row on a dataset, if any."""
         return self.cells.get(dataset or "", {}).get(row, {}).get(metric)
 
@@ -89,11 +89,11 @@ def _table(name: str, values: Mapping[str, Any]) -> PublishedTable:
     )
 
 
-def _cells(values: Mapping[str, Any], dataset: str, row: str) -> dict[str, Cell]:
+def _cells(values: Mapping[str, Any], dataset: str, row: str) -> dict[str, TableCell]:
     cells, marks = {}, {kind: values.get(kind, {}).get(dataset) for kind in ("bold", "italic")}
     printed = values["rows"][dataset][row]
     for column, (metric, number) in enumerate(zip(values["metrics"], printed, strict=True)):
         mark: Any = next((kind for kind, rows in marks.items() if rows and rows[column] == row), "")
         value, deviation = number if isinstance(number, list) else (number, None)
-        cells[metric] = Cell(value, deviation, mark)
+        cells[metric] = TableCell(value, deviation, mark)
     return cells

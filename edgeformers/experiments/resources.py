@@ -17,6 +17,7 @@ from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.runner import available_cores, free_memory, read_outcome
 from edgeformers.inference.encode import choose_device
 from edgeformers.nn.backbones import backbone_config
+from edgeformers.report.formatting import format_duration
 from edgeformers.runs import ESTIMATORS
 from edgeformers.training.initialization import SCRATCH
 from edgeformers.training.optimizers import Optimizers
@@ -101,14 +102,6 @@ def synchronized_time(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def format_duration(seconds: float) -> str:
-    """For example "3 h 20 min", "12 min" or "40 s"."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def default_jobs(plan: Plan, graph: EdgeTextGraph) -> int:

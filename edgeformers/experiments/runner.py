@@ -239,7 +239,7 @@ def _tokenize(runs: Sequence[PlannedRun], graph: EdgeTextGraph) -> None:
         backbone_tokens(backbone, graph, show=False)
 
 
-def main(plan_file: str, number: str) -> int:
+def run_worker(plan_file: str, number: str) -> int:
     """Execute the run of a plan with this number; returns 1 if it failed."""
     plan = Plan.read(Path(plan_file))
     reason = try_run(plan, plan.runs[int(number)], EdgeTextGraph.open(plan.network), show=True)
@@ -249,4 +249,4 @@ def main(plan_file: str, number: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run_worker(*sys.argv[1:]))

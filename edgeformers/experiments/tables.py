@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from edgeformers.data.card.phrasing import counted
 from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
 from edgeformers.experiments.model_rows import TIMED_BATCH, TIMED_NEIGHBORS
-from edgeformers.experiments.published import Cell, Mark, published_table
+from edgeformers.experiments.published import Mark, TableCell, published_table
 from edgeformers.experiments.record import Comparison, Record, RowInfo
-from edgeformers.experiments.resources import format_duration
-from edgeformers.report.formatting import metric_name
+from edgeformers.report.formatting import format_duration, metric_name
 
 PROTOCOLS = {
     "paper": "ranked within batches of 100 pairs in file order, as published",
@@ -20,7 +19,7 @@ PROTOCOLS = {
     "paper-unseen": "as paper-shifted, with training neighbors of the query ranked last",
 }
 PART_NAMES = {"test": "test part", "val": "validation part"}
-Means = Mapping[str, Mapping[str, Cell]]  # row -> metric -> mean
+Means = Mapping[str, Mapping[str, TableCell]]  # row -> metric -> mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +50,12 @@ class TableRow:
     title: str
     group: str
     runs: int
-    cells: Mapping[str, Cell]
-    published: Mapping[str, Cell] = field(default_factory=dict)
+    cells: Mapping[str, TableCell]
+    published: Mapping[str, TableCell] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ResultTable:
     """A table ready to be rendered; cells are in the units that are shown."""
 
     name: str
@@ -99,13 +98,13 @@ def table_specs(experiment: str) -> list[TableSpec]:
     return []
 
 
-def make_tables(record: Record) -> list[Table]:
+def make_tables(record: Record) -> list[ResultTable]:
     """All tables that a record has numbers for."""
     tables = (make_table(record, spec) for spec in table_specs(record.experiment))
     return [table for table in tables if table.rows]
 
 
-def make_table(record: Record, spec: TableSpec) -> Table:
+def make_table(record: Record, spec: TableSpec) -> ResultTable:
     """One table: means over runs, the best in bold and the second in italics."""
     means = row_means(record, spec)
     marks = {metric: _marks(means, metric, spec.lower_is_better) for metric in spec.metrics}
@@ -118,7 +117,7 @@ def make_table(record: Record, spec: TableSpec) -> Table:
             }
             rows.append(_table_row(record, spec, info, cells))
     measured = [metric for metric in spec.metrics if any(metric in row.cells for row in rows)]
-    return Table(
+    return ResultTable(
         name=spec.name,
         title=spec.title,
         metrics=tuple(measured) if spec.groups else spec.metrics,
@@ -129,7 +128,7 @@ def make_table(record: Record, spec: TableSpec) -> Table:
     )
 
 
-def row_means(record: Record, spec: TableSpec) -> dict[str, dict[str, Cell]]:
+def row_means(record: Record, spec: TableSpec) -> dict[str, dict[str, TableCell]]:
     """Mean and deviation over runs of all measured rows of a table, in the record's units."""
     means = {}
     for row in record.row_names(spec.task):
@@ -138,7 +137,7 @@ def row_means(record: Record, spec: TableSpec) -> dict[str, dict[str, Cell]]:
         if known:
             spreads = summarize_seeds([{metric: run[metric] for metric in known} for run in runs])
             means[row] = {
-                metric: Cell(spread.mean, spread.deviation if spread.runs > 1 else None)
+                metric: TableCell(spread.mean, spread.deviation if spread.runs > 1 else None)
                 for metric, spread in spreads.items()
             }
     return means
@@ -159,7 +158,7 @@ def _marks(means: Means, metric: str, lower_is_better: bool) -> dict[str, Mark]:
 
 
 def _table_row(
-    record: Record, spec: TableSpec, info: RowInfo, cells: Mapping[str, Cell]
+    record: Record, spec: TableSpec, info: RowInfo, cells: Mapping[str, TableCell]
 ) -> TableRow:
     published = {}
     if spec.published is not None:

@@ -10,7 +10,7 @@ from edgeformers.experiments.model_rows import (
     ablation_rows,
 )
 from edgeformers.experiments.published import (
-    Cell,
+    TableCell,
     published_dataset,
     published_table,
     published_tables,
@@ -42,7 +42,7 @@ ABLATED = [row.name for row in ablation_rows() if row.task == "link-prediction"]
 )
 def test_cells_are_those_of_the_paper(table, dataset, row, metric, cell):
     marks = {"b": "bold", "i": "italic", "": ""}
-    expected = Cell(cell[0], cell[1] or None, marks[cell[2]])
+    expected = TableCell(cell[0], cell[1] or None, marks[cell[2]])
     assert published_table(table).cell(dataset, row, metric) == expected
 
 
@@ -93,8 +93,10 @@ def test_printed_gains_follow_from_the_numbers(name):
 
 
 def test_cells_are_scaled_with_their_deviations():
-    assert Cell(64.18, mark="bold").scaled(0.01) == Cell(pytest.approx(0.6418), None, "bold")
-    assert Cell(0.2, 0.01).scaled(100) == Cell(pytest.approx(20.0), pytest.approx(1.0))
+    assert TableCell(64.18, mark="bold").scaled(0.01) == TableCell(
+        pytest.approx(0.6418), None, "bold"
+    )
+    assert TableCell(0.2, 0.01).scaled(100) == TableCell(pytest.approx(20.0), pytest.approx(1.0))
 
 
 def test_an_unknown_table_is_answered_with_the_closest():
