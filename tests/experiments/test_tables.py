@@ -122,7 +122,7 @@ def test_gpu_and_cpu_time_are_reported_separately():
     on_gpu = [replace(one, device="NVIDIA H200", seconds=3600.0) for one in bert]
     table = only_table(replace(record, entries=[tfidf, *on_gpu]))
     assert table.facts[1:] == [
-        "1 run on cpu: 2 min in total (sum over runs).",
+        "1 run on cpu: 90 s in total (sum over runs).",
         "2 runs on NVIDIA H200: 120 GPU minutes in total (sum over runs).",
     ]
 
