@@ -31,7 +31,7 @@ from edgeformers.inference.saved_model import SavedModel, save_model
 from edgeformers.nn.packed import PackedText
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FittedModel(ABC, Generic[Loader]):
     """A trained model with its head, tokenizer and nodes, usually attached to its network.
 
@@ -48,6 +48,9 @@ class FittedModel(ABC, Generic[Loader]):
     attached: AttachedNetwork[Loader] | None = None
     network_path: Path | None = None  # where the network was when the model was saved
     carries_network: bool = False  # fitted on a data frame: the network is saved with the model
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.config.model.backbone!r}, {len(self.nodes):,} nodes)"
 
     @property
     def device(self) -> torch.device:

@@ -40,7 +40,7 @@ class _TextBatch:
     dst: Tensor
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FittedEdgeClassifier(FittedModel[EdgeLoader]):
     """An edge model with a head for classes, several labels, ordered classes or numbers.
 

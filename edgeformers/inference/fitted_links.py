@@ -61,7 +61,7 @@ class Recommendation:
     components: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FittedLinkPredictor(FittedModel[EgoLoader]):
     """A node model with a link score: the trained components and, optionally, an ensemble.
 
