@@ -178,7 +178,7 @@ class Estimator(ABC, Generic[Fitted]):
     def write_results(self, run: str | PathLike[str]) -> None:
         """Write what `evaluate` returned to RUN/results.json."""
         folder = Path(run).expanduser()
-        distributed.run_on_main(lambda: write_results(folder, self.results))
+        distributed.run_on_main(lambda: write_run_results(folder, self.results))
 
     def _open(self, network: Network, columns: Mapping[str, Any]) -> tuple[EdgeTextGraph, bool]:
         """A prepared network, and whether it was prepared here, from a data frame."""
@@ -213,6 +213,6 @@ def _write_config(folder: Path, config: RunConfig) -> None:
         write_atomic(folder / CONFIG, config.to_toml())
 
 
-def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Write results.json of a run."""
     write_atomic(folder / RESULTS, json.dumps(json_values(results), indent=1))

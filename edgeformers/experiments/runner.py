@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
-from edgeformers.estimators.base import write_results
+from edgeformers.estimators.base import write_run_results
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
 from edgeformers.experiments.scoring import RunScores, score
@@ -114,7 +114,7 @@ def execute_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool
         "chosen": chosen,
     }
     write_atomic(run.path / OUTCOME, json.dumps(outcome, indent=1, default=_json_value) + "\n")
-    write_results(run.path, scores.results)  # last: it marks the run as finished
+    write_run_results(run.path, scores.results)  # last: it marks the run as finished
     remove_checkpoints(run.path / "checkpoints")
     if run.kind == "trial" or not plan.keep_models:
         remove_model(run.path / MODEL)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.baselines.base import ValidationRanking, training_links
+from edgeformers.baselines.base import Scores, ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
@@ -31,7 +31,6 @@ from edgeformers.inference.components import (
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, degree_group
 
-Scores = NDArray[np.float32]
 Weights = tuple[float, ...]
 
 EASE_TARGETS = 5_000  # above, inverting a targets-by-targets matrix takes too long

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.types import Ids
@@ -20,8 +19,7 @@ from edgeformers.inference.components import (
     ScoreComponent,
     restore_component,
 )
-
-Vectors = NDArray[np.float32]
+from edgeformers.inference.encode import Vectors
 
 #: Sources are weighted by their number of edges, in the groups of the evaluation report.
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from edgeformers import __version__
 from edgeformers.aliases import current_tensors
 from edgeformers.data.checksums import fingerprint
-from edgeformers.data.metadata import METADATA
-from edgeformers.data.metadata import check_replaceable as check_replaceable_network
+from edgeformers.data.metadata import METADATA, check_replaceable
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.inference.model_card import model_card
@@ -104,7 +103,7 @@ def save_model(
     readme = model_card(out.name, facts, card or {})
     if out.exists() and not overwrite:
         raise InputError(f"{out} already exists; choose another folder, or pass overwrite=True")
-    with atomic_folder(out, overwrite=overwrite, check=check_replaceable) as temporary:
+    with atomic_folder(out, overwrite=overwrite, check=check_replaceable_model) as temporary:
         save_file(_on_cpu(_tensors(model)), temporary / WEIGHTS, metadata={"format": "pt"})
         if head:
             save_file(_on_cpu(head), temporary / HEAD)
@@ -153,11 +152,11 @@ def remove_model(folder: str | PathLike[str]) -> None:
     """Remove a saved model; another folder, or one with other files, is kept."""
     path = Path(folder).expanduser()
     with suppress(InputError, OSError):
-        check_replaceable(path)
+        check_replaceable_model(path)
         shutil.rmtree(path)
 
 
-def check_replaceable(folder: Path) -> None:
+def check_replaceable_model(folder: Path) -> None:
     """Raise an InputError if a folder is not a saved model or contains other files."""
     try:
         facts = json.loads((folder / CONFIG).read_bytes())
@@ -168,7 +167,7 @@ def check_replaceable(folder: Path) -> None:
         raise InputError(f"{folder} is not a saved model; it is not overwritten")
     has_network = _has_own_network(folder, facts)
     if has_network:
-        check_replaceable_network(folder / NETWORK)
+        check_replaceable(folder / NETWORK)
     check_no_foreign_files(
         folder, lambda name: name in FILES or (has_network and name.startswith(f"{NETWORK}/"))
     )
