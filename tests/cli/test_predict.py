@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.estimators import EdgeClassifier, load
+from edgeformers.estimators import load
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from tests.cli.commands import run_examples
 from tests.cli.conftest import call
 
@@ -79,7 +80,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(home, table, tmp_path, args, 
 def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
     monkeypatch.setattr("edgeformers.inference.batch_inference.ROWS", 1)
     (tmp_path / "new.csv").write_text("source,target,text\na,b,c\nd,e,f\n")
-    predict, calls = EdgeClassifier.predictions, []
+    predict, calls = FittedEdgeClassifier.predictions, []
 
     def failing(self, rows):
         calls.append(rows)
@@ -87,7 +88,7 @@ def test_what_fails_half_way_leaves_nothing_behind(home, tmp_path, monkeypatch):
             raise InputError("stopped half way")
         return predict(self, rows)
 
-    monkeypatch.setattr(EdgeClassifier, "predictions", failing)
+    monkeypatch.setattr(FittedEdgeClassifier, "predictions", failing)
     answer = call("predict", "run-edges", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert (answer.code, answer.err) == (2, "error: stopped half way\n")
     assert len(calls) == 2
