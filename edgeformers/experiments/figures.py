@@ -16,7 +16,7 @@ from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
 from edgeformers.report.figures import FigureData, LineChart
 from edgeformers.report.plotting import write_figure
-from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.results import AttentionFigure, NodeMap
 from edgeformers.runs import open_run
 
 MAPPED_NODES = 8
@@ -84,7 +84,7 @@ def _embeddings(plan: Plan, graph: EdgeTextGraph) -> NodeMap:
     return node_map(predictor, nodes, graph.node_names(nodes), title)
 
 
-def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionMap:
+def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionFigure:
     classifier = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(classifier, EdgeClassifier)
     objective = classifier.fitted_.network

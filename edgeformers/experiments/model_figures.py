@@ -12,14 +12,14 @@ from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError, require
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.results import AttentionFigure, NodeMap
 
 MAX_EDGES = 40  # edges per node on a map
 MIN_VECTORS = 10  # for t-SNE; fewer vectors have no neighborhoods to preserve
 
 
 @torch.inference_mode()
-def attention_map(classifier: EdgeClassifier, edge: int, title: str) -> AttentionMap:
+def attention_map(classifier: EdgeClassifier, edge: int, title: str) -> AttentionFigure:
     """The attention of the readout token of one edge, in every layer."""
     loader = classifier.fitted_.network.loader
     batch = edge_batch(loader.graph, loader.tokens, [edge], loader.max_tokens)
@@ -37,7 +37,7 @@ def attention_map(classifier: EdgeClassifier, edge: int, title: str) -> Attentio
     tokens += [
         classifier.fitted_.tokenizer.id_to_token(i) or "" for i in batch.text.token_ids.tolist()
     ]
-    return AttentionMap(title=title, tokens=tokens, weights=weights, virtual=virtual)
+    return AttentionFigure(title=title, tokens=tokens, weights=weights, virtual=virtual)
 
 
 @torch.inference_mode()

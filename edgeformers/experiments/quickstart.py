@@ -29,7 +29,13 @@ from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.minilm import MINILM, has_minilm
 from edgeformers.report.page import render_html
-from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results, learning_curve
+from edgeformers.report.results import (
+    AttentionFigure,
+    LearningCurve,
+    NodeMap,
+    Results,
+    learning_curve,
+)
 from edgeformers.report.results_page import results_page
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.runs import open_run, train_run
@@ -277,7 +283,7 @@ def _learning_curves(folder: Path) -> list[LearningCurve]:
 
 def _attention_example(
     classifier: EdgeClassifier, graph: EdgeTextGraph, scores: Mapping[str, RunScores]
-) -> AttentionMap:
+) -> AttentionFigure:
     """The attention of a test edge that Edgeformer-E classifies correctly and with confidence.
 
     If possible, one that the text alone gets wrong.

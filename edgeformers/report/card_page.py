@@ -21,7 +21,7 @@ from edgeformers.report.card_tables import (
     degree_table,
     distribution_table,
     label_share_table,
-    largest,
+    largest_items,
     length_table,
     named_count_table,
     overlap_table,
@@ -32,13 +32,13 @@ from edgeformers.report.formatting import format_number
 from edgeformers.report.page import (
     Block,
     Bullets,
-    Columns,
     Details,
     Findings,
     Page,
     Paragraph,
     Plot,
     Section,
+    SideBySide,
     StackedBar,
     Tiles,
     bar_table,
@@ -131,7 +131,7 @@ def _sections(card: DataCard) -> Iterator[Section]:
         yield Section("Node labels", [Paragraph(head), *blocks])
     if card.edge_types:
         total = card.counts.edges
-        yield Section("Edge types", [bar_table(largest(card.edge_types), total, "all edges")])
+        yield Section("Edge types", [bar_table(largest_items(card.edge_types), total, "all edges")])
     if card.weights is not None and card.weights.values is not None:
         yield Section("Weights", _distribution("Edge weights", card.weights.values))
     yield Section("Time", list(_time(card)))
@@ -147,9 +147,9 @@ def _network(card: DataCard) -> list[Block]:
         if side.hubs
     ]
     return [
-        Columns(list(_degree_plots(card))),
+        SideBySide(list(_degree_plots(card))),
         degree_table(card),
-        Columns(hubs),
+        SideBySide(hubs),
         Section("Counts", [count_table(card)]),
     ]
 
@@ -176,7 +176,7 @@ def _degree_plots(card: DataCard) -> Iterator[Plot]:
 
 def _texts(card: DataCard) -> list[Block]:
     texts = card.texts
-    blocks: list[Block] = [Columns(list(_length_plots(card)))]
+    blocks: list[Block] = [SideBySide(list(_length_plots(card)))]
     if texts.cut:
         cuts = ", ".join(f"{percent(share)} at {limit}" for limit, share in texts.cut.items())
         blocks.append(
@@ -216,12 +216,12 @@ def _labels(labels: LabelSummary) -> list[Block]:
         return [head, *_distribution("Numeric labels", labels.numbers)]
     if labels.kind == "multi":
         return [head, *_overlapping_labels(labels.balance, labels.labeled, "labeled edges")]
-    return [head, bar_table(largest(labels.balance), labels.labeled, "labeled edges")]
+    return [head, bar_table(largest_items(labels.balance), labels.labeled, "labeled edges")]
 
 
 def _overlapping_labels(items: Sequence[NamedCount], total: int, share_of: str) -> list[Block]:
     """The largest labels; the others overlap and cannot be added up."""
-    shown = largest(items, sum_others=False)
+    shown = largest_items(items, sum_others=False)
     rest = len(items) - len(shown)
     more = [Paragraph(f"{counted(rest, 'rarer label', 'rarer labels')} not shown", muted=True)]
     return [bar_table(shown, total, share_of), *(more if rest else [])]

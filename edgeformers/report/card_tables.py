@@ -111,7 +111,7 @@ def label_share_table(split: SplitSummary) -> Table | None:
     return Table([["label", *labels], *rows])
 
 
-def largest(items: Sequence[NamedCount], *, sum_others: bool = True) -> list[NamedCount]:
+def largest_items(items: Sequence[NamedCount], *, sum_others: bool = True) -> list[NamedCount]:
     """All items in their order or, of many, the largest ones and the sum of the others."""
     if len(items) <= MAX_LISTED:
         return list(items)

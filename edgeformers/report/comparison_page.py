@@ -36,12 +36,12 @@ from edgeformers.report.page import (
     Block,
     Bullets,
     Cell,
-    Columns,
     Details,
     Page,
     Paragraph,
     Plot,
     Section,
+    SideBySide,
     SvgImage,
     Table,
     TableCell,
@@ -149,7 +149,7 @@ def _curves(group: RunGroup) -> list[Block]:
     for start in range(0, len(models), MAX_LINES):
         shown = models[start : start + MAX_LINES]
         plots += [_curves_by_epoch(shown, group), *_curves_by_time(shown, group)]
-    return [Columns(plots)] if plots else []
+    return [SideBySide(plots)] if plots else []
 
 
 def _curves_by_epoch(models: Sequence[ModelCurves], group: RunGroup) -> Plot:

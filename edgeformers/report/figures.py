@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from edgeformers.data.card.card import Histogram
 from edgeformers.data.card.phrasing import percent
-from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.results import AttentionFigure, NodeMap
 
 #: One color per line or node; distinguishable by most readers, in light and in dark mode.
 COLORS = ("#0b8f80", "#d9730d", "#6b5bd2", "#c2387a", "#3f86d9", "#8a8f1f", "#a8583b", "#7d8588")
@@ -69,7 +69,7 @@ class DotChart:
     wide: bool = True
 
 
-FigureData: TypeAlias = BarChart | LineChart | DotChart | NodeMap | AttentionMap
+FigureData: TypeAlias = BarChart | LineChart | DotChart | NodeMap | AttentionFigure
 
 
 def histogram_chart(

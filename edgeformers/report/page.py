@@ -71,7 +71,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalCell:
     """A dot on its interval, as positions from 0 to 1; a dashed line marks the best value."""
 
     low: float
@@ -80,7 +80,7 @@ class Interval:
     best: float | None = None
 
 
-TableCell: TypeAlias = str | Cell | Bar | Interval
+TableCell: TypeAlias = str | Cell | Bar | IntervalCell
 Rows: TypeAlias = Sequence[Sequence[TableCell]]
 
 
@@ -127,7 +127,7 @@ class SvgImage:
 
 
 @dataclass(frozen=True)
-class Columns:
+class SideBySide:
     """Blocks side by side where the page is wide enough."""
 
     blocks: Sequence["Block"]
@@ -159,7 +159,7 @@ Block: TypeAlias = (
     | StackedBar
     | Plot
     | SvgImage
-    | Columns
+    | SideBySide
     | Details
     | Section
 )
@@ -206,7 +206,7 @@ def _has_plots(blocks: Iterable[Block]) -> bool:
 def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         yield block
-        if isinstance(block, Section | Columns | Details):
+        if isinstance(block, Section | SideBySide | Details):
             yield from _walk(block.blocks)
 
 

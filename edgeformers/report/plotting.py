@@ -23,7 +23,7 @@ from edgeformers.report.figures import (
     legend,
 )
 from edgeformers.report.formatting import compact_number, printable
-from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.results import AttentionFigure, NodeMap
 from edgeformers.report.svg import ACCENT, GRID, INK, MUTED, TIP, TIP_SEPARATOR, compact_svg
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def _style(salt: str) -> Iterator[None]:
 
 
 def _label(data: FigureData) -> str:
-    return printable(data.title if isinstance(data, NodeMap | AttentionMap) else data.label)
+    return printable(data.title if isinstance(data, NodeMap | AttentionFigure) else data.label)
 
 
 def _size(data: FigureData) -> tuple[int, int]:
-    if isinstance(data, AttentionMap):
+    if isinstance(data, AttentionFigure):
         tokens, layers = min(len(data.tokens), MAX_TOKENS + data.virtual), len(data.weights)
         return 130 + 22 * layers, 24 + 17 * tokens
     if isinstance(data, NodeMap):
@@ -139,7 +139,7 @@ def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
     draw(data, axes)
     if is_file:
         _add_file_labels(data, figure, axes)
-    elif not isinstance(data, AttentionMap):  # numbers end at the right margin
+    elif not isinstance(data, AttentionFigure):  # numbers end at the right margin
         axes.tick_params(axis="y", pad=pad_right)
         for text in axes.get_yticklabels():
             text.set_horizontalalignment("right")
@@ -148,7 +148,7 @@ def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
 
 def _padding(data: FigureData) -> tuple[int, int, int, int]:
     """Pixels for ticks: left, right, top, bottom."""
-    if isinstance(data, AttentionMap):
+    if isinstance(data, AttentionFigure):
         return 120, 6, 20, 2
     if isinstance(data, NodeMap):
         return 12, 12, 12, 12
@@ -254,8 +254,8 @@ def _draw_node_map(data: NodeMap, axes: "Axes") -> None:
         _scatter(axes, [node], color(i), 160, [name], marker="*", edgecolors=INK, zorder=3)
 
 
-@draw.register(AttentionMap)
-def _draw_attention(data: AttentionMap, axes: "Axes") -> None:
+@draw.register(AttentionFigure)
+def _draw_attention(data: AttentionFigure, axes: "Axes") -> None:
     """Tokens by layers, virtual tokens first and bold; each layer relative to its maximum."""
     shown = min(len(data.tokens), MAX_TOKENS + data.virtual)
     red, green, blue = (int(COLORS[0][at : at + 2], 16) / 255 for at in (1, 3, 5))

@@ -22,7 +22,7 @@ class LearningCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionMap:
+class AttentionFigure:
     """Attention weights from the readout token, averaged over heads: [layers, tokens].
 
     The first `virtual` tokens are the virtual ones.
@@ -54,7 +54,7 @@ class Results:
     origin: str = ""
     tasks: list[TaskScores] = field(default_factory=list)
     curves: list[LearningCurve] = field(default_factory=list)
-    attention: list[AttentionMap] = field(default_factory=list)
+    attention: list[AttentionFigure] = field(default_factory=list)
     maps: list[NodeMap] = field(default_factory=list)
     data: dict[str, float | str] = field(default_factory=dict)  # key numbers of the network
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # run -> setting -> value

@@ -14,11 +14,11 @@ from edgeformers.report.formatting import (
 from edgeformers.report.page import (
     Block,
     Bullets,
-    Columns,
     Page,
     Paragraph,
     Plot,
     Section,
+    SideBySide,
     Table,
 )
 from edgeformers.report.results import LearningCurve, Results
@@ -101,7 +101,7 @@ def _curves(curves: Sequence[LearningCurve]) -> list[Block]:
                 "\n".join(map(_curve_text, shown)),
             )
         )
-    return [Columns(plots)] if plots else []
+    return [SideBySide(plots)] if plots else []
 
 
 def _curve_text(curve: LearningCurve) -> str:
@@ -116,7 +116,7 @@ def _curve_text(curve: LearningCurve) -> str:
 
 def _attention(results: Results) -> list[Block]:
     plots = [Plot(data.title, data, ATTENTION_NOTE) for data in results.attention]
-    return [Columns(plots)] if plots else []
+    return [SideBySide(plots)] if plots else []
 
 
 def _node_maps(results: Results) -> list[Block]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from edgeformers.report.figures import LineChart, Points
 from edgeformers.report.formatting import INPUT_NAMES, format_value, metric_name
-from edgeformers.report.page import Block, Cell, Interval, Paragraph, Rows, Table, TableCell
+from edgeformers.report.page import Block, Cell, IntervalCell, Paragraph, Rows, Table, TableCell
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores, lower_is_better
 
 MARGIN = 0.06  # at both ends of the intervals' axis
@@ -90,7 +90,7 @@ def _interval(task: TaskScores, score: MetricValue | None) -> TableCell:
         return MARGIN + (1 - 2 * MARGIN) * (value - low) / span if span > 0 else 0.5
 
     start, end = map(place, score.bounds)
-    return Interval(start, place(score.value), end, None if best is None else place(best))
+    return IntervalCell(start, place(score.value), end, None if best is None else place(best))
 
 
 def settings_table(rows: Rows) -> Table:

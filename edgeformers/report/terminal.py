@@ -10,14 +10,14 @@ from edgeformers.report.page import (
     Block,
     Bullets,
     Cell,
-    Columns,
     Details,
     Findings,
-    Interval,
+    IntervalCell,
     Page,
     Paragraph,
     Plot,
     Section,
+    SideBySide,
     Table,
     TableCell,
 )
@@ -94,7 +94,7 @@ def _block(block: Block) -> list["RenderableType"]:
     if isinstance(block, Section):
         inner = [line for child in block.blocks for line in _block(child)]
         return [_hanging("", block.title), *inner] if inner else []
-    if isinstance(block, Columns | Details):
+    if isinstance(block, SideBySide | Details):
         return [line for child in block.blocks for line in _block(child)]
     return []
 
@@ -113,7 +113,7 @@ def _table(rows: Sequence[Sequence[TableCell]], left: Sequence[int]) -> "Rendera
     from rich.table import Table as RichTable
 
     table = RichTable.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    kept = [i for i in range(len(rows[0])) if not any(isinstance(r[i], Interval) for r in rows)]
+    kept = [i for i in range(len(rows[0])) if not any(isinstance(r[i], IntervalCell) for r in rows)]
     highest = max((c.share for row in rows for c in row if isinstance(c, Bar)), default=0.0) or 1.0
     for i in kept:
         is_left = i in left or any(isinstance(row[i], Bar) for row in rows)

@@ -12,7 +12,7 @@ from edgeformers.report.comparison import (
     SavedFigure,
     SkippedRun,
 )
-from edgeformers.report.results import AttentionMap, LearningCurve, NodeMap, Results
+from edgeformers.report.results import AttentionFigure, LearningCurve, NodeMap, Results
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from tests.report.films import make_graph
 
@@ -131,7 +131,7 @@ def make_results():
         tasks=[make_task(best={"macro_f1": 0.61}, note="split edge")],
         curves=[LearningCurve(run="run 1", metric="macro_f1", points=[[1, 0.3], [2, 0.5]])],
         attention=[
-            AttentionMap(
+            AttentionFigure(
                 title="one review",
                 tokens=["[v_i]", "good", "film"],
                 weights=[[0.0, 0.75, 0.25], [0.5, 0.25, 0.25]],

@@ -9,7 +9,7 @@ from edgeformers.report.card_tables import (
     count_table,
     degree_table,
     label_share_table,
-    largest,
+    largest_items,
     named_count_table,
     overlap_table,
     split_table,
@@ -63,8 +63,8 @@ def test_labels_are_compared_between_parts(card):
 
 
 def test_of_many_labels_the_largest_are_listed():
-    assert largest(labels(MAX_LISTED)) == labels(MAX_LISTED)
-    shown = largest(labels(MAX_LISTED + 2))
+    assert largest_items(labels(MAX_LISTED)) == labels(MAX_LISTED)
+    shown = largest_items(labels(MAX_LISTED + 2))
     assert shown[0] == NamedCount(f"label {MAX_LISTED + 1}", MAX_LISTED + 2)
     assert shown[-1] == NamedCount("2 more", 3)
-    assert largest(labels(MAX_LISTED + 2), sum_others=False) == shown[:-1]
+    assert largest_items(labels(MAX_LISTED + 2), sum_others=False) == shown[:-1]

@@ -9,14 +9,14 @@ from edgeformers.report.page import (
     Bar,
     Bullets,
     Cell,
-    Columns,
     Details,
     Findings,
-    Interval,
+    IntervalCell,
     Page,
     Paragraph,
     Plot,
     Section,
+    SideBySide,
     StackedBar,
     SvgImage,
     Table,
@@ -45,7 +45,7 @@ def everything(text):
         Findings([Finding("note", text, text, text, {}, [text])]),
         Table([[text, text], [text, Cell(text, text, text, bold=True)]]),
         StackedBar(text, [("train", 1.0, text, 0.5)], text),
-        Columns([Plot(text, chart, text, text), SvgImage(text, text, text)]),
+        SideBySide([Plot(text, chart, text, text), SvgImage(text, text, text)]),
         Details(text, [Section(text, [Paragraph(text)], anchor="place")]),
         kind=text,
         title=text,
@@ -96,11 +96,13 @@ def test_a_table_names_its_rows_and_columns():
 
 
 def test_cells_show_bars_and_intervals():
-    html = render_html(make_page(Table([["a", Bar(0.25), Interval(0.2, 0.3, 0.4, 0.9)]], False)))
+    html = render_html(
+        make_page(Table([["a", Bar(0.25), IntervalCell(0.2, 0.3, 0.4, 0.9)]], False))
+    )
     assert 'style="width:25.00%"' in html
     for position in ("left:20.0%;right:60.0%", "left:30.0%", "left:90.0%"):
         assert position in html
-    assert "<em" not in render_html(make_page(Table([["a", Interval(0.2, 0.3, 0.4)]], False)))
+    assert "<em" not in render_html(make_page(Table([["a", IntervalCell(0.2, 0.3, 0.4)]], False)))
 
 
 def test_bars_show_their_share_even_of_nothing():

@@ -15,7 +15,7 @@ from edgeformers.report.figures import (
     survival_chart,
 )
 from edgeformers.report.plotting import MAX_POINTS, MAX_TOKENS, inline_svg, write_figure
-from edgeformers.report.results import AttentionMap, NodeMap
+from edgeformers.report.results import AttentionFigure, NodeMap
 
 pytest.importorskip("matplotlib")
 
@@ -35,7 +35,7 @@ NODES = NodeMap(
     edges=[[0.1, 0.2], [0.3, 0.1], [0.9, 0.8]],
     ends=[0, 0, 1],
 )
-ATTENTION = AttentionMap(
+ATTENTION = AttentionFigure(
     title="Attention",
     tokens=["ann", "alien", *(f"w{i}" for i in range(60))],
     weights=[[0.0, 0.0, *[0.1] * 60], [0.5, 0.3, *[0.01] * 60]],

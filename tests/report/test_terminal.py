@@ -7,7 +7,7 @@ from edgeformers.report.page import (
     Cell,
     Details,
     Findings,
-    Interval,
+    IntervalCell,
     Page,
     Paragraph,
     Section,
@@ -63,7 +63,10 @@ def test_a_page_is_its_title_lead_and_sections():
             Paragraph("Some words."),
             Findings([Finding("warning", "x", "It leaks.", "Stop it.", {}, ["edge", "link"])]),
             Table(
-                [["", "F1", ""], [Cell("E", note="both"), Cell("54.0", "± 1"), Interval(0, 0, 0)]]
+                [
+                    ["", "F1", ""],
+                    [Cell("E", note="both"), Cell("54.0", "± 1"), IntervalCell(0, 0, 0)],
+                ]
             ),
             bar_table([NamedCount("a", 8), NamedCount("b", 4)], 16, "all"),
             Details("More", [Section("Inner", [Bullets(["one", "two"], brief=1)])]),
