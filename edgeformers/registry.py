@@ -177,7 +177,7 @@ def find_entry(name: str) -> ModelEntry:
 def make_model(
     name: str, config_values: dict[str, Any], encoder: TextReader, *, seed: int = 0
 ) -> nn.Module:
-    """Build a model from plain settings; its parameters beside the encoder's depend on `seed`."""
+    """Build a model from plain settings; `seed` initializes all parameters but the encoder's."""
     entry = find_entry(name)
     config = entry.config.from_dict(config_values)
     with torch.random.fork_rng(devices=[]):

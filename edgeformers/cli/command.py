@@ -53,7 +53,7 @@ class Command:
     as_json: bool = option("Print the result as JSON.", False, names=["--json"])
 
     def run(self) -> None:
-        """Do what the command is for."""
+        """Execute the command."""
         raise NotImplementedError
 
     def print(self, values: Any, *lines: str) -> None:

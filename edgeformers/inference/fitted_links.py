@@ -200,8 +200,13 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
-        graph = self.network.graph
-        return self._positions([seen_nodes(graph, node) for node in sources.tolist()])
+        return self._positions([self._seen_by(node) for node in sources.tolist()])
+
+    def _seen_by(self, source: int) -> Ids:
+        seen = seen_nodes(self.network.graph, source)
+        if "_history" not in self.__dict__:  # no edges have arrived since fitting
+            return seen
+        return np.union1d(seen, self._history[0].targets_of(source))
 
     def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
         """The edges of a new node on `side`."""

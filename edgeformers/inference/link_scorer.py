@@ -140,17 +140,16 @@ class LinkScorer:
 
     def among(self, queries: Ids | Queries, candidates: Ids) -> Scorer:
         """The scores of chosen sources and candidates, as evaluation ranks them."""
-        asked = queries if isinstance(queries, Queries) else self.queries(queries)
-        return self._with_bonus(
-            InnerProductScorer(asked.vectors, self.keys(candidates)), asked, candidates
-        )
+        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        products = InnerProductScorer(sources.vectors, self.keys(candidates))
+        return self._with_bonus(products, sources, candidates)
 
     def scores(self, queries: Ids | Queries) -> Vectors:
         """The scores of all candidates [n, C]."""
-        asked = queries if isinstance(queries, Queries) else self.queries(queries)
-        products = InnerProductScorer(asked.vectors, self._candidate_keys)
-        scorer = self._with_bonus(products, asked, self.candidates)
-        return np.asarray(scorer.scores(np.arange(len(asked.nodes))), np.float32)
+        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        products = InnerProductScorer(sources.vectors, self._candidate_keys)
+        scorer = self._with_bonus(products, sources, self.candidates)
+        return np.asarray(scorer.scores(np.arange(len(sources.nodes))), np.float32)
 
     def rank(self, queries: Ids | Queries, k: int, *, exclude: LinkTable | None = None) -> Ranking:
         """The k best candidates of each source; `exclude` has the positions of those left out."""
@@ -170,8 +169,7 @@ class LinkScorer:
 
     def explain(self, source: int, target: int) -> dict[str, float]:
         """What each component contributes to a score; the values sum to the score."""
-        asked = self.queries(np.array([source]))
-        return self.shares(asked, np.array([target]))[0]
+        return self.shares(self.queries(np.array([source])), np.array([target]))[0]
 
     def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
         """For one source, the contributions of the components to the score of each target."""

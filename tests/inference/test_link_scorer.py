@@ -222,3 +222,12 @@ def test_later_edges_are_read_and_counted(loaded):
     assert fitted.explain(source, best)["reciprocity"] > 0
     degrees = fitted.network.loader.source_sampler.adjacency.degrees()[number]
     assert fitted.scorer.group[int(number[0])] == degree_group(degrees + 2)[0]
+
+
+def test_targets_of_later_edges_are_seen(loaded):
+    fitted = replace(loaded)  # with its own scorer
+    source, *_ = json.loads((FIXTURES / "expected.json").read_text())["reply-run"]["recommend"]
+    best = fitted.recommend(source, 1)[0].node
+    fitted.update([(source, best, "try to reboot")])
+    assert best not in [answer.node for answer in fitted.recommend(source, 10)]
+    assert best in [a.node for a in fitted.recommend(source, len(fitted.nodes), exclude_seen=False)]
