@@ -1,6 +1,6 @@
 """The only list of models and baselines, by the name under which they are trained and saved."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -42,9 +42,23 @@ from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
 from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
 from edgeformers.nn.bag_of_words import BagOfWords
 
-#: Learning rates to try, for models over a language model and over a bag of words.
-BACKBONE_RATES: Mapping[str, Sequence[float]] = {"train.lr": (2e-5, 5e-5, 1e-4)}
-BAG_RATES: Mapping[str, Sequence[float]] = {"train.head_lr": (3e-4, 1e-3, 3e-3)}
+GridPoint = Mapping[str, float]
+
+#: Learning rates to try on validation: of the backbone, the node table and everything else. Models
+#: without a language model have as many points.
+BACKBONE_RATES: tuple[GridPoint, ...] = tuple(
+    {"train.lr": lr, "train.node_lr": node_lr, "train.head_lr": head_lr}
+    for lr, node_lr, head_lr in (
+        (2e-5, 1e-3, 3e-4),
+        (5e-5, 1e-3, 1e-3),
+        (5e-5, 5e-3, 1e-3),
+        (1e-4, 5e-3, 1e-3),
+    )
+)
+BAG_RATES: tuple[GridPoint, ...] = tuple(
+    {"train.node_lr": node_lr, "train.head_lr": head_lr}
+    for node_lr, head_lr in ((3e-4, 3e-4), (1e-3, 1e-3), (5e-3, 1e-3), (1e-3, 5e-3))
+)
 
 #: Baselines are compared without an ensemble; those that use only texts also without node vectors
 #: in the link score.
@@ -75,7 +89,7 @@ class ModelEntry:
     context: bool = False  # whether it also reads the edges around both ends of an edge
     settings: Mapping[str, Any] = field(default_factory=dict)  # override those of a recipe
     tuned: Mapping[str, Any] = field(default_factory=dict)  # likewise, but not those of `paper`
-    grid: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict(BACKBONE_RATES))
+    grid: tuple[GridPoint, ...] = BACKBONE_RATES
 
 
 def _edges_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:

@@ -58,6 +58,11 @@ def test_the_paper_recipe_has_the_hyperparameters_of_the_paper(task):
     assert train.select_metric == {EDGES: None, LINKS: "paper/hit@1"}[task]
     assert config.links.temperature is None
     assert not config.links.normalize
+    tuned = make_config(task, "paper-tuned").to_dict()
+    rates = ("lr", "node_lr", "head_lr", "precision")
+    for name in rates:
+        tuned["train"][name] = config.to_dict()["train"][name]
+    assert tuned == config.to_dict() | {"recipe": "paper-tuned"}
 
 
 def test_settings_override_a_file_and_a_file_overrides_its_recipe(tmp_path):

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from edgeformers.config import RunConfig
+from edgeformers.config import RunConfig, flatten
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.base import ContextEncoder, EdgeEncoder, NodeEncoder
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.nodes import NodeLookup
-from edgeformers.registry import MODELS, find_entry, make_model, model_name
+from edgeformers.registry import BACKBONE_RATES, MODELS, find_entry, make_model, model_name
 from tests.tiny_models import TINY_ENCODER, make_tiny
 
 
@@ -34,12 +34,11 @@ def test_what_every_entry_wants_and_tries_are_settings_of_its_task(name):
     entry = MODELS[name]
     task = {"edges": "edge-classification", "nodes": "link-prediction"}[entry.encodes]
     config = RunConfig(task=task).with_settings({**entry.settings, **entry.tuned})
-    (rate,) = entry.grid
-    assert rate == {"bag-of-words": "train.head_lr", "language-model": "train.lr"}[entry.text]
-    assert len(entry.grid[rate]) > 1
-    for value in entry.grid[rate]:
-        train = config.with_settings({rate: value}).train
-        assert getattr(train, rate.removeprefix("train.")) == value
+    assert len(entry.grid) == len(BACKBONE_RATES)  # the same budget for every model
+    assert all(("train.lr" in point) == (entry.text == "language-model") for point in entry.grid)
+    for point in entry.grid:
+        settings = flatten(config.with_settings(point).to_dict())
+        assert {name: settings[name] for name in point} == point
 
 
 def test_a_model_is_made_from_plain_values():

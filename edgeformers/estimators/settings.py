@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edgeformers.config import RunConfig, Task, make_config
+from edgeformers.config import PAPER_RECIPES, RunConfig, Task, make_config
 from edgeformers.errors import ConfigError
 from edgeformers.registry import MODELS, ModelEntry, find_entry
 
@@ -29,7 +29,7 @@ def run_config(
     """
     config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
-    defaults = {**entry.settings, **({} if config.recipe == "paper" else entry.tuned)}
+    defaults = {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
     return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgeformers import aliases
-from edgeformers.config import RunConfig, Task, flatten, make_config, matches_file
+from edgeformers.config import PAPER_RECIPES, RunConfig, Task, flatten, make_config, matches_file
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
 from edgeformers.errors import InputError
@@ -45,6 +45,11 @@ class ExperimentOptions:
     rounds: int = 20  # mini-batches timed by the efficiency experiment
     dry_run: bool = False
     estimate: bool = True
+
+    @property
+    def searches_rates(self) -> bool:
+        """Whether learning rates are searched on validation first."""
+        return self.tune or self.recipe == "paper-tuned"
 
     def __post_init__(self) -> None:
         for name in ("seeds", "jobs", "rounds"):
@@ -249,7 +254,7 @@ def make_plan(
 def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) -> RunConfig:
     """The settings of a row: recipe, model defaults, user settings, and the row's own on top."""
     settings: dict[str, Any] = {}
-    if options.recipe == "paper" and row.task == "link-prediction":
+    if options.recipe in PAPER_RECIPES and row.task == "link-prediction":
         settings |= published_neighbors(graph)
     settings |= {**options.settings, **row.settings}
     if row.is_simple:

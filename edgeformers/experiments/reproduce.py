@@ -157,7 +157,9 @@ def reproduce(
     """Run an experiment on a network, or resume it; `log` receives lines about the plan."""
     plan = _plan_experiment(experiment, graph, out, options)
     labels = find_labels(graph, options.labels) if experiment == "node-classification" else None
-    trials = trial_plan(plan, options.settings) if options.tune else None
+    trials = None
+    if options.searches_rates and experiment != "efficiency":
+        trials = trial_plan(plan, options.settings)
     seconds = _announce(plan, trials, graph, options, log)
     if options.dry_run:
         return ExperimentResults(plan=plan)
@@ -231,7 +233,7 @@ def _plan_experiment(
     if experiment == "cold-start":
         rows, options = _use_cold_split(rows, graph, options)
     plan = make_plan(experiment, rows, graph, out, options)
-    if not options.tune:
+    if not options.searches_rates:
         plan.check_folders()  # before anything is measured
     return plan
 

@@ -1,4 +1,4 @@
-"""Tuning: every row's grid of settings is tried on validation, with one seed.
+"""Tuning: every row's learning rates are tried on validation, with one seed.
 
 Trials are runs of a plan, so they resume and run in parallel like any other run; Optuna would add
 a second store of results for a grid of at most a few points.
@@ -6,7 +6,6 @@ a second store of results for a grid of at most a few points.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +16,61 @@ from edgeformers.registry import MODELS
 from edgeformers.runs import read_results
 
 TRIALS = "trials"
+TRIAL_EPOCHS = 3  # with a constant learning rate, a trial is the beginning of the full run
 
 
 def trial_plan(plan: Plan, fixed: Mapping[str, Any]) -> Plan:
-    """Every point of every row's grid with the first seed, except for settings the user fixed.
+    """Every point of every model's grid with the first seed, without settings the user fixed.
 
-    Simple baselines are not included: they tune themselves while fitting.
+    Variants of a model, such as those of an ablation, share its trials. Simple baselines are not
+    included: they tune themselves while fitting.
     """
     first_runs: dict[str, PlannedRun] = {}
-    for run in plan.runs:
+    for run in sorted(plan.runs, key=lambda run: run.row != run.model):  # variants last
         if run.kind == "model":
-            first_runs.setdefault(run.row, run)
+            first_runs.setdefault(run.model, run)
     trials = []
-    for row, run in first_runs.items():
-        grid = {n: values for n, values in MODELS[run.model].grid.items() if n not in fixed}
-        for number, point in enumerate(product(*grid.values()) if grid else ()):
-            folder = Path(plan.folder) / TRIALS / row / str(number)
-            trial = replace(run, kind="trial", folder=str(folder))
-            trials.append(trial.with_settings(dict(zip(grid, point, strict=True))))
+    for run in first_runs.values():
+        for number, point in enumerate(_grid(run, fixed)):
+            folder = Path(plan.folder) / TRIALS / run.row / str(number)
+            trials.append(replace(run, kind="trial", folder=str(folder)).with_settings(point))
     return replace(plan, experiment=f"{plan.experiment}/{TRIALS}", runs=trials)
 
 
+def _grid(run: PlannedRun, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The distinct settings to try, which a constant learning rate allows to stop early."""
+    grid: list[dict[str, Any]] = []
+    for values in MODELS[run.model].grid:
+        point = {name: value for name, value in values.items() if name not in fixed}
+        if point and point not in grid:
+            grid.append(point)
+    train = run.to_config().train
+    if train.lr_schedule == "constant":
+        return [point | {"train.epochs": min(train.epochs, TRIAL_EPOCHS)} for point in grid]
+    return grid
+
+
 def tuned_plan(plan: Plan, trials: Plan) -> Plan:
-    """The plan with the best settings of every row, in folders named ROW-tuned.
+    """The plan with the best settings of every model, in folders named ROW-tuned.
 
     Rows without a finished trial are left out.
     """
-    tuned_rows = dict.fromkeys(run.row for run in trials.runs)
-    best = {row: best_settings(trials, row) for row in tuned_rows}
+    best = {run.model: best_settings(trials, run.model) for run in trials.runs}
     runs = []
     for run in plan.runs:
-        settings = best.get(run.row)
+        settings = best.get(run.model)
         if settings is not None:
             folder = run.path.parent.with_name(f"{run.row}-tuned") / run.path.name
             runs.append(replace(run, folder=str(folder)).with_settings(settings))
-        elif run.row not in tuned_rows:
+        elif run.model not in best:
             runs.append(run)
-    failed = [f"{row}: no trial finished" for row in tuned_rows if best[row] is None]
+    failed = [f"{model}: no trial finished" for model in best if best[model] is None]
     return replace(plan, runs=runs, left_out=[*plan.left_out, *failed], is_tuned=True)
 
 
-def best_settings(trials: Plan, row: str) -> dict[str, Any] | None:
+def best_settings(trials: Plan, model: str) -> dict[str, Any] | None:
     """The settings with the best validation score (the first of equals); None without a trial."""
-    scores = [(run, *_score(run)) for run in trials.runs if run.row == row and run.is_finished]
+    scores = [(run, *_score(run)) for run in trials.runs if run.model == model and run.is_finished]
     if not scores:
         return None
     sign = -1.0 if scores[0][1] in SMALLER_IS_BETTER else 1.0
@@ -85,7 +96,7 @@ def is_trial(results: Mapping[str, Any]) -> bool:
 
 def _grid_point(run: PlannedRun) -> dict[str, Any]:
     settings = flatten(run.to_config().to_dict())
-    return {name: settings[name] for name in MODELS[run.model].grid}
+    return {name: settings[name] for point in MODELS[run.model].grid for name in point}
 
 
 def _score(run: PlannedRun) -> tuple[str, float]:
