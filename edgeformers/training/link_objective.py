@@ -1,18 +1,17 @@
 """The objective of link prediction: pairs of ego-graphs, the softmax over keys, and ranking."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgeformers import distributed
 from edgeformers.config import RunConfig
 from edgeformers.data.batch import LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import default_batch_size, epoch_batches
+from edgeformers.data.loader import EgoLoader
 from edgeformers.data.random import hash_keys, uniform
 from edgeformers.data.splits import PROFILE
 from edgeformers.data.types import Ids, Side
@@ -20,12 +19,13 @@ from edgeformers.errors import ConfigError, suggest
 from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, LinkTable
 from edgeformers.evaluation.network_links import drawable_nodes
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.models.link_head import EncodedNodes, sampling_log_q
+from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
+from edgeformers.training.trainer import Objective
 
 COLD_NODE_RATE = 0.3  # default share of nodes read as unknown, for splits that hold nodes out
 
 
-class LinkObjective:
+class LinkObjective(Objective):
     """Trains a node model and its link head on the links of their network.
 
     A batch too large for memory is cut into pieces without changing its loss (gradient caching):
@@ -33,16 +33,13 @@ class LinkObjective:
     again to propagate its share of the gradient.
     """
 
+    fitted: FittedLinkPredictor
+    loader: EgoLoader
+    head: LinkHead
+
     def __init__(self, fitted: FittedLinkPredictor) -> None:
-        train = fitted.config.train
-        self.fitted = fitted
-        self.model, self.head = fitted.model, fitted.head
-        self.loader, self.parts = fitted.network.loader, fitted.network.parts
-        self.modules: nn.Module = nn.ModuleDict({"model": self.model, "head": self.head})
-        self.read: Callable[[Any], Tensor] = self.model  # or a faster way to call it
-        self.device, self.autocast = fitted.device, fitted.options.autocast
-        self.batch_size = train.batch_size or default_batch_size(len(self.parts["train"]))
-        self.seed, self.select = train.seed, _checked_metric(fitted.select_metric)
+        super().__init__(fitted)
+        _check_metric(self.select)
         self.cold_node_rate = _cold_node_rate(
             fitted.config, fitted.network.graph, fitted.network.split
         )
@@ -73,10 +70,8 @@ class LinkObjective:
         if self.cold_node_rate:
             drawn = uniform(hash_keys(self.seed, 0x4E0, epoch, np.arange(len(self._log_q))))
             self._hidden = torch.from_numpy(drawn < self.cold_node_rate).to(self.device)
-        train = self.parts["train"]
-        batches = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
         least = 1 if self.head.uniform_negatives else 2
-        return [train[batch] for batch in batches if len(batch) >= least]
+        return [batch for batch in super().batches(epoch) if len(batch) >= least]
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[LinkBatch]:
         """The pairs and negatives of a batch for this process, in pieces of at most `micro`."""
@@ -216,13 +211,12 @@ def _cold_node_rate(config: RunConfig, graph: EdgeTextGraph, split: str) -> floa
     return COLD_NODE_RATE if (graph.split(split) == PROFILE).any() else 0.0
 
 
-def _checked_metric(name: str) -> str:
+def _check_metric(name: str) -> None:
     known = [f"{protocol}/{metric}" for protocol in PROTOCOLS for metric in RANK_METRICS]
     if name not in known:
         raise ConfigError(
             f"train.select_metric: unknown link metric '{name}'; {suggest(name, known)}"
         )
-    return name
 
 
 def _long(values: np.ndarray) -> Tensor:

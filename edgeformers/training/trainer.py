@@ -2,11 +2,12 @@
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +16,13 @@ from torch import Tensor, nn
 from edgeformers import distributed
 from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
+from edgeformers.data.loader import default_batch_size, epoch_batches
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
@@ -36,34 +40,44 @@ class TrainingError(EdgeformersError):
     """Training cannot continue; the message names the step and the remedy."""
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """What is trained: modules, batches, loss and validation metrics."""
 
-    modules: nn.Module  # everything that has parameters
-    select: str  # the validation metric to select the best epoch by
+    def __init__(self, fitted: FittedEdgeClassifier | FittedLinkPredictor) -> None:
+        train = fitted.config.train
+        self.fitted, self.device, self.autocast = fitted, fitted.device, fitted.options.autocast
+        self.model, self.head = fitted.model, fitted.head
+        self.loader, self.parts = fitted.network.loader, fitted.network.parts
+        self.modules: nn.Module = nn.ModuleDict({"model": self.model, "head": self.head})
+        self.read: Callable[[Any], Tensor] = self.model  # or a faster way to call it
+        self.batch_size = train.batch_size or default_batch_size(len(self.parts["train"]))
+        self.seed = train.seed
+        self.select = fitted.select_metric  # the validation metric that selects the best epoch
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The examples of each batch of an epoch."""
-        ...
+        """The training examples of every batch of an epoch."""
+        train = self.parts["train"]
+        batches = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
+        return [train[batch] for batch in batches]
 
+    @abstractmethod
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:
         """The batch of this process on the host, in pieces of at most `micro` examples."""
-        ...
 
+    @abstractmethod
     def backward(self, batches: list[list[Any]]) -> Tensor:
         """Add the gradients of the mean loss over the batches of an update, and return the loss.
 
         The mean over all processes is the actual loss and gradient. The loss stays on its device.
         """
-        ...
 
+    @abstractmethod
     def find_nonfinite(self, ids: Ids, epoch: int) -> Ids:
         """The examples that give NaN or infinity on their own."""
-        ...
 
+    @abstractmethod
     def evaluate(self, part: str) -> dict[str, float]:
         """All metrics on "val" or "test"."""
-        ...
 
 
 @dataclass
