@@ -36,6 +36,7 @@ class NetworkMeta:
     num_edges: int
     is_bipartite: bool
     is_directed: bool
+    has_published_order: bool = False  # validation and test links are in their published order
     label_kind: LabelKind | None = None
     label_names: list[str] = field(default_factory=list)
     edge_type_names: list[str] = field(default_factory=list)

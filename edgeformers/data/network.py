@@ -158,6 +158,7 @@ class _NetworkWriter:
             num_edges=0,
             is_bipartite=table.bipartite,
             is_directed=table.directed,
+            has_published_order=table.has_published_order,
             origin=table.origin,
             neighbors=dict(config.neighbors),
             positive_labels=[str(label) for label in config.positive_labels],

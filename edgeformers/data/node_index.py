@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
@@ -59,6 +60,12 @@ class NodeIndex:
             )
         ids: list[str] = self.ids.take(pa.array(nodes)).to_pylist()
         return ids
+
+    def hashes(self, numbers: ArrayLike) -> NDArray[np.uint64]:
+        """A hash of the id of each node, which does not depend on the numbering."""
+        nodes, position = np.unique(np.asarray(numbers, np.int64), return_inverse=True)
+        digests = (blake2b(name.encode(), digest_size=8).digest() for name in self.ids_of(nodes))
+        return np.frombuffer(b"".join(digests), "<u8")[position].astype(np.uint64)
 
     def count_shared_ids(self) -> int:
         """How many ids of sources are also ids of targets; 0 with one node type."""

@@ -163,6 +163,7 @@ class EdgeTable(_Stream):
     directed: bool = True
     label_kind: LabelKind = "class"
     label_separator: str | None = None  # between the labels of a set (label_kind "multi")
+    has_published_order: bool = False  # validation and test links are in their published order
 
     @classmethod
     def from_rows(

@@ -3,7 +3,7 @@
 from edgeformers.evaluation.links import LinkMask, LinkTable, node_positions
 from edgeformers.evaluation.negatives import sample_negatives
 from edgeformers.evaluation.popularity_correction import ScoreCorrection, ValidationPairs
-from edgeformers.evaluation.ranking import rank_full, rank_in_batch, rank_sampled
+from edgeformers.evaluation.ranking import order_pairs, rank_full, rank_in_batch, rank_sampled
 from edgeformers.evaluation.report import (
     DEGREES,
     PROFILES,
@@ -58,6 +58,7 @@ __all__ = [
     "f1_intervals",
     "is_significant",
     "node_positions",
+    "order_pairs",
     "rank_full",
     "rank_in_batch",
     "rank_sampled",

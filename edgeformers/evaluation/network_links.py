@@ -11,6 +11,7 @@ from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation.links import LinkTable, node_positions
 from edgeformers.evaluation.popularity_correction import ValidationPairs, spaced_batches
+from edgeformers.evaluation.ranking import order_pairs
 from edgeformers.evaluation.report import PROTOCOLS, LinkProtocol, LinkReport, evaluate_links
 from edgeformers.evaluation.scorers import Scorer
 
@@ -70,6 +71,18 @@ def seen_nodes(graph: EdgeTextGraph, node: int) -> Ids:
     return ends[ends != node].astype(np.int64) if graph.is_bipartite else ends.astype(np.int64)
 
 
+def order_links(graph: EdgeTextGraph, links: Ids) -> Ids:
+    """The order in which the protocol `paper` takes links, given as edges.
+
+    As in `order_pairs`, by the ids of the nodes, so that it does not depend on the order of the
+    file. A network from the authors' files keeps the order of their pairs.
+    """
+    if graph.meta.has_published_order:
+        return np.argsort(links, kind="stable")
+    index = graph.node_index
+    return order_pairs(index.hashes(graph.src[links]), index.hashes(graph.dst[links]))
+
+
 def rank_links(
     graph: EdgeTextGraph,
     parts: Mapping[str, Ids],
@@ -86,7 +99,9 @@ def rank_links(
     """
     is_unseen, count = "paper-unseen" in protocols, len(pairs)
     is_tuned = is_unseen or "paper-shifted" in protocols
-    tuned = parts["val"][spaced_batches(len(parts["val"]))] if is_tuned else pairs[:0]
+    tuned = pairs[:0]
+    if is_tuned:
+        tuned = parts["val"][order_links(graph, parts["val"])][spaced_batches(len(parts["val"]))]
     src, dst = (ends[np.concatenate([pairs, tuned])] for ends in (graph.src, graph.dst))
     ranked = np.unique(src[:count])  # come first: `sampled` draws negatives by query position
     queries = np.concatenate([ranked, np.setdiff1d(src, ranked)]).astype(np.int64)
@@ -111,6 +126,7 @@ def rank_links(
         query_degree=degrees[src[:count]],
         key_degree=degrees[dst[:count]],
         profile=np.maximum(profiles[src], profiles[dst])[:count],
+        order=order_links(graph, pairs),
         seed=seed,
     )
 

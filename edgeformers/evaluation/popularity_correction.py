@@ -30,7 +30,7 @@ VALIDATION_PAIRS = 10_000  # used at most, in whole batches
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationPairs:
-    """Validation pairs in file order [n], on which a correction is chosen."""
+    """Validation pairs [n] on which a correction is chosen."""
 
     queries: ArrayLike
     positives: ArrayLike
@@ -47,7 +47,7 @@ class ScoreCorrection:
 
 
 def spaced_batches(count: int, batch: int = BATCH, limit: int = VALIDATION_PAIRS) -> Ids:
-    """Indices of at most `limit` of `count` pairs: whole batches, evenly spaced, in file order."""
+    """Indices of at most `limit` of `count` pairs: whole batches, evenly spaced."""
     batches = list(index_blocks(count, batch))
     chosen = np.unique(np.linspace(0, len(batches) - 1, max(1, limit // batch)).round())
     return np.concatenate([np.empty(0, np.int64), *(batches[int(i)] for i in chosen if batches)])

@@ -1,6 +1,7 @@
 """Three protocols that rank the positive of a test pair; their scores are not comparable.
 
-- `paper`: among the positives of its batch of 100 pairs in file order, as published;
+- `paper`: among the positives of its batch of 100 pairs, taken source by source as published
+  (`order_pairs`);
 - `sampled`: among 99 uniformly drawn candidates that are not linked to the query;
 - `full`: among all candidates except known links of the query, as in a recommender.
 
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Floats, Ids
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
@@ -19,6 +21,18 @@ from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
 from edgeformers.evaluation.scorers import Scorer
 
 BATCH = 100  # pairs per batch in the protocol `paper`
+ORDER_SEED = 0  # of all models and runs, so that their ranks remain paired
+
+
+def order_pairs(queries: ArrayLike, positives: ArrayLike, *, seed: int = ORDER_SEED) -> Ids:
+    """The order in which the protocol `paper` takes pairs: query by query, in random order.
+
+    The queries are shuffled, and the pairs of a query follow one another, shuffled too. The order
+    depends on the integers that identify the pairs, and not on the order in which they are given.
+    """
+    rows, columns = np.asarray(queries), np.asarray(positives)
+    by_query, by_pair = hash_keys(seed, 0xBA7C, rows), hash_keys(seed, 0xBA7C, rows, columns)
+    return np.lexsort([by_pair, rows, by_query])
 
 
 def rank_in_batch(
@@ -26,8 +40,9 @@ def rank_in_batch(
 ) -> Floats:
     """Protocol `paper`: rank of `positives[i]` among the positives of its batch.
 
-    A candidate that occurs twice in a batch ties with itself. The last batch may be smaller, and
-    then easier, as in the released code.
+    A batch is a run of consecutive pairs; `order_pairs` gives their order. A candidate that occurs
+    twice in a batch ties with itself. The last batch may be smaller, and then easier, as in the
+    released code.
     """
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))

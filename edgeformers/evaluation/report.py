@@ -1,13 +1,13 @@
 """Link prediction metrics, always reported with the protocol that ranked."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edgeformers.data.types import Floats, Mask
+from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import LinkTable, index_blocks, validated_pairs
@@ -17,7 +17,13 @@ from edgeformers.evaluation.popularity_correction import (
     choose_correction,
     rank_corrected,
 )
-from edgeformers.evaluation.ranking import BATCH, rank_full, rank_in_batch, rank_sampled
+from edgeformers.evaluation.ranking import (
+    BATCH,
+    order_pairs,
+    rank_full,
+    rank_in_batch,
+    rank_sampled,
+)
 from edgeformers.evaluation.scorers import Scorer
 from edgeformers.evaluation.significance import bootstrap_interval
 
@@ -61,6 +67,7 @@ class LinkReport:
     groups: Mapping[str, Mask] = field(default_factory=dict)  # name -> which pairs belong to it
     batch: int = BATCH
     corrections: Mapping[str, ScoreCorrection] = field(default_factory=dict)  # by protocol
+    order: Ids | None = None  # of the pairs in batches; None: as given
 
     def __post_init__(self) -> None:
         for name in self.ranks:
@@ -117,7 +124,8 @@ class LinkReport:
         return "\n".join(lines)
 
     def _mean_of_batches(self, values: Floats) -> float:
-        return metrics.mean([values[part].mean() for part in index_blocks(len(values), self.batch)])
+        taken = values if self.order is None else values[self.order]
+        return metrics.mean([taken[part].mean() for part in index_blocks(len(taken), self.batch)])
 
 
 def evaluate_links(
@@ -131,9 +139,14 @@ def evaluate_links(
     key_degree: ArrayLike | None = None,
     profile: ArrayLike | None = None,
     validation: ValidationPairs | None = None,
+    order: ArrayLike | None = None,
     seed: int = 0,
 ) -> LinkReport:
-    """Rank test pairs, given in file order, under each protocol.
+    """Rank test pairs under each protocol; ranks are in the order of the given pairs.
+
+    The in-batch protocols take pairs, those of `validation` too, in the order of `order_pairs`.
+    With `order`, a permutation of the pairs, they take them in that order, and those of
+    `validation` as given.
 
     With `query_degree` and `key_degree`, the training edges of each pair's nodes [n], the report
     also groups pairs by the query's degree, and cold from warm; with `profile`, the profile edges
@@ -142,15 +155,23 @@ def evaluate_links(
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     for name in protocols:
         _check_protocol(name)
+    taken = order_pairs(rows, columns) if order is None else np.asarray(order, np.int64)
+    if order is None and validation is not None:
+        validation = _ordered(validation)
     corrections: dict[str, ScoreCorrection] = {}
 
     def rank(protocol: str) -> Floats:
-        if protocol == "paper":
-            return rank_in_batch(scorer, columns, queries=rows)
         if protocol == "sampled":
             return rank_sampled(scorer, columns, queries=rows, known=known, seed=seed)
         if protocol == "full":
             return rank_full(scorer, columns, queries=rows, known=known)
+        ranks = np.empty(len(rows))
+        ranks[taken] = rank_batches(protocol, rows[taken], columns[taken])
+        return ranks
+
+    def rank_batches(protocol: str, rows: Ids, columns: Ids) -> Floats:
+        if protocol == "paper":
+            return rank_in_batch(scorer, columns, queries=rows)
         if validation is None:
             raise InputError(f"the protocol '{protocol}' needs validation pairs")
         unseen = protocol == "paper-unseen"
@@ -159,7 +180,7 @@ def evaluate_links(
 
     groups = pair_groups(query_degree, key_degree, profile)
     ranks: dict[str, Floats] = {protocol: rank(protocol) for protocol in protocols}
-    return LinkReport(ranks=ranks, groups=groups, corrections=corrections)
+    return LinkReport(ranks=ranks, groups=groups, corrections=corrections, order=taken)
 
 
 def pair_groups(
@@ -176,6 +197,12 @@ def pair_groups(
     if profile is not None and np.any(profile):
         groups |= _groups(profile, PROFILES)
     return groups
+
+
+def _ordered(validation: ValidationPairs) -> ValidationPairs:
+    rows, columns = np.asarray(validation.queries), np.asarray(validation.positives)
+    order = order_pairs(rows, columns)
+    return replace(validation, queries=rows[order], positives=columns[order])
 
 
 def _groups(counts: ArrayLike, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, Mask]:

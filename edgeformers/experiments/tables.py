@@ -12,7 +12,7 @@ from edgeformers.experiments.record import Comparison, Record, RowInfo
 from edgeformers.report.formatting import format_duration, metric_name
 
 PROTOCOLS = {
-    "paper": "ranked within batches of 100 pairs in file order, as published",
+    "paper": "ranked within batches of 100 pairs, source by source, as published",
     "sampled": "ranked among 99 uniformly sampled nodes that are not known links",
     "full": "ranked among all candidate nodes except known links",
     "paper-shifted": "as paper, with a popularity correction of the scores tuned on validation",

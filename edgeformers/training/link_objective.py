@@ -17,7 +17,8 @@ from edgeformers.data.splits import PROFILE
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import ConfigError, suggest
 from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, LinkTable
-from edgeformers.evaluation.network_links import drawable_nodes
+from edgeformers.evaluation.network_links import drawable_nodes, order_links
+from edgeformers.evaluation.popularity_correction import spaced_batches
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
 from edgeformers.training.trainer import Objective
@@ -45,6 +46,7 @@ class LinkObjective(Objective):
         )
         self._prepare_links()
         self._hidden = torch.zeros(0, dtype=torch.bool)
+        self._spaced: dict[str, Ids] = {}  # part -> links ranked in every epoch
 
     def _prepare_links(self) -> None:
         """What the loss needs of the training links: masks, sampling probabilities, popularity."""
@@ -109,13 +111,19 @@ class LinkObjective(Objective):
 
     def evaluate(self, part: str) -> dict[str, float]:
         """Overall metrics of a part under the protocols that are quick, or selected by."""
-        pairs, most = self.parts[part], self.fitted.config.train.eval_pairs
-        if most is not None and len(pairs) > most:
-            keep = np.argsort(hash_keys(self.seed, 0xE7A1, pairs), kind="stable")[:most]
-            pairs = pairs[np.sort(keep)]  # the protocol `paper` depends on the file order
         used = ("full", "paper", self.select.partition("/")[0])
         protocols = [protocol for protocol in PROTOCOLS if protocol in used]
-        return self.fitted.report(pairs, protocols=protocols).flat()
+        return self.fitted.report(self._evaluated(part), protocols=protocols).flat()
+
+    def _evaluated(self, part: str) -> Ids:
+        """At most `train.eval_pairs` links of a part: whole batches of the protocol `paper`."""
+        pairs, most = self.parts[part], self.fitted.config.train.eval_pairs
+        if most is None or len(pairs) <= most:
+            return pairs
+        if part not in self._spaced:
+            ordered = pairs[order_links(self.loader.graph, pairs)]
+            self._spaced[part] = ordered[spaced_batches(len(pairs), limit=most)[:most]]
+        return self._spaced[part]
 
     def _backward_batch(self, pieces: list[LinkBatch], share: float) -> Tensor:
         if len(pieces) == 1:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.data.network import write_network
+from edgeformers.data.readers.authors import read_authors_pairs
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, FunctionScorer, network_links
 from edgeformers.evaluation.network_labels import labeled_edge_parts
@@ -11,8 +13,10 @@ from edgeformers.evaluation.network_links import (
     candidate_nodes,
     known_links,
     link_parts,
+    order_links,
     rank_links,
 )
+from tests.conftest import PLAIN
 
 
 def scorer_of(scores):
@@ -22,6 +26,57 @@ def scorer_of(scores):
         return FunctionScorer(lambda rows: scores(queries[rows], candidates), len(candidates))
 
     return scorer
+
+
+class Batches(FunctionScorer):
+    """Scores links by the numbers in their ids, and keeps the ids of all batches."""
+
+    def __init__(self, graph, queries, candidates):
+        self.sources, self.targets = (
+            np.array([int(name[1:]) for name in graph.node_names(nodes)])
+            for nodes in (queries, candidates)
+        )
+        super().__init__(self.all_scores, len(candidates))
+        self.__dict__["batches"] = []
+
+    def all_scores(self, rows):
+        return np.sin(self.sources[rows][:, None] * (1.0 + self.targets))
+
+    def scores(self, rows, columns=None):
+        if columns is not None:
+            self.batches.append((self.sources[rows], self.targets[columns[: len(rows)]]))
+        return super().scores(rows, columns)
+
+
+def rank_batches(graph, split="column"):
+    """The report of the test links, the links themselves, and their batches."""
+    parts, made = link_parts(graph, split), []
+
+    def scorer(queries, candidates):
+        made.append(Batches(graph, queries, candidates))
+        return made[0]
+
+    report = rank_links(
+        graph,
+        parts,
+        parts["test"],
+        scorer,
+        adjacency=graph.training_adjacency(split),
+        protocols=("paper",),
+    )
+    return report, parts["test"], made[0].batches
+
+
+def edges_by_target(targets=600, each=5):
+    """Test edges grouped by target, as in the raw files of Amazon, and a few others."""
+    count = targets * each
+    rows = [
+        {"source": f"s{i * 7 % (count // 3)}", "target": f"t{i // each}", "split": "test"}
+        for i in range(count)
+    ]
+    rows += [{"source": f"s{i}", "target": f"t{i}", "split": "train"} for i in range(9)]
+    rows += [{"source": "s0", "target": "t9", "split": "val"}]
+    return [{**row, "text": ""} for row in rows]
 
 
 def tastes(graph, parts):
@@ -66,9 +121,10 @@ def test_the_correction_uses_validation_links_and_training_popularity(simulated,
 
     ranked(simulated, parts, parts["test"], scorer)
     nodes, validation = np.array(made), asked["validation"]
-    assert nodes[validation.queries].tolist() == simulated.src[parts["val"]].tolist()
+    val = parts["val"][order_links(simulated, parts["val"])]
+    assert nodes[validation.queries].tolist() == simulated.src[val].tolist()
     assert nodes[asked["queries"]].tolist() == simulated.src[parts["test"]].tolist()
-    assert candidates[validation.positives].tolist() == simulated.dst[parts["val"]].tolist()
+    assert candidates[validation.positives].tolist() == simulated.dst[val].tolist()
     links = [int((simulated.dst[parts["train"]] == node).sum()) for node in candidates]
     assert validation.popularity.tolist() == links
     train = simulated.split("link") == 0  # links and what is none alike
@@ -87,6 +143,59 @@ def test_other_protocols_do_not_depend_on_corrected_ones(simulated, part):
     assert every.ranks.keys() - plain.ranks.keys() == {"paper-shifted", "paper-unseen"}
     for protocol in plain.ranks:
         assert plain.ranks[protocol].tolist() == every.ranks[protocol].tolist()
+
+
+def test_paper_takes_links_source_by_source(make_network):
+    _, links, batches = rank_batches(make_network(edges_by_target()))
+    assert [len(sources) for sources, _ in batches] == [100] * 30
+    assert min(len(set(targets)) for _, targets in batches) > 80  # 20 in the order of the file
+    sources = np.concatenate([sources for sources, _ in batches])
+    assert len(links) == len(sources) == 3_000
+    assert (np.diff(sources) != 0).sum() + 1 == 1_000  # three links each, one after the other
+    assert not np.array_equal(sources, np.sort(sources))
+
+
+def test_the_order_of_the_file_does_not_affect_paper(make_network):
+    rows = edges_by_target(targets=100)
+    shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    reports = []
+    for out, table in (("grouped", rows), ("shuffled", shuffled)):
+        graph = make_network(table, out=out)
+        report, links, _ = rank_batches(graph)
+        names = zip(
+            *(graph.node_names(ends[links]) for ends in (graph.src, graph.dst)), strict=True
+        )
+        ranks = dict(zip(names, report.ranks["paper"].tolist(), strict=True))
+        reports.append((report.metrics("paper"), ranks))
+    assert reports[0] == reports[1]
+
+
+def test_ranks_are_in_the_order_of_the_links_and_means_over_batches(make_network):
+    report, links, batches = rank_batches(make_network(edges_by_target(targets=50)))
+    ranks, means = {}, []
+    for sources, targets in batches:
+        scores = np.sin(sources[:, None] * (1.0 + targets))
+        own = np.diagonal(scores)[:, None]
+        found = 1 + (scores > own).sum(1) + ((scores == own).sum(1) - 1) / 2
+        ranks |= {
+            (f"s{s}", f"t{t}"): rank for s, t, rank in zip(sources, targets, found, strict=True)
+        }
+        means.append((1 / found).mean())
+    edges = [(row["source"], row["target"]) for row in edges_by_target(targets=50)[: len(links)]]
+    assert report.ranks["paper"].tolist() == [ranks[edge] for edge in edges]
+    assert report.metrics("paper")["mrr"] == pytest.approx(np.mean(means))
+
+
+def test_pairs_of_the_authors_keep_their_order(tmp_path):
+    pairs = [(3, 1), (1, 2), (2, 2), (1, 1), (2, 3)]
+    for part, chosen in {"train": [(1, 3), (2, 1)], "val": [(3, 3)], "test": pairs}.items():
+        lines = [
+            rf"s{s}\*\*late\*\*t{s}\$\$t{t}\*\*\*\*\$\$1" for s, t in chosen
+        ]  # each source has the text of its edge to the target of the same number
+        (tmp_path / f"{part}.tsv").write_text("\n".join(lines) + "\n")
+    graph = write_network(read_authors_pairs(tmp_path), tmp_path / "network", config=PLAIN)
+    _, _, ((sources, targets),) = rank_batches(graph)
+    assert [*zip(sources, targets, strict=True)] == pairs
 
 
 def test_popularity_gains_nothing_from_its_own_correction(simulated):

@@ -26,6 +26,23 @@ def test_in_batch_metrics_are_means_of_batch_means():
     assert report.metrics("full")["mrr"] == pytest.approx(4.5 / 5)
 
 
+def test_batch_means_follow_the_order_of_batches():
+    ranks = np.array([1.0, 2.0, 2.0, 1.0, 1.0])
+    report = LinkReport(ranks={"paper": ranks}, batch=4, order=np.array([0, 3, 4, 1, 2]))
+    assert report.metrics("paper")["mrr"] == pytest.approx((3.5 / 4 + 0.5) / 2)
+
+
+def test_pairs_are_taken_query_by_query_unless_an_order_is_given():
+    queries, positives = np.tile(np.arange(60), 3), np.arange(180)
+    scorer = InnerProductScorer(np.eye(60), np.eye(60)[queries])  # a query scores its own pairs 1
+    ranks = evaluate_links(scorer, positives, queries=queries, protocols=["paper"]).ranks["paper"]
+    assert np.median(ranks) == 2.0  # tied with two others of its query
+    order = np.arange(180)
+    found = evaluate_links(scorer, positives, queries=queries, protocols=["paper"], order=order)
+    assert found.ranks["paper"][:3].tolist() == [1.5, 1.5, 1.5]
+    assert found.order.tolist() == order.tolist()
+
+
 def test_a_constant_scorer_gets_the_middle_rank_under_every_protocol():
     scorer = InnerProductScorer(np.zeros((50, 2)), np.zeros((300, 2)))
     report = evaluate_links(scorer, np.arange(50) * 3, seed=1)

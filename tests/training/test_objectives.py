@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from edgeformers.errors import ConfigError
-from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.evaluation.network_links import candidate_nodes, order_links
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 
 
 def gradients(objective, batches, seed=7):
@@ -160,6 +161,21 @@ def test_links_are_selected_by_a_metric_that_is_there(make_links):
     with pytest.raises(ConfigError, match="full/mrr"):
         make_links(**{"train.select_metric": "full/mr"})
     assert "sampled/hit@5" in make_links(**{"train.select_metric": "sampled/hit@5"}).evaluate("val")
+
+
+def test_epochs_are_compared_on_batches_of_the_protocol_paper(make_links, monkeypatch):
+    objective, asked = make_links(**{"train.eval_pairs": 20}), []
+    rank = FittedLinkPredictor.report
+
+    def report(fitted, pairs, **options):
+        asked.append(pairs)
+        return rank(fitted, pairs, **options)
+
+    monkeypatch.setattr(FittedLinkPredictor, "report", report)
+    objective.evaluate("val")
+    graph, val = objective.loader.graph, objective.parts["val"]
+    assert len(val) > 20
+    assert asked[0].tolist() == val[order_links(graph, val)][:20].tolist()
 
 
 def test_training_ranks_only_under_quick_protocols_and_the_one_it_is_selected_by(make_links):

@@ -5,7 +5,9 @@ a line is a pair of nodes, each with sampled neighbors. The pickle files next to
 opened; the .tsv files contain everything.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -67,29 +69,36 @@ def read_authors_pairs(folder: str | PathLike[str], *, on_error: OnError = "stop
     Edges to the neighbors in train.tsv are training edges, labeled "1" in the first group and
     "0" in the second. A pair is an edge in the split of its file; its text is the one that any
     neighbor list has for it, or empty. An edge that is a pair of val.tsv or test.tsv is never a
-    training edge, and no (source, target, text) occurs twice.
+    training edge, and no (source, target, text) occurs twice. The pairs of val.tsv
+    and test.tsv are in the order of their lines, which determines the batches of the protocol
+    `paper`.
     """
     files, errors = _files(folder), RowErrors(on_error)
 
     def rows() -> Iterator[dict[str, Any]]:
         pairs = _label_and_split_of_pairs(files)
         seen, with_text = set[bytes](), set[tuple[str, str]]()
+        held_out = defaultdict[tuple[str, str], list[str]](list)  # texts of val and test pairs
         for split, file in files.items():
             for source, target, text, label in _neighbor_edges(file, errors):
                 pair = pairs.get((source, target))
-                if pair is not None:
-                    with_text.add((source, target))
-                elif split != "train":
+                if pair is None and split != "train":
                     continue
                 key = _digest(source, target, text)
-                if key not in seen:
-                    seen.add(key)
-                    yield _row(source, target, text, *(pair or (label, "train")))
+                if key in seen:
+                    continue
+                seen.add(key)
+                if pair is not None and pair[1] != "train":
+                    held_out[source, target].append(text)
+                    continue
+                with_text.add((source, target))
+                yield _row(source, target, text, *(pair or (label, "train")))
         for ends, pair in pairs.items():
             if ends not in with_text:
-                yield _row(*ends, "", *pair)
+                for text in held_out.get(ends, [""]):
+                    yield _row(*ends, text, *pair)
 
-    return _table(folder, rows, errors)
+    return replace(_table(folder, rows, errors), has_published_order=True)
 
 
 def _parse_edge(line: str) -> list[str]:
