@@ -44,7 +44,7 @@ Examples:
 
     def run(self) -> None:
         from edgeformers.experiments.quickstart import quickstart
-        from edgeformers.report.results_page import results_page
+        from edgeformers.report.results import results_page
         from edgeformers.report.terminal import render_text
 
         result = quickstart(

@@ -26,7 +26,7 @@ Examples:
 
     def run(self) -> None:
         from edgeformers.experiments.run_report import write_report
-        from edgeformers.report.conclusions import comparison_json, comparison_lines
+        from edgeformers.report.comparison import comparison_json, comparison_lines
 
         page = write_report(self.runs, self.out)
         values = {"page": str(self.out), **comparison_json(page)}

@@ -72,7 +72,7 @@ On several GPUs:
     def _ablate_inputs(self) -> tuple[list[str], dict[str, Any]]:
         """Whether graph and text help, as sentences and as plain values."""
         from edgeformers.experiments.input_ablation import ablate_inputs
-        from edgeformers.report.conclusions import conclusion, gain_sentences, task_json
+        from edgeformers.report.scores import conclusion, gain_sentences, task_json
         from edgeformers.runs import open_run
 
         estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)

@@ -14,9 +14,8 @@ from edgeformers.experiments.model_figures import attention_map, node_map
 from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
-from edgeformers.report.figures import FigureData, LineChart
+from edgeformers.report.figures import AttentionFigure, FigureData, LineChart, NodeMap
 from edgeformers.report.plotting import write_figure
-from edgeformers.report.results import AttentionFigure, NodeMap
 from edgeformers.runs import open_run
 
 MAPPED_NODES = 8

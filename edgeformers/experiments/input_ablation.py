@@ -33,7 +33,7 @@ def ablate_inputs(model: EdgeClassifier | LinkPredictor) -> TaskScores:
 
     These are simple baselines and, for edge models, the model itself with its nodes or texts
     masked. `gains` are paired comparisons of the best model of each kind; see
-    `edgeformers.report.conclusions` for their wording.
+    `edgeformers.report.scores` for their wording.
     """
     metric = METRICS[model.task]
     model.fitted_.network.part("test")  # raises if the split has no test edges

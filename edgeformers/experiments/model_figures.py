@@ -12,7 +12,7 @@ from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError, require
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.report.results import AttentionFigure, NodeMap
+from edgeformers.report.figures import AttentionFigure, NodeMap
 
 MAX_EDGES = 40  # edges per node on a map
 MIN_VECTORS = 10  # for t-SNE; fewer vectors have no neighborhoods to preserve

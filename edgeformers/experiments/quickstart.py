@@ -28,15 +28,9 @@ from edgeformers.experiments.model_figures import attention_map, node_map
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.minilm import MINILM, has_minilm
+from edgeformers.report.figures import AttentionFigure, NodeMap
 from edgeformers.report.page import render_html
-from edgeformers.report.results import (
-    AttentionFigure,
-    LearningCurve,
-    NodeMap,
-    Results,
-    learning_curve,
-)
-from edgeformers.report.results_page import results_page
+from edgeformers.report.results import LearningCurve, Results, learning_curve, results_page
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from edgeformers.runs import open_run, train_run
 from edgeformers.training.runlog import read_log

@@ -1,6 +1,6 @@
 """The data card as a page, and the files card.html and card.json."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +16,10 @@ from edgeformers.data.card.card import (
 from edgeformers.data.card.describe import describe
 from edgeformers.data.card.phrasing import counted, percent
 from edgeformers.files import write_atomic
-from edgeformers.report.card_tables import (
-    count_table,
-    degree_table,
-    distribution_table,
-    label_share_table,
-    largest_items,
-    length_table,
-    named_count_table,
-    overlap_table,
-    split_table,
-)
 from edgeformers.report.figures import histogram_chart, survival_chart, timeline_chart
 from edgeformers.report.formatting import format_number
 from edgeformers.report.page import (
+    Bar,
     Block,
     Bullets,
     Details,
@@ -40,8 +30,9 @@ from edgeformers.report.page import (
     Section,
     SideBySide,
     StackedBar,
+    Table,
+    TableCell,
     Tiles,
-    bar_table,
     render_html,
 )
 from edgeformers.report.terminal import sparkline
@@ -52,6 +43,8 @@ if TYPE_CHECKING:
 FOOTER = "Made by edgeformers. Every number counts all edges; nothing is sampled."
 DEGREE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a node"}
 BRIEF = 5  # skipped rows listed in a terminal
+MAX_LISTED = 20  # labels, types and so on that are listed one by one
+HELD_OUT = ("val", "test")
 
 
 def write_card(graph_or_card: "EdgeTextGraph | DataCard", folder: str | PathLike[str]) -> Path:
@@ -186,7 +179,9 @@ def _texts(card: DataCard) -> list[Block]:
                 "including special tokens."
             )
         )
-    blocks.append(length_table(card))
+    units = (("characters", texts.characters), ("tokens", texts.tokens))
+    rows = [[unit, format_number(d.minimum), *_statistics(d)] for unit, d in units if d is not None]
+    blocks.append(Table([["", "shortest", "median", "mean", "95%", "longest"], *rows]))
     if texts.most_repeated:
         table = named_count_table(texts.most_repeated, card.counts.edges)
         blocks.append(Section("Most repeated texts", [table]))
@@ -231,7 +226,11 @@ def _distribution(title: str, data: Distribution) -> list[Block]:
     low, high = format_number(data.minimum), format_number(data.maximum)
     chart = histogram_chart(data.histogram, f"{title}: from {low} to {high}", "", "edges")
     text = f"{low} {sparkline(data.histogram.counts)} {high}"
-    return [Plot(title, chart, text=text), distribution_table(data)]
+    head = ["edges", "lowest", "median", "mean", "95%", "highest"]
+    return [
+        Plot(title, chart, text=text),
+        Table([head, [f"{data.count:,}", low, *_statistics(data)]]),
+    ]
 
 
 def _time(card: DataCard) -> Iterator[Block]:
@@ -283,3 +282,109 @@ def _preparation(card: DataCard) -> Iterator[Block]:
         )
         yield Paragraph(f"{rows}{'; the first:' if card.skipped > BRIEF else ':'}")
         yield Bullets(card.skipped_examples, brief=BRIEF)
+
+
+def bar_table(items: Iterable[NamedCount], total: int, share_of: str) -> Table:
+    """Counts with their share of `total`, as numbers and as bars."""
+    rows: list[Sequence[TableCell]] = [["", "count", f"of {share_of}", ""]]
+    for item in items:
+        share = item.count / max(total, 1)
+        rows.append([item.name, f"{item.count:,}", percent(share), Bar(min(share, 1.0))])
+    return Table(rows)
+
+
+def count_table(card: DataCard) -> Table:
+    """Counts with their meaning."""
+    counts, texts = card.counts, card.texts
+    facts = [
+        ("distinct pairs", counts.pairs, "pairs of nodes with at least one edge"),
+        ("repeated pairs", counts.repeated_pairs, "pairs with several edges"),
+        ("identical edges", counts.identical_edges, "same source, target and text as another edge"),
+        ("self-loops", counts.self_loops, "edges from a node to itself"),
+        ("isolated nodes", counts.isolated, "nodes without edges"),
+        ("distinct texts", texts.distinct, "not counting empty texts"),
+        ("empty texts", texts.empty, "edges without words"),
+        ("shared texts", texts.shared, "edges whose text occurs on other edges too"),
+    ]
+    shown = [fact for fact in facts if not (card.is_bipartite and fact[0] == "self-loops")]
+    return Table([[name, f"{count:,}", meaning] for name, count, meaning in shown], header=False)
+
+
+def degree_table(card: DataCard) -> Table:
+    """The degrees on each side."""
+    head = ["", "nodes", "no edge", "one edge", "median", "mean", "95%", "max"]
+    rows = [
+        [
+            side.name,
+            f"{side.nodes:,}",
+            f"{side.unused:,}",
+            f"{side.single:,}",
+            *_statistics(side.degree),
+        ]
+        for side in card.sides
+    ]
+    return Table([head, *rows])
+
+
+def named_count_table(items: Sequence[NamedCount], edges: int) -> Table:
+    """Names with their number and share of edges."""
+    rows = [[item.name, f"{item.count:,}", percent(item.count / edges)] for item in items]
+    return Table([["", "edges", "of all"], *rows])
+
+
+def _statistics(d: Distribution | None) -> list[str]:
+    """Median, mean, 95% quantile and maximum."""
+    if d is None:
+        return ["–"] * 4
+    quantile = format_number(d.quantiles["95"])
+    return [format_number(d.median), f"{d.mean:,.1f}", quantile, format_number(d.maximum)]
+
+
+def split_table(split: SplitSummary) -> Table:
+    """The size of each part and its cold nodes."""
+    sides = list(split.parts[0].cold)
+    rows = [["", "edges", "share", *(f"cold {side}" for side in sides), "edges touching cold"]]
+    for part in split.parts:
+        cold = [f"{part.cold[side]:,} of {part.nodes[side]:,}" for side in sides]
+        cold.append(f"{part.cold_edges:,} ({percent(part.cold_edges / max(part.edges, 1))})")
+        shown = cold if part.name in HELD_OUT else [""] * len(cold)
+        rows.append([part.name, f"{part.edges:,}", percent(part.share), *shown])
+    return Table(rows)
+
+
+def overlap_table(split: SplitSummary) -> Table:
+    """What the held-out parts share with the training part."""
+    rows = [["also in training", "same text", "same pair", "same edge"]]
+    for part in split.parts:
+        if part.name in HELD_OUT:
+            overlaps = (part.same_text, part.same_pair, part.same_edge)
+            shown = [f"{o.edges:,} ({percent(o.share)})" if o else "" for o in overlaps]
+            rows.append([part.name, *shown])
+    return Table(rows)
+
+
+def label_share_table(split: SplitSummary) -> Table | None:
+    """The share of each label in each part; None if there are no labels, or too many."""
+    labels = {part.name: part.labels for part in split.parts if part.edges and part.labels}
+    labels = {name: summary for name, summary in labels.items() if summary.balance}
+    names = [item.name for item in next(iter(labels.values())).balance] if labels else []
+    if not names or len(names) > MAX_LISTED:
+        return None
+    rows = [
+        [
+            name,
+            *(percent(part.balance[i].count / max(part.labeled, 1)) for part in labels.values()),
+        ]
+        for i, name in enumerate(names)
+    ]
+    return Table([["label", *labels], *rows])
+
+
+def largest_items(items: Sequence[NamedCount], *, sum_others: bool = True) -> list[NamedCount]:
+    """All items in their order or, of many, the largest ones and the sum of the others."""
+    if len(items) <= MAX_LISTED:
+        return list(items)
+    ordered = sorted(items, key=lambda item: -item.count)
+    shown, others = ordered[:MAX_LISTED], ordered[MAX_LISTED:]
+    total = NamedCount(f"{len(others):,} more", sum(item.count for item in others))
+    return [*shown, total] if sum_others else shown

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from edgeformers.data.card.card import Histogram
 from edgeformers.data.card.phrasing import percent
-from edgeformers.report.results import AttentionFigure, NodeMap
 
 #: One color per line or node; distinguishable by most readers, in light and in dark mode.
 COLORS = ("#0b8f80", "#d9730d", "#6b5bd2", "#c2387a", "#3f86d9", "#8a8f1f", "#a8583b", "#7d8588")
@@ -67,6 +66,31 @@ class DotChart:
     ticks: Mapping[float, str]
     format_y: Callable[[float], str] = "{:g}".format
     wide: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFigure:
+    """Attention weights from the readout token, averaged over heads: [layers, tokens].
+
+    The first `virtual` tokens are the virtual ones.
+    """
+
+    title: str
+    tokens: list[str]
+    weights: list[list[float]]
+    virtual: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeMap:
+    """2-d coordinates of nodes and of the edges around them; edge i belongs to node `ends[i]`."""
+
+    title: str
+    names: list[str]
+    nodes: list[list[float]]  # [x, y]
+    edges: list[list[float]]
+    ends: list[int]
+    note: str = ""
 
 
 FigureData: TypeAlias = BarChart | LineChart | DotChart | NodeMap | AttentionFigure

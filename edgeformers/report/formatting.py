@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-from edgeformers.report.scores import MetricValue
-
 JOINERS = "\u200c\u200d"  # not printable, but needed by scripts and emoji
 UNBOUNDED = ("mae", "rmse", "r2")  # shown as they are
 FRACTIONS = ("mrr", "ndcg", "auc", "average_precision")  # shown as 0.123; other metrics as 12.3
@@ -52,16 +50,6 @@ def format_value(value: float, metric: str) -> str:
     if plain in UNBOUNDED:
         return format_number(value)
     return f"{value:.3f}" if plain in FRACTIONS else f"{100 * value:.1f}"
-
-
-def format_gain(gain: MetricValue, metric: str) -> str:
-    """+10.3 (95% interval +8.1 to +12.4)."""
-
-    def signed(value: float) -> str:
-        return ("−" if value < 0 else "+") + format_value(abs(value), metric)
-
-    low, high = map(signed, gain.bounds)
-    return signed(gain.value) + (f" (95% interval {low} to {high})" if gain.has_interval else "")
 
 
 def format_setting(value: Any) -> str:

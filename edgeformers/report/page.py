@@ -2,20 +2,19 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeAlias
 
-from edgeformers.data.card.card import Finding, NamedCount
-from edgeformers.data.card.phrasing import percent
+from edgeformers.data.card.card import Finding
 from edgeformers.report.figures import FigureData, legend
 from edgeformers.report.formatting import printable
-from edgeformers.report.plotting import INSTALL_HINT, has_matplotlib, inline_svg
+from edgeformers.report.plotting import INSTALL_HINT, inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 #: Command-line options with their values, and calls such as SplitConfig(new_pairs=True).
 CODE = re.compile(
@@ -184,35 +183,33 @@ class Page:
 
 def render_html(page: Page) -> str:
     """The page as one HTML file without scripts, fonts or other external resources."""
-    template = _environment().get_template("page.html.j2")
-    draws = has_matplotlib()
+    draws = find_spec("matplotlib") is not None
     missing = "" if draws or not _has_plots(page.sections) else f" {INSTALL_HINT}"
+    template = _environment().get_template("page.html.j2")
     return template.render(page=page, draws=draws, missing=missing)
 
 
-def bar_table(items: Iterable[NamedCount], total: int, share_of: str) -> Table:
-    """Counts with their share of `total`, as numbers and as bars."""
-    rows: list[Sequence[TableCell]] = [["", "count", f"of {share_of}", ""]]
-    for item in items:
-        share = item.count / max(total, 1)
-        rows.append([item.name, f"{item.count:,}", percent(share), Bar(min(share, 1.0))])
-    return Table(rows)
+def bullets(lines: Sequence[str]) -> list[Block]:
+    """A list of remarks, if there are any."""
+    return [Bullets(lines)] if lines else []
 
 
 def _has_plots(blocks: Iterable[Block]) -> bool:
-    return any(isinstance(block, Plot) for block in _walk(blocks))
-
-
-def _walk(blocks: Iterable[Block]) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        if isinstance(block, Section | SideBySide | Details):
-            yield from _walk(block.blocks)
+    return any(isinstance(b, Plot) or _has_plots(getattr(b, "blocks", ())) for b in blocks)
 
 
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def prose(text: str) -> Markup:
+        marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text))))
+        return Markup(CODE.sub(lambda match: f'<code class="nobr">{match[0]}</code>', marked))
+
+    def breakable(name: str) -> Markup:
+        """A dotted setting name may break after its dots and underscores."""
+        return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(printable(name)))))
 
     environment = Environment(
         loader=PackageLoader("edgeformers.report"),
@@ -220,38 +217,14 @@ def _environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_clean,
+        # data never brings control characters into a page
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters |= {"prose": _prose, "breakable": _breakable, "svg": _svg}
-    environment.tests |= {"words": _is_words, "a": lambda block, kind: type(block).__name__ == kind}
+    environment.filters |= {"prose": prose, "breakable": breakable}
+    environment.filters["svg"] = lambda data: Markup(inline_svg(data))
+    environment.tests |= {
+        "words": lambda cell: bool(cell) and cell != "–" and not any(map(str.isdigit, cell)),
+        "a": lambda block, kind: type(block).__name__ == kind,
+    }
     environment.globals |= {"legend": legend}
     return environment
-
-
-def _clean(value: Any) -> Any:
-    """Data never brings control characters into a page."""
-    return printable(value) if type(value) is str else value
-
-
-def _prose(text: str) -> "Markup":
-    from markupsafe import Markup, escape
-
-    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text))))
-    return Markup(CODE.sub(lambda match: f'<code class="nobr">{match[0]}</code>', marked))
-
-
-def _breakable(name: str) -> "Markup":
-    """A dotted setting name may break after its dots and underscores."""
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(printable(name)))))
-
-
-def _svg(data: FigureData) -> "Markup":
-    from markupsafe import Markup
-
-    return Markup(inline_svg(data))
-
-
-def _is_words(cell: str) -> bool:
-    return bool(cell) and cell != "–" and not any(c.isdigit() for c in cell)

@@ -1,36 +1,39 @@
-"""Draw every figure once with matplotlib: as SVG for pages, and as SVG and PNG files."""
+"""Draws every figure with matplotlib: as small SVG for pages, and as SVG and PNG files."""
 
+import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import singledispatch
-from importlib.util import find_spec
 from io import StringIO
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from edgeformers.errors import MissingExtraError, require
 from edgeformers.files import write_atomic
 from edgeformers.report.figures import (
     COLORS,
+    AttentionFigure,
     BarChart,
     DotChart,
     FigureData,
     LineChart,
+    NodeMap,
     color,
     legend,
 )
 from edgeformers.report.formatting import compact_number, printable
-from edgeformers.report.results import AttentionFigure, NodeMap
-from edgeformers.report.svg import ACCENT, GRID, INK, MUTED, TIP, TIP_SEPARATOR, compact_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INSTALL_HINT = "Figures are left out; to draw them, run: pip install 'edgeformers[plots]'."
+# Theme colors; in a page they are CSS variables, which adapt to dark mode.
+INK, MUTED, GRID, ACCENT = "#1f2426", "#5d676b", "#e2e4e0", "#0b7268"
+VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--line", ACCENT: "--accent"}
 STYLE: Mapping[str, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
@@ -61,14 +64,11 @@ PNG_DPI = 160
 MAX_POINTS = 3000  # edges drawn in a node map
 MAX_TOKENS = 40  # tokens drawn in an attention map
 MAX_TOKEN_LENGTH = 15
+SVG = "http://www.w3.org/2000/svg"
+TIP, TIP_SEPARATOR = "tip:", "␟"  # in ids of matplotlib's artists; XML allows no control characters
 
-
-def has_matplotlib() -> bool:
-    """Whether figures can be drawn."""
-    try:
-        return find_spec("matplotlib") is not None
-    except ValueError:  # blocked by a test
-        return False
+ElementTree.register_namespace("", SVG)
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
 def inline_svg(data: FigureData) -> str:
@@ -76,7 +76,7 @@ def inline_svg(data: FigureData) -> str:
     wide = getattr(data, "wide", isinstance(data, NodeMap))
     with _style(_label(data)):  # ids differ between the figures of a page
         figure = _draw_figure(data, is_file=False)
-        return compact_svg(_to_svg(figure), _label(data), css_class="plot wide" if wide else "plot")
+        return _compact_svg(figure, data, "plot wide" if wide else "plot")
 
 
 def write_figure(path: Path, data: FigureData) -> tuple[list[Path], str | None]:
@@ -88,7 +88,7 @@ def write_figure(path: Path, data: FigureData) -> tuple[list[Path], str | None]:
         return [], f"{vector.name} and {raster.name} were not written: {error}"
     with _style("edgeformers"):
         figure = _draw_figure(data, is_file=True)
-        write_atomic(vector, compact_svg(_to_svg(figure), _label(data)) + "\n")
+        write_atomic(vector, _compact_svg(figure, data) + "\n")
         partial = path.with_suffix(".partial.png")
         figure.savefig(partial, dpi=PNG_DPI)
         partial.replace(raster)
@@ -108,23 +108,23 @@ def _label(data: FigureData) -> str:
     return printable(data.title if isinstance(data, NodeMap | AttentionFigure) else data.label)
 
 
-def _size(data: FigureData) -> tuple[int, int]:
+def _frame(data: FigureData) -> tuple[int, int, int, int, int, int]:
+    """Pixels: width, height, and of these for ticks left, right, top and bottom."""
     if isinstance(data, AttentionFigure):
         tokens, layers = min(len(data.tokens), MAX_TOKENS + data.virtual), len(data.weights)
-        return 130 + 22 * layers, 24 + 17 * tokens
+        return 130 + 22 * layers, 24 + 17 * tokens, 120, 6, 20, 2
     if isinstance(data, NodeMap):
-        return 720, 420
-    return WIDE if data.wide else HALF
+        return 720, 420, 12, 12, 12, 12
+    return *(WIDE if data.wide else HALF), 4, 44, 24 if isinstance(data, BarChart) else 10, 26
 
 
 def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
     """Files get a title, axis labels and a legend; pages add them in HTML."""
-    width, height = _size(data)
+    width, height, pad_left, pad_right, pad_top, pad_bottom = _frame(data)
     top, right = (34, 150) if is_file else (0, 0)
     left, bottom = (40, 14) if is_file and isinstance(data, LineChart) else (0, 0)
     total = (width + left + right, height + bottom + top)
     figure: Figure = require("matplotlib.figure", "plots").Figure([n / 72 for n in total])
-    pad_left, pad_right, pad_top, pad_bottom = _padding(data)
     axes = figure.add_axes(
         (
             (left + pad_left) / total[0],
@@ -136,7 +136,7 @@ def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
     figure.patch.set_visible(is_file)
     axes.patch.set_visible(False)
     axes.yaxis.tick_right()
-    draw(data, axes)
+    DRAW[type(data)](data, axes)
     if is_file:
         _add_file_labels(data, figure, axes)
     elif not isinstance(data, AttentionFigure):  # numbers end at the right margin
@@ -144,15 +144,6 @@ def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
         for text in axes.get_yticklabels():
             text.set_horizontalalignment("right")
     return figure
-
-
-def _padding(data: FigureData) -> tuple[int, int, int, int]:
-    """Pixels for ticks: left, right, top, bottom."""
-    if isinstance(data, AttentionFigure):
-        return 120, 6, 20, 2
-    if isinstance(data, NodeMap):
-        return 12, 12, 12, 12
-    return 4, 44, 24 if isinstance(data, BarChart) else 10, 26
 
 
 def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
@@ -170,13 +161,6 @@ def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
         figure.legend(handles=keys, loc="center right", frameon=False)
 
 
-@singledispatch
-def draw(data: Any, axes: "Axes") -> None:
-    """Draw a figure's marks and ticks."""
-    raise NotImplementedError(type(data).__name__)
-
-
-@draw.register(BarChart)
 def _draw_bars(data: BarChart, axes: "Axes") -> None:
     """Bars on a unit axis: bins of any magnitude can be drawn."""
     low, high = data.borders[0], data.borders[-1]
@@ -202,8 +186,10 @@ def _draw_bars(data: BarChart, axes: "Axes") -> None:
     if data.open_end:
         ticks = {value: name for value, name in ticks.items() if place(value) < 0.86}
         ticks[high] = data.open_end
-    axes.set_xticks([place(value) for value in ticks], list(map(printable, ticks.values())))
-    _keep_inside(axes, [place(value) for value in ticks])
+    places = [place(value) for value in ticks]
+    axes.set_xticks(places, list(map(printable, ticks.values())))
+    for at, text in zip(places, axes.get_xticklabels(), strict=True):  # none extends outwards
+        text.set_horizontalalignment("left" if at < 0.05 else "right" if at > 0.95 else "center")
     if data.mark:
         at = place(data.mark[0])
         axes.axvline(at, color=INK, linewidth=1.5, linestyle=(0, (4, 3)))
@@ -211,7 +197,6 @@ def _draw_bars(data: BarChart, axes: "Axes") -> None:
         axes.text(at, 1.06 * top[-1], data.mark[1], ha=anchor, weight="bold", color=INK)
 
 
-@draw.register(LineChart)
 def _draw_lines(data: LineChart, axes: "Axes") -> None:
     for i, (name, lines) in enumerate(data.lines.items()):
         shade = color(i) if name else ACCENT
@@ -230,7 +215,6 @@ def _draw_lines(data: LineChart, axes: "Axes") -> None:
     _finish_axes(axes, data)
 
 
-@draw.register(DotChart)
 def _draw_dots(data: DotChart, axes: "Axes") -> None:
     axes.set_xscale("log")
     for number, dot in enumerate(data.dots, start=1):
@@ -241,7 +225,6 @@ def _draw_dots(data: DotChart, axes: "Axes") -> None:
     _finish_axes(axes, data)
 
 
-@draw.register(NodeMap)
 def _draw_node_map(data: NodeMap, axes: "Axes") -> None:
     """Nodes as stars and edges as points in the color of their node."""
     axes.set_axis_off()
@@ -254,7 +237,6 @@ def _draw_node_map(data: NodeMap, axes: "Axes") -> None:
         _scatter(axes, [node], color(i), 160, [name], marker="*", edgecolors=INK, zorder=3)
 
 
-@draw.register(AttentionFigure)
 def _draw_attention(data: AttentionFigure, axes: "Axes") -> None:
     """Tokens by layers, virtual tokens first and bold; each layer relative to its maximum."""
     shown = min(len(data.tokens), MAX_TOKENS + data.virtual)
@@ -324,21 +306,87 @@ def _nice_values(
     return inside + above
 
 
-def _keep_inside(axes: "Axes", places: Sequence[float]) -> None:
-    """Tick labels at the ends of the axis extend inwards."""
-    for place, text in zip(places, axes.get_xticklabels(), strict=True):
-        text.set_horizontalalignment(
-            "left" if place < 0.05 else "right" if place > 0.95 else "center"
-        )
-
-
 def _tip_id(tips: Sequence[str]) -> str:
     return TIP + TIP_SEPARATOR.join(map(printable, tips))
 
 
-def _to_svg(figure: "Figure") -> str:
-    buffer = StringIO()
-    figure.savefig(
-        buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    )
-    return buffer.getvalue()
+#: How to draw the marks and ticks of each kind of figure.
+DRAW: Mapping[type, Callable[[Any, Any], None]] = {
+    BarChart: _draw_bars,
+    LineChart: _draw_lines,
+    DotChart: _draw_dots,
+    NodeMap: _draw_node_map,
+    AttentionFigure: _draw_attention,
+}
+
+
+def _compact_svg(figure: "Figure", data: FigureData, css_class: str = "") -> str:
+    """Matplotlib's SVG with tooltips and short numbers, and without metadata.
+
+    With a CSS class, it is for a page that sets fonts and colors.
+    """
+    buffer, label = StringIO(), _label(data)
+    unset = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(buffer, format="svg", metadata=unset)
+    root = ElementTree.fromstring(buffer.getvalue())
+    used = set(re.findall(r"#([\w-]+)[\")]", buffer.getvalue()))
+    for element in root.iter():
+        _add_tooltips(element)
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        _shorten_attributes(element, is_inline=bool(css_class))
+        element.text, element.tail = (element.text or "").strip() or None, None
+    _flatten(root)
+    width, height = root.get("viewBox", "").split()[2:]
+    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": label}
+    root.insert(0, ElementTree.Element(f"{{{SVG}}}title"))
+    root[0].text = label
+    if not css_class:
+        root.attrib |= {"width": width, "height": height}
+        return ElementTree.tostring(root, encoding="unicode")
+    root.attrib |= {"class": css_class, "style": f"max-width:{width}px"}
+    text = ElementTree.tostring(root, encoding="unicode")
+    for shade, variable in VARIABLES.items():
+        text = text.replace(shade, f"var({variable})")
+    return text
+
+
+def _add_tooltips(group: ElementTree.Element) -> None:
+    """Each mark of a group gets the tooltip that the group's id holds for it."""
+    name = group.get("id", "")
+    if name.startswith(TIP):
+        marks = [e for e in group.iter() if e.tag in (f"{{{SVG}}}use", f"{{{SVG}}}path")]
+        marks = [e for e in marks if "id" not in e.attrib]  # definitions of markers
+        for mark, tip in zip(marks, name.removeprefix(TIP).split(TIP_SEPARATOR), strict=True):
+            ElementTree.SubElement(mark, f"{{{SVG}}}title").text = tip
+
+
+def _shorten_attributes(element: ElementTree.Element, *, is_inline: bool) -> None:
+    for name in ("d", "x", "y", "width", "height", "transform"):
+        if name in element.attrib and not element.tag.endswith("image"):
+            value = re.sub(
+                r"-?\d+\.\d+",
+                lambda n: f"{float(n[0]):.1f}".removesuffix(".0"),
+                element.attrib[name],
+            )
+            element.set(name, re.sub(r"\s*([A-Za-z])\s*", r"\1", value) if name == "d" else value)
+    if element.get("transform", "").startswith(("rotate(-0 ", "rotate(0 ")):
+        del element.attrib["transform"]
+    style = element.get("style", "")
+    if is_inline:
+        style = re.sub(r"font-(size|family): [^;]*(; )?", "", style)
+    if style:
+        element.set("style", style.replace(": ", ":").replace("; ", ";"))
+
+
+def _flatten(element: ElementTree.Element) -> None:
+    """Drop style sheets, metadata, clipping (nothing is outside the axes) and bare groups."""
+    element.attrib.pop("clip-path", None)
+    children = []
+    for child in element:
+        _flatten(child)
+        tag = child.tag.rpartition("}")[2]
+        if tag in ("metadata", "style", "clipPath") or (tag in ("g", "defs") and not len(child)):
+            continue
+        children += list(child) if tag == "g" and not child.attrib else [child]
+    element[:] = children

@@ -5,7 +5,7 @@ from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import metrics
 from edgeformers.experiments.input_ablation import MaskedNodes, MaskedTexts, ablate_inputs
-from edgeformers.report.conclusions import conclusion
+from edgeformers.report.scores import conclusion
 from tests.estimators.conftest import tiny
 from tests.estimators.test_edge_estimator import edges_of
 

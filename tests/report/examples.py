@@ -9,10 +9,11 @@ from edgeformers.report.comparison import (
     RunComparison,
     RunGroup,
     RunInfo,
-    SavedFigure,
     SkippedRun,
 )
-from edgeformers.report.results import AttentionFigure, LearningCurve, NodeMap, Results
+from edgeformers.report.figures import AttentionFigure, NodeMap
+from edgeformers.report.page import SvgImage
+from edgeformers.report.results import LearningCurve, Results
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
 from tests.report.films import make_graph
 
@@ -99,7 +100,7 @@ def make_comparison(**more):
     values = {
         "title": "films",
         "groups": [edges(), links()],
-        "figures": [SavedFigure(title="What is read", experiment="attention-map", svg=SVG)],
+        "figures": [SvgImage("attention-map", SVG, alt="What is read")],
         "cards": {"films": describe(make_graph())},
         "skipped": [SkippedRun(folder="runs/half", reason="it is not finished")],
         "notes": ["empty has no finished run."],

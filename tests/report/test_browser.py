@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.report.comparison_page import comparison_page
+from edgeformers.report.comparison import comparison_page
 from edgeformers.report.page import render_html
 from tests.report.examples import edges, links, make_comparison
 

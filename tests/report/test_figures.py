@@ -2,12 +2,12 @@ from edgeformers.data.card.card import Histogram
 from edgeformers.report.figures import (
     COLORS,
     LineChart,
+    NodeMap,
     histogram_chart,
     legend,
     survival_chart,
     timeline_chart,
 )
-from edgeformers.report.results import NodeMap
 
 
 def test_a_histogram_names_its_bins_and_marks_values_on_its_axis():

@@ -3,7 +3,6 @@ import pytest
 from edgeformers.report.formatting import (
     compact_number,
     format_duration,
-    format_gain,
     format_number,
     format_setting,
     format_value,
@@ -11,7 +10,6 @@ from edgeformers.report.formatting import (
     printable,
     time_unit,
 )
-from edgeformers.report.scores import MetricValue
 
 
 def test_control_and_direction_characters_are_removed():
@@ -56,12 +54,6 @@ def test_axis_numbers_are_short(value, text):
 def test_metrics_have_their_usual_names_and_scales(metric, name, value):
     assert metric_name(metric) == name
     assert format_value(0.1234, metric) == value
-
-
-def test_a_gain_has_a_sign_and_its_interval_if_known():
-    gain = MetricValue(value=0.13, low=-0.01, high=0.16)
-    assert format_gain(gain, "macro_f1") == "+13.0 (95% interval −1.0 to +16.0)"
-    assert format_gain(MetricValue(value=-0.1, low=-0.2), "mrr") == "−0.100"
 
 
 def test_unset_settings_are_a_dash():

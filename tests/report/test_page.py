@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from edgeformers.data.card.card import Finding, NamedCount
+from edgeformers.report.card_page import bar_table
 from edgeformers.report.figures import LineChart
 from edgeformers.report.page import (
     Bar,
@@ -21,7 +22,6 @@ from edgeformers.report.page import (
     SvgImage,
     Table,
     Tiles,
-    bar_table,
     render_html,
 )
 from edgeformers.report.terminal import render_text

@@ -7,15 +7,16 @@ import pytest
 from edgeformers.data.card.card import Histogram
 from edgeformers.report.figures import (
     COLORS,
+    AttentionFigure,
     BarChart,
     Dot,
     DotChart,
     LineChart,
+    NodeMap,
     histogram_chart,
     survival_chart,
 )
 from edgeformers.report.plotting import MAX_POINTS, MAX_TOKENS, inline_svg, write_figure
-from edgeformers.report.results import AttentionFigure, NodeMap
 
 pytest.importorskip("matplotlib")
 

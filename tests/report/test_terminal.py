@@ -2,6 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data.card.card import Finding, NamedCount
+from edgeformers.report.card_page import bar_table
 from edgeformers.report.page import (
     Bullets,
     Cell,
@@ -12,7 +13,6 @@ from edgeformers.report.page import (
     Paragraph,
     Section,
     Table,
-    bar_table,
 )
 from edgeformers.report.terminal import format_table, render_text, sparkline
 

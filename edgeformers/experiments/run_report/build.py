@@ -17,9 +17,8 @@ from edgeformers.experiments.run_report.read import (
     read_run,
 )
 from edgeformers.files import write_atomic
-from edgeformers.report.comparison import RunComparison, RunGroup, SavedFigure, SkippedRun
-from edgeformers.report.comparison_page import comparison_page
-from edgeformers.report.page import render_html
+from edgeformers.report.comparison import RunComparison, RunGroup, SkippedRun, comparison_page
+from edgeformers.report.page import SvgImage, render_html
 
 TASKS = {"edge-classification": "Edge classification", "link-prediction": "Link prediction"}
 MAX_FIGURE_BYTES = 2_000_000
@@ -99,7 +98,7 @@ def _group_title(key: GroupKey, keys: Sequence[GroupKey]) -> str:
     return TASKS.get(task, task) + network + (f", split {split or 'default'}" if has_splits else "")
 
 
-def _saved_figures(experiments: Iterable[Path]) -> list[SavedFigure]:
+def _saved_figures(experiments: Iterable[Path]) -> list[SvgImage]:
     """The SVG files of experiments, without duplicates."""
     figures = {}
     for folder in experiments:
@@ -108,5 +107,5 @@ def _saved_figures(experiments: Iterable[Path]) -> list[SavedFigure]:
                 svg = path.read_text(encoding="utf-8", errors="replace")
                 title = TITLE.search(svg)
                 name = unescape(title[1]) if title else path.stem
-                figures[svg] = SavedFigure(title=name, experiment=folder.name, svg=svg)
+                figures[svg] = SvgImage(folder.name, svg, alt=name)
     return list(figures.values())

@@ -113,4 +113,4 @@ def test_figures_of_experiments_are_included_once_with_their_titles(tmp_path):
     (tmp_path / "attention-map" / "huge.svg").write_text("<svg>" + " " * 2_000_000 + "</svg>")
     (tmp_path / "logo.svg").write_text(SVG.format("no experiment"))
     found = build_report([tmp_path]).figures
-    assert sorted(drawing.title for drawing in found) == ["What is & was read", "bare"]
+    assert sorted(drawing.alt for drawing in found) == ["What is & was read", "bare"]

@@ -39,7 +39,7 @@ def test_runs_without_common_metrics_have_no_mean(tmp_path):
         trained(tmp_path / "b", EDGES, {"mae": 0.5}, seed=1),
     )
     assert group.scores[0].metrics == ["macro_f1", "mae"]
-    assert [model.metrics for model in group.models] == [{}]
+    assert [model.metrics for model in group.scores[0].models] == [{}]
 
 
 def both_and_text(tmp_path):

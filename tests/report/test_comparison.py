@@ -9,17 +9,15 @@ from edgeformers.report.comparison import (
     ModelRuns,
     RunGroup,
     RunInfo,
-    SavedFigure,
     SkippedRun,
-)
-from edgeformers.report.comparison_page import (
+    comparison_json,
+    comparison_lines,
     comparison_page,
     efficient_models,
     shared_settings,
 )
-from edgeformers.report.conclusions import GRAPH, NO_NODE_MODEL, NO_TEXT_MODEL, TEXT
-from edgeformers.report.page import render_html
-from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
+from edgeformers.report.page import SvgImage, render_html
+from edgeformers.report.scores import GRAPH, TEXT, MetricValue, ModelScores, TaskScores
 from tests.report.examples import SVG, edges, links, make_comparison
 from tests.report.films import outline
 
@@ -67,7 +65,7 @@ def test_contents_link_all_sections(html):
 def test_the_lead_answers_for_every_task(html):
     assert re.findall(r'<p class="lead">(.*?)</p>', html) == [
         f"Edge classification: {GRAPH[2]} {TEXT[2]}",
-        f"Link prediction: {NO_TEXT_MODEL} {NO_NODE_MODEL}",
+        f"Link prediction: {GRAPH[None]} {TEXT[None]}",
     ]
     assert "4 finished runs of 4 models on films; 1 more is not compared." in html
 
@@ -76,7 +74,7 @@ def test_gains_and_other_protocols_follow_the_conclusion(html):
     text = words(html, "graph")
     assert "Edgeformer-E vs. TF-IDF (text only): +13.0" in text
     assert "vs. node ids" not in text
-    assert f"MRR (paper): {NO_TEXT_MODEL}" in text
+    assert f"MRR (paper): {GRAPH[None]}" in text
 
 
 def test_models_have_intervals_and_spread_and_the_best_of_several_is_bold(html):
@@ -142,7 +140,7 @@ def test_empty_parts_are_left_out():
         title="Task",
         network="films",
         task="edge-classification",
-        scores=[TaskScores(task="Task", metrics=["macro_f1"], models=links().models)],
+        scores=[TaskScores(task="Task", metrics=["macro_f1"], models=links().scores[0].models)],
         settings=[ModelRuns(model="a", runs=[RunInfo(folder="a")], settings={})],
     )
     html = html_of(groups=[bare], figures=[], cards={}, skipped=[], notes=[])
@@ -166,7 +164,7 @@ def test_names_are_never_markup():
     html = html_of(
         title=EVIL,
         groups=[group],
-        figures=[SavedFigure(title=EVIL, experiment=EVIL, svg=EVIL)],
+        figures=[SvgImage(EVIL, EVIL, EVIL)],
         skipped=[SkippedRun(folder=EVIL, reason=EVIL)],
         notes=[EVIL],
     )
@@ -201,3 +199,22 @@ def test_settings_are_shared_if_several_models_have_equal_values():
     first, second = {"lr": 1, "width": 2, "own": 3}, {"lr": 1, "width": 4}
     assert shared_settings([first, second, {}]) == {"lr": 1}
     assert shared_settings([first]) == first
+
+
+def test_the_terminal_lists_conclusions_skipped_runs_and_notes():
+    lines = comparison_lines(make_comparison())
+    assert lines[0] == "4 finished runs of 4 models on films."
+    assert lines[2].startswith(f"Edge classification: {GRAPH[2]}")
+    assert lines[-2:] == ["runs/half: it is not finished.", "empty has no finished run."]
+
+
+def test_json_has_every_score_and_its_runs():
+    values = comparison_json(make_comparison())
+    first, second = values["groups"]
+    assert [model["model"] for model in first["models"]] == ["Edgeformer-E", "TF-IDF", "node ids"]
+    score = {"value": 0.54, "low": 0.52, "high": 0.56, "spread": 0.01}
+    assert first["models"][0]["metrics"]["macro_f1"] == score
+    assert first["models"][1]["runs"] == ["runs/TF-IDF"]
+    assert first["gains"]["macro_f1"]["text"]["value"] == 0.13
+    assert second["models"][0]["metrics"].keys() == {"full/mrr", "paper/mrr"}
+    assert values["unfinished"] == {"runs/half": "it is not finished"}
