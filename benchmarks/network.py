@@ -14,11 +14,10 @@ from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
 from edgeformers.data.arrays import save_array
 from edgeformers.data.checksums import fingerprint_folder, write_record
-from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import DEFAULT_SPLITS, EdgeList, make_split
-from edgeformers.data.storage import TEXT_ROWS
 from edgeformers.data.table import NODE_FIELDS
 from edgeformers.data.tokens import RECORD, TokenMeta, TokenStore, open_tokens
 
@@ -103,7 +102,7 @@ def write_random_tokens(graph: EdgeTextGraph, vocab_size: int) -> TokenStore:
     meta = TokenMeta(
         name="random", fingerprint="random", vocab_size=vocab_size, prefix=[0], suffix=[1]
     )
-    folder = graph.storage.token_folder(meta.fingerprint)
+    folder = graph.path / "tokens" / meta.fingerprint
     folder.mkdir(parents=True)
     ids = rng.integers(0, vocab_size, int(lengths.sum()), dtype=np.uint16)
     save_array(folder / "edges.ids.npy", ids.astype(meta.dtype, copy=False))

@@ -1,6 +1,8 @@
 """EdgeTextGraph: a prepared network; opening it reads only its metadata."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -8,18 +10,29 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from edgeformers.data.adjacency import Adjacency
+from edgeformers.data.adjacency import Adjacency, build_adjacency
+from edgeformers.data.arrays import open_array
+from edgeformers.data.checksums import check_files, verify_files
 from edgeformers.data.metadata import NetworkMeta
-from edgeformers.data.network_splits import NetworkSplits
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.splits import EdgeList, SplitConfig
-from edgeformers.data.storage import NetworkStorage
-from edgeformers.data.tokens import TokenStore
+from edgeformers.data.splits import (
+    PROFILE,
+    TRAIN,
+    EdgeList,
+    SplitConfig,
+    make_split,
+    seen_in_training,
+)
+from edgeformers.data.tokens import TokenStore, open_tokens
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
-from edgeformers.errors import InputError
+from edgeformers.errors import ConfigError, FormatError, InputError, suggest
+
+TEXT_ROWS = 16_384  # texts per Parquet row group, the unit read to access one text
 
 Strata = Literal["none", "positive", "edge_type"]
 
@@ -30,15 +43,12 @@ class EdgeTextGraph:
     Nodes and edges are numbered from 0. In a bipartite network sources come first, then targets;
     nodes of a side are numbered in order of appearance, edges in the order of the table. Arrays
     are memory-mapped: opening ten million edges reads a few kilobytes.
-
-    `storage` reads the files, `node_index` maps node ids to numbers, `splits` holds the splits.
     """
 
     def __init__(self, path: Path, meta: NetworkMeta) -> None:
         self.path = path
         self.name = path.name
         self.meta = meta
-        self.storage = NetworkStorage(path, meta)
         self.num_nodes = meta.num_nodes
         self.num_edges = meta.num_edges
         self.num_sources = meta.num_sources
@@ -52,13 +62,16 @@ class EdgeTextGraph:
         self.origin = meta.origin
         self.skipped = meta.skipped
         self.notes = meta.notes
+        self._made_splits: dict[str, SplitCodes] = {}
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, verify: bool = False) -> "EdgeTextGraph":
         """Open a prepared folder; `verify` reads every file and compares its checksum."""
         folder = Path(path).expanduser()
         graph = cls(folder, NetworkMeta.read(folder))
-        graph.storage.check(checksums=verify)
+        check_files(folder, graph.meta.files, checksums=verify)
+        for tokens in graph._token_folders() if verify else ():
+            open_tokens(tokens, verify=True)
         return graph
 
     def verify(self) -> None:
@@ -67,7 +80,7 @@ class EdgeTextGraph:
         Everything that computes with a network calls this first. Token stores are verified when
         they are opened.
         """
-        self.storage.verify()
+        verify_files(self.path, self.meta.files)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EdgeTextGraph, (self.path, self.meta)  # another process maps the arrays itself
@@ -80,49 +93,49 @@ class EdgeTextGraph:
     @cached_property
     def src(self) -> IntArray:
         """The source node of every edge [E]."""
-        return self.storage.edge_array("src")
+        return self._edge_array("src")
 
     @cached_property
     def dst(self) -> IntArray:
         """The target node of every edge [E]."""
-        return self.storage.edge_array("dst")
+        return self._edge_array("dst")
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """Class codes [E] (-1: missing), label sets [E, C], or numbers [E] (NaN: missing)."""
-        return self.storage.optional_edge_array("labels")
+        return self._optional_edge_array("labels")
 
     @cached_property
     def times(self) -> Ids | None:
         """Microseconds since 1970 in UTC [E]; the lowest int64 if missing."""
-        return self.storage.optional_edge_array("times")
+        return self._optional_edge_array("times")
 
     @cached_property
     def weights(self) -> NDArray[np.float32] | None:
         """The weight of each edge [E]; NaN if missing."""
-        return self.storage.optional_edge_array("weights")
+        return self._optional_edge_array("weights")
 
     @cached_property
     def edge_types(self) -> NDArray[np.int16] | None:
         """The type of each edge [E]; -1 if missing."""
-        return self.storage.optional_edge_array("edge_types")
+        return self._optional_edge_array("edge_types")
 
     @cached_property
     def text_hashes(self) -> NDArray[np.uint64]:
         """A hash of each text [E]; equal texts have equal hashes."""
-        return self.storage.edge_array("text_hashes")
+        return self._edge_array("text_hashes")
 
     @cached_property
     def text_lengths(self) -> NDArray[np.int32]:
         """The number of characters of each text [E]."""
-        return self.storage.edge_array("text_lengths")
+        return self._edge_array("text_lengths")
 
     @cached_property
     def node_labels(self) -> tuple[Ids, NDArray[np.int32]] | None:
         """(offsets [V+1], codes): labels of node v as indices into `node_label_names`."""
         if not self.node_label_names:
             return None
-        return self.storage.array("node_labels.offsets"), self.storage.array("node_labels.codes")
+        return self._array("node_labels.offsets"), self._array("node_labels.codes")
 
     @cached_property
     def is_positive(self) -> Mask:
@@ -139,8 +152,7 @@ class EdgeTextGraph:
     def adjacency(self) -> Adjacency:
         """All edges around every node, held-out ones included: not for training."""
         return Adjacency(
-            indptr=self.storage.array("adjacency.indptr"),
-            links=self.storage.array("adjacency.links"),
+            indptr=self._array("adjacency.indptr"), links=self._array("adjacency.links")
         )
 
     @cached_property
@@ -155,10 +167,9 @@ class EdgeTextGraph:
         )
 
     @cached_property
-    def splits(self) -> NetworkSplits:
+    def splits(self) -> Mapping[str, SplitCodes]:
         """The prepared splits by name; see `split` for others."""
-        codes = {name: self.storage.edge_array(f"splits/{name}") for name in self.meta.splits}
-        return NetworkSplits(codes, self.split_configs, self.edge_list)
+        return {name: self._edge_array(f"splits/{name}") for name in self.meta.splits}
 
     @cached_property
     def split_configs(self) -> Mapping[str, SplitConfig]:
@@ -173,18 +184,54 @@ class EdgeTextGraph:
         `name` is that of a prepared split, or a description such as `cold-source`, in the syntax
         of `SplitConfig.parse`.
         """
-        return self.splits.codes(name)
+        if name in self.splits:
+            return self.splits[name]
+        if name not in self._made_splits:
+            self._made_splits[name] = make_split(self._described_split(name), self.edge_list)
+        return self._made_splits[name]
 
     def has_split(self, name: str) -> bool:
         """Whether `split` accepts the name."""
-        return self.splits.has(name)
+        try:
+            return name in self.splits or bool(self._described_split(name))
+        except InputError:
+            return False
+
+    def _described_split(self, name: str) -> SplitConfig:
+        with suppress(ConfigError):
+            config = SplitConfig.parse(name)
+            if config.how != "column" and not (config.needs_times and self.times is None):
+                return config
+        raise InputError(f"the network has no split '{name}'; {suggest(name, self.splits)}")
+
+    def seen_in_training(self, split: str) -> Mask:
+        """Whether each node has a training edge [V]."""
+        return seen_in_training(self.split(split), self.edge_list)
 
     def training_adjacency(self, split: str, *, strata: Strata = "none") -> Adjacency:
         """The training edges around every node; profile edges around a node that has none.
 
-        Strata separate positive from negative edges, or edge types.
+        Strata separate positive from negative edges, or edge types. No other node sees the
+        profile edges.
         """
-        return self.splits.training_adjacency(split, *self._strata(strata))
+        codes = self.split(split)
+        unseen = ~self.seen_in_training(split)
+        is_training, is_profile = codes == TRAIN, codes == PROFILE
+        stratum_of_edge, num_strata = self._strata(strata)
+        adjacency = build_adjacency(
+            self.src,
+            self.dst,
+            self.num_nodes,
+            keep=(
+                is_training | (is_profile & unseen[self.src]),
+                is_training | (is_profile & unseen[self.dst]),
+            ),
+            strata=stratum_of_edge,
+            num_strata=num_strata,
+        )
+        if not is_profile.any():
+            return adjacency
+        return replace(adjacency, held_out=unseen & (adjacency.degrees() > 0))
 
     def sampler(
         self, split: str, sizes: Sequence[int], *, strata: Strata = "none", seed: int = 0
@@ -206,23 +253,53 @@ class EdgeTextGraph:
 
     def texts(self, edge_ids: ArrayLike) -> list[str]:
         """The texts of some edges."""
-        return self.storage.texts(edge_ids)
+        ids = np.asarray(edge_ids, np.int64)
+        if ids.size and not 0 <= ids.min() <= ids.max() < self.num_edges:
+            raise InputError(
+                f"{self.path}: edges are numbered from 0 to {self.num_edges - 1:,} "
+                f"(got {ids.min():,} to {ids.max():,})"
+            )
+        texts = np.empty(len(ids), object)
+        with self._parquet("texts.parquet") as file:
+            rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+            starts = np.cumsum([0, *rows])
+            groups = np.searchsorted(starts, ids, side="right") - 1
+            for group in np.unique(groups).tolist():
+                column = file.read_row_group(group).column(0)
+                in_group = groups == group
+                texts[in_group] = column.take(pa.array(ids[in_group] - starts[group])).to_pylist()
+        return list(texts)
 
     def iter_texts(self) -> Iterator[list[str]]:
         """All edge texts in order, in chunks."""
-        return self.storage.iter_texts()
+        return self._iter_texts("texts.parquet")
 
     def iter_node_texts(self) -> Iterator[list[str]]:
         """All node texts in order, in chunks; empty for nodes without a text."""
-        return self.storage.iter_node_texts()
+        return self._iter_texts("nodes.parquet")
+
+    def _iter_texts(self, file: str) -> Iterator[list[str]]:
+        with self._parquet(file) as parquet:
+            for batch in parquet.iter_batches(TEXT_ROWS, columns=["text"]):
+                yield pc.fill_null(batch.column(0), "").to_pylist()
 
     def edges(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The table of edges: src, dst, and all columns of the input but the text."""
-        return self.storage.table("edges.parquet", columns)
+        return self._table("edges.parquet", columns)
 
     def nodes(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The table of nodes: id, side, labels, text, and further columns of the input."""
-        return self.storage.table("nodes.parquet", columns)
+        return self._table("nodes.parquet", columns)
+
+    def _table(self, file: str, columns: Sequence[str] | None) -> pa.Table:
+        with self._parquet(file) as parquet:
+            known = parquet.schema_arrow.names
+            for name in columns or ():
+                if name not in known:
+                    raise InputError(
+                        f"{self.path / file} has no column '{name}'; {suggest(name, known)}"
+                    )
+            return parquet.read(columns=None if columns is None else list(columns))
 
     @cached_property
     def node_index(self) -> NodeIndex:
@@ -240,17 +317,54 @@ class EdgeTextGraph:
 
     def token_stores(self) -> list[str]:
         """Names of the tokenizers this network is tokenized with."""
-        return list(self.storage.token_stores())
+        return sorted({open_tokens(folder).name for folder in self._token_folders()})
 
     def token_store(self, name: str, part: Literal["edges", "nodes"] = "edges") -> TokenStore:
-        """The token store of a tokenizer, by its name or fingerprint.
+        """The token store of a tokenizer, by its name or fingerprint, with checksums verified.
 
         `edgeformers.data.tokenize.add_tokens` makes it if necessary.
         """
-        return self.storage.token_store(name, part)
+        stores = [open_tokens(folder) for folder in self._token_folders()]
+        for store in stores:
+            if name in (store.name, store.meta.fingerprint):
+                return open_tokens(store.folder, part, verify="changed")
+        names = sorted(store.name for store in stores)
+        raise InputError(f"{self.path} is not tokenized with '{name}'; {suggest(name, names)}")
 
     @property
     def tokens(self) -> TokenStore | None:
         """The token store (the first by name, if there are several), or None."""
         names = self.token_stores()
         return self.token_store(names[0]) if names else None
+
+    def _token_folders(self) -> list[Path]:
+        folders = sorted(self.path.glob("tokens/*"))
+        return [path for path in folders if path.is_dir() and not path.name.startswith(".")]
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return open_array(self.path / f"{name}.npy")
+
+    def _edge_array(self, name: str) -> NDArray[Any]:
+        """An array with one row per edge."""
+        array = self._array(name)
+        if len(array) != self.num_edges:
+            raise FormatError(
+                f"{self.path / name}.npy has {len(array):,} rows for {self.num_edges:,} edges; "
+                "prepare the network again"
+            )
+        return array
+
+    def _optional_edge_array(self, name: str) -> NDArray[Any] | None:
+        return self._edge_array(name) if f"{name}.npy" in self.meta.files else None
+
+    @contextmanager
+    def _parquet(self, file: str) -> Iterator[pq.ParquetFile]:
+        """A Parquet file of the network; errors while reading it become FormatErrors."""
+        path = self.path / file
+        try:
+            with pq.ParquetFile(path, memory_map=True) as parquet:
+                yield parquet
+        except FileNotFoundError as error:
+            raise FormatError(f"{path} is missing; prepare the network again") from error
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"{path} is damaged ({error}); prepare the network again") from error

@@ -24,7 +24,7 @@ from edgeformers.data.columns import (
     write_label_sets,
 )
 from edgeformers.data.filtering import filter_edges
-from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.splits import (
@@ -38,7 +38,6 @@ from edgeformers.data.splits import (
     make_split,
     missing_column,
 )
-from edgeformers.data.storage import TEXT_ROWS
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import IntArray, Side, SplitCodes

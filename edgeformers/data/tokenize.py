@@ -35,7 +35,7 @@ def add_tokens(
     """
     name = fspath(tokenizer)
     loaded = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
-    folder = graph.storage.token_folder(token_meta(loaded, name).fingerprint)
+    folder = graph.path / "tokens" / token_meta(loaded, name).fingerprint
     is_usable = False
     with suppress(FormatError):
         is_usable = folder.exists() and open_tokens(folder).meta.limit >= limit

@@ -157,4 +157,4 @@ def _prepare_nodes(
         nodes.set_table(factorize(graph, split, width, seed=seed))
     if features is not None:
         nodes.set_features(features)
-    nodes.mark_seen(torch.from_numpy(graph.splits.seen_in_training(split)))
+    nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))

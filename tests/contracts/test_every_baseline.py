@@ -9,7 +9,6 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.text.boosting import BoostingConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.network_splits import NetworkSplits
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
@@ -103,7 +102,7 @@ def without_training(graph, split):
     codes = np.array(graph.split(split))
     touched = (graph.src == source) | (graph.dst == target)
     codes[touched] = TEST
-    splits = NetworkSplits({**graph.splits, split: codes}, graph.split_configs, graph.edge_list)
+    splits = {**graph.splits, split: codes}
     return changed(graph, splits=splits), source, target
 
 

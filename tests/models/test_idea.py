@@ -67,7 +67,7 @@ class Classifier(nn.Module):
         self.encoder = make_model(
             "edgeformer-e", values, random_backbone(shape, seed=seed), seed=seed
         )
-        seen = graph.splits.seen_in_training("edge")
+        seen = graph.seen_in_training("edge")
         self.encoder.nodes.mark_seen(torch.from_numpy(seen))
         self.head = nn.Linear(WIDTH, len(graph.label_names))
         nn.init.zeros_(self.head.weight)

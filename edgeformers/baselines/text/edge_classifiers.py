@@ -59,7 +59,7 @@ class NodeOneHots:
     """
 
     def __init__(self, graph: EdgeTextGraph, split: str) -> None:
-        seen = np.flatnonzero(graph.splits.seen_in_training(split))
+        seen = np.flatnonzero(graph.seen_in_training(split))
         self.source = np.full(graph.num_nodes, -1)
         self.source[seen] = np.arange(len(seen))
         has_roles = graph.is_directed and not graph.is_bipartite

@@ -56,7 +56,7 @@ def mean_text_vectors(
     texts = vectors[chosen].astype(np.float32)
     if centered:
         texts -= texts[is_train].mean(axis=0)
-    is_cold = ~graph.splits.seen_in_training(split)
+    is_cold = ~graph.seen_in_training(split)
     ends = np.stack([graph.src[chosen], graph.dst[chosen]])  # [2, texts]
     side, text = np.nonzero(is_train | is_cold[ends])  # profile texts count for cold nodes only
     cells = (np.ones(len(text), np.float32), (ends[side, text], text))

@@ -11,7 +11,7 @@ from edgeformers.baselines.text.edge_classifiers import (
     LogisticEdgeBaseline,
     NodeOneHots,
 )
-from edgeformers.data.storage import TEXT_ROWS
+from edgeformers.data.graph import TEXT_ROWS
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, require
 
