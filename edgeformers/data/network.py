@@ -1,7 +1,9 @@
 """write_network: a table of edges becomes a folder, in one pass and in bounded memory."""
 
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -11,24 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.adjacency import build_adjacency
-from edgeformers.data.arrays import open_array, save_array
 from edgeformers.data.checksums import fingerprint_folder
-from edgeformers.data.columns import (
-    EdgeColumnWriter,
-    NodeLabelWriter,
-    write_classes,
-    write_label_sets,
-)
+from edgeformers.data.columns import MAX_CLASSES, CategoryEncoder, write_label_sets
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
+from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
+    NO_TIME,
     NONE,
     PART_ALIASES,
     EdgeList,
@@ -40,11 +39,12 @@ from edgeformers.data.splits import (
 )
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
-from edgeformers.data.types import IntArray, Side, SplitCodes
+from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, require, suggest
 from edgeformers.files import atomic_folder
 
 KEY_COLUMNS = ("source", "target", "text")  # stored apart from edges.parquet
+MAX_NODE_LABELS = 10_000  # their names are read whenever the network is opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +86,12 @@ def write_network(
             progress=config.progress,
         )
         writer = _NetworkWriter(folder, filtered, replace(config, notes=[*config.notes, *notes]))
-        writer.write_texts_and_columns()
-        writer.write_labels()
+        writer.write_texts()
+        writer.write_columns()
         writer.write_nodes(nodes)
         writer.write_edges()
-        writer.write_adjacency()
         writer.write_splits(splits)
         writer.write_metadata()
-        writer.check()
         if tokenizer is not None:
             add_tokens(EdgeTextGraph.open(folder), tokenizer, progress=config.progress)
     return EdgeTextGraph.open(out)
@@ -141,6 +139,7 @@ class _NetworkWriter:
 
     src: IntArray
     dst: IntArray
+    times: Ids | None = None
 
     def __init__(self, folder: Path, table: EdgeTable, config: PrepareConfig) -> None:
         self.folder = folder
@@ -149,7 +148,7 @@ class _NetworkWriter:
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
         self.staged = self.scratch / "staged.parquet"
-        self.columns = EdgeColumnWriter(folder, table.schema, table.label_kind)
+        self.kept = [field for field in table.schema if field.name not in KEY_COLUMNS]
         self.meta = NetworkMeta(
             library_version=__version__,
             num_nodes=0,
@@ -164,41 +163,53 @@ class _NetworkWriter:
             notes=list(config.notes),
         )
 
-    def write_texts_and_columns(self) -> None:
-        """One pass over the table: write texts and columns, stage the ids and the rest."""
+    def write_texts(self) -> None:
+        """One pass over the table: write the texts, stage the ids and the other columns.
+
+        Staged columns are numbered, because DuckDB's names ignore case.
+        """
         text = pa.schema([("text", pa.string())])
-        bar = tqdm(desc="reading edges", unit=" edges", disable=not self.config.progress)
+        ends = [("source", pa.string()), ("target", pa.string())]
+        columns = [(f"c{i}", field.type) for i, field in enumerate(self.kept)]
+        schema = pa.schema([*ends, *columns])
+        rows = 0
         with (
-            bar,
+            tqdm(desc="reading edges", unit=" edges", disable=not self.config.progress) as bar,
             pq.ParquetWriter(self.folder / "texts.parquet", text, compression="zstd") as texts,
-            pq.ParquetWriter(self.staged, self._staged_schema(), compression="lz4") as staged,
-            self.columns,
+            pq.ParquetWriter(self.staged, schema, compression="lz4") as staged,
         ):
             for batch in rebatch(self.table.batches()):
-                batch = self._complete(batch)
-                texts.write_table(pa.table([batch.column("text")], schema=text), TEXT_ROWS)
-                columns = batch.drop_columns(["text"]).columns
-                staged.write_batch(pa.RecordBatch.from_arrays(columns, schema=staged.schema))
-                self.columns.append(batch)
+                check_ends(batch, self.table.origin, rows)
+                filled = pc.fill_null(batch.column("text"), "")
+                texts.write_table(pa.table([filled], schema=text), TEXT_ROWS)
+                others = batch.drop_columns(["text"]).columns
+                staged.write_batch(pa.RecordBatch.from_arrays(others, schema=schema))
+                rows += batch.num_rows
                 bar.update(batch.num_rows)
-        if not self.columns.rows:
+        if not rows:
             raise InputError(f"{self.table.origin} has no edges; a network needs at least one")
         errors = self.table.errors
         skipped = {"count": errors.count, "examples": list(errors.examples)}
-        self.meta = replace(self.meta, num_edges=self.columns.rows, skipped=skipped)
+        self.meta = replace(self.meta, num_edges=rows, skipped=skipped)
 
-    def write_labels(self) -> None:
-        """Recode labels and edge types in natural order; rename the other columns."""
-        for column, array in (("time", "times"), ("weight", "weights")):
-            if column in self.columns.writers:
-                self.columns.path(column).rename(self.folder / f"{array}.npy")
-        if "edge_type" in self.columns.encoders:
-            path = self.folder / "edge_types.npy"
-            categories = self.columns.encoders["edge_type"].categories
-            names = write_classes(path, self.columns.path("edge_type"), categories)
+    def write_columns(self) -> None:
+        """Write the arrays of times, weights, edge types and labels."""
+        columns = self.table.schema.names
+        if "time" in columns:
+            self.times = self._array(
+                "time", np.int64, lambda column: pc.fill_null(column.cast(pa.int64()), NO_TIME)
+            )
+            np.save(self.folder / "times.npy", self.times)
+        if "weight" in columns:
+            np.save(self.folder / "weights.npy", self._numbers("weight"))
+        if "edge_type" in columns:
+            encoder = CategoryEncoder("edge type", MAX_CLASSES)
+            codes = self._array("edge_type", np.int32, encoder.encode)
+            names, types = encoder.sort(codes, np.int16)
+            np.save(self.folder / "edge_types.npy", types)
             self.meta = replace(self.meta, edge_type_names=names)
-        if "label" in self.columns.writers:
-            names = self._write_label_codes(self.folder / "labels.npy")
+        if "label" in columns:
+            names = self._write_labels(self.folder / "labels.npy")
             for label in self.meta.positive_labels:
                 if label not in names:
                     raise InputError(
@@ -206,36 +217,83 @@ class _NetworkWriter:
                     )
             self.meta = replace(self.meta, label_kind=self.table.label_kind, label_names=names)
 
+    def _write_labels(self, path: Path) -> list[str]:
+        kind = self.table.label_kind
+        if kind == "number":
+            np.save(path, self._numbers("label"))
+            return []
+        encoder = CategoryEncoder("label", MAX_CLASSES if kind == "class" else None)
+        codes = self._array("label", np.int32, encoder.encode)
+        if kind == "multi":
+            separator = self.table.label_separator or "|"
+            return write_label_sets(path, codes, list(encoder.codes), separator)
+        names, labels = encoder.sort(codes, np.int16)
+        np.save(path, labels)
+        return names
+
+    def _numbers(self, name: str) -> NDArray[np.float32]:
+        def parse(column: pa.Array) -> pa.Array:
+            numbers = parse_numbers(column) if pa.types.is_string(column.type) else column
+            return pc.fill_null(numbers, math.nan)
+
+        values = self._array(name, np.float64, parse)
+        large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
+        if len(large):
+            raise InputError(
+                f"edge {large[0] + 1:,}: the {name} {values[large[0]]} is too large; the maximum "
+                "is 3e38"
+            )
+        return values.astype(np.float32)
+
+    def _array(self, name: str, dtype: type, convert: Callable[[pa.Array], Any]) -> NDArray[Any]:
+        """A staged column as an array [E], converted batch by batch."""
+        place = [field.name for field in self.kept].index(name)
+        array = np.empty(self.meta.num_edges, dtype)
+        start = 0
+        with pq.ParquetFile(self.staged) as staged:
+            for batch in staged.iter_batches(BATCH_ROWS, columns=[f"c{place}"]):
+                array[start : start + len(batch)] = convert(batch.column(0))
+                start += len(batch)
+        return array
+
     def write_nodes(self, tables: Sequence[NodeTable]) -> None:
-        """Number the nodes, join the node tables, and write the table of nodes."""
+        """Number the nodes, join the node tables, and write the table of nodes and its labels."""
         has_texts = False
-        labels = NodeLabelWriter(self.folder)
-        bipartite = self.table.bipartite
-        with NodeNumbering(self.staged, bipartite=bipartite, scratch=self.scratch) as numbering:
+        encoder = CategoryEncoder("node label", MAX_NODE_LABELS)
+        counts, codes = [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
+        numbering = NodeNumbering(self.staged, bipartite=self.table.bipartite, scratch=self.scratch)
+        with closing(numbering):
             notes = numbering.add_tables(tables, keep_isolated=self.config.keep_isolated)
             self.src, self.dst = numbering.ends(self.meta.num_edges)
             schema, batches = numbering.node_batches(tables)
             path = self.folder / "nodes.parquet"
-            with pq.ParquetWriter(path, schema, compression="zstd") as writer, labels:
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
                 for batch in rebatch(batches):
                     writer.write_batch(batch)
-                    labels.append(batch.column("labels"))
                     has_texts |= batch.column("text").null_count < batch.num_rows
-            numbering.write_hashes(self.folder / "texts.parquet", self.folder / "text_hashes.npy")
+                    labels = pc.list_flatten(batch.column("labels"))
+                    nodes = pc.list_parent_indices(batch.column("labels"))
+                    is_label = pc.is_valid(labels)
+                    counts.append(np.bincount(nodes.filter(is_label), minlength=len(batch)))
+                    codes.append(encoder.encode(labels.filter(is_label)))
+            numbering.write_text_arrays(self.folder, self.meta.num_edges)
+        names, sorted_codes = encoder.sort(np.concatenate(codes), np.int32)
+        if names:
+            np.save(self.folder / "node_labels.offsets.npy", np.cumsum(np.concatenate(counts)))
+            np.save(self.folder / "node_labels.codes.npy", sorted_codes)
         self.meta = replace(
             self.meta,
             num_nodes=numbering.num_nodes,
             num_sources=numbering.num_sources,
-            node_label_names=labels.finish(),
+            node_label_names=names,
             has_node_texts=has_texts,
             notes=[*self.meta.notes, *notes],
         )
 
     def write_edges(self) -> None:
-        """Write the table of edges: node numbers and the staged columns."""
+        """Write the table of edges, node numbers and the staged columns, and the adjacency."""
         number = pa.from_numpy_dtype(self.src.dtype)
-        kept = [field for field in self.table.schema if field.name not in KEY_COLUMNS]
-        schema = pa.schema([("src", number), ("dst", number), *kept])
+        schema = pa.schema([("src", number), ("dst", number), *self.kept])
         start = 0
         with (
             pq.ParquetFile(self.staged) as staged,
@@ -248,96 +306,56 @@ class _NetworkWriter:
                 rest = batch.columns if columns else []
                 writer.write_batch(pa.RecordBatch.from_arrays([*ends, *rest], schema=schema))
                 start = stop
-        self.staged.unlink()
-        save_array(self.folder / "src.npy", self.src)
-        save_array(self.folder / "dst.npy", self.dst)
-        self.meta = replace(self.meta, columns=schema.names)
-
-    def write_adjacency(self) -> None:
         adjacency = build_adjacency(self.src, self.dst, self.meta.num_nodes)
-        for name in ("indptr", "links"):
-            save_array(self.folder / f"adjacency.{name}.npy", getattr(adjacency, name))
+        np.save(self.folder / "src.npy", self.src)
+        np.save(self.folder / "dst.npy", self.dst)
+        np.save(self.folder / "adjacency.indptr.npy", adjacency.indptr)
+        np.save(self.folder / "adjacency.links.npy", adjacency.links)
+        self.meta = replace(self.meta, columns=schema.names)
 
     def write_splits(self, configs: Sequence[SplitConfig]) -> None:
         """Write the codes of every split; its counts go to the metadata."""
-        times = self.folder / "times.npy"
         columns = {config.column for config in configs if config.how == "column"}
         edges = EdgeList(
             src=self.src,
             dst=self.dst,
             num_nodes=self.meta.num_nodes,
             directed=self.meta.is_directed,
-            times=open_array(times) if times.exists() else None,
+            times=self.times,
             columns={name: self._split_column(name) for name in sorted(columns)},
         )
         (self.folder / "splits").mkdir()
         splits: dict[str, dict[str, Any]] = {}
         for config in configs:
             codes = make_split(config, edges)
-            save_array(self.folder / f"splits/{config.name}.npy", codes)
+            np.save(self.folder / f"splits/{config.name}.npy", codes)
             splits[config.name] = _describe_split(config, codes, edges)
         self.meta = replace(self.meta, splits=splits)
 
+    def _split_column(self, name: str) -> SplitCodes:
+        """The codes of the parts that a column names."""
+        encoder = CategoryEncoder("split", MAX_CLASSES)
+        codes = self._array(name, np.int32, lambda part: encoder.encode(part.cast(pa.string())))
+        parts = {**PART_ALIASES, "": NONE, "none": NONE}
+        words = [word.strip().lower() for word in encoder.codes]
+        for code, word in enumerate(words):
+            if word not in parts:
+                raise InputError(
+                    f"{self.table.origin}, edge {np.argmax(codes == code) + 1:,}: column '{name}': "
+                    f"'{word}' is not a split; use train, val or test (or profile, for the context "
+                    "of a held-out node)"
+                )
+        part_codes = np.array([*(parts[word] for word in words), NONE], np.uint8)
+        return np.asarray(part_codes[codes])
+
     def write_metadata(self) -> None:
-        """Remove temporary files, compute checksums and write the metadata."""
+        """Remove temporary files, write checksums and metadata; run the caller's check."""
         shutil.rmtree(self.scratch)
         self.meta = replace(self.meta, files=fingerprint_folder(self.folder))
         self.meta.write(self.folder)
-
-    def check(self) -> None:
-        """Run the caller's check of the finished network."""
         if self.config.check is not None:
             notes = self.config.check(EdgeTextGraph.open(self.folder))
-            self.meta = replace(self.meta, notes=[*self.meta.notes, *notes])
-            self.meta.write(self.folder)
-
-    def _staged_schema(self) -> pa.Schema:
-        """Source, target and numbered column names, because DuckDB's names ignore case."""
-        types = [field.type for field in self.table.schema if field.name not in KEY_COLUMNS]
-        ends = [("source", pa.string()), ("target", pa.string())]
-        return pa.schema([*ends, *((f"c{i}", type_) for i, type_ in enumerate(types))])
-
-    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with empty strings for missing texts; a missing end is an error."""
-        check_ends(batch, self.table.origin, self.columns.rows)
-        index = batch.schema.get_field_index("text")
-        text = pc.fill_null(batch.column("text"), "")
-        return batch.set_column(index, batch.schema.field("text"), text)
-
-    def _write_label_codes(self, path: Path) -> list[str]:
-        codes = self.columns.path("label")
-        if self.table.label_kind == "number":
-            codes.rename(path)
-            return []
-        categories = self.columns.encoders["label"].categories
-        if self.table.label_kind == "multi":
-            return write_label_sets(path, codes, categories, self.table.label_separator or "|")
-        return write_classes(path, codes, categories)
-
-    def _split_column(self, name: str) -> SplitCodes:
-        """The codes of the parts that a column of edges.parquet names."""
-        codes = np.empty(self.meta.num_edges, np.uint8)
-        start = 0
-        with pq.ParquetFile(self.folder / "edges.parquet") as edges:
-            for batch in edges.iter_batches(BATCH_ROWS, columns=[name]):
-                words = pc.utf8_trim_whitespace(batch.column(0).cast(pa.string()))
-                encoded = pc.utf8_lower(words).dictionary_encode()
-                codes[start : start + len(batch)] = self._part_codes(name, encoded, start)
-                start += len(batch)
-        return codes
-
-    def _part_codes(self, column: str, words: pa.DictionaryArray, start: int) -> SplitCodes:
-        parts = {**PART_ALIASES, "": NONE, "none": NONE}
-        known = words.dictionary.to_pylist()
-        if unknown := [word for word in known if word not in parts]:
-            row = start + pc.index(words.cast(pa.string()), unknown[0]).as_py() + 1
-            raise InputError(
-                f"{self.table.origin}, edge {row:,}: column '{column}': '{unknown[0]}' is not a "
-                "split; use train, val or test (or profile, for the context of a held-out node)"
-            )
-        codes = np.array([parts[word] for word in known] + [NONE], np.uint8)
-        indices = pc.fill_null(words.indices, len(known)).to_numpy(zero_copy_only=False)
-        return np.asarray(codes[indices])
+            replace(self.meta, notes=[*self.meta.notes, *notes]).write(self.folder)
 
 
 def _describe_split(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from edgeformers.data.adjacency import small_int
-from edgeformers.data.arrays import save_array
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
 from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError, require
@@ -18,21 +18,13 @@ from edgeformers.errors import InputError, require
 MEMORY = "1200MB"  # for DuckDB; it spills the rest to disk
 THREADS = 8  # at most, because each one needs memory
 
-_NUMBER_SIDES = """
+_NUMBER = """
 CREATE TABLE nodes AS
-SELECT name, side, row_number() OVER (ORDER BY side, first) - 1 AS number FROM (
-    SELECT source AS name, 'source' AS side, min(row) AS first FROM edges GROUP BY source
+SELECT name, side, row_number() OVER (ORDER BY side, min(first)) - 1 AS number FROM (
+    SELECT source AS name, {0} AS side, min(2 * row) AS first FROM edges GROUP BY source
     UNION ALL
-    SELECT target AS name, 'target' AS side, min(row) AS first FROM edges GROUP BY target
-)
-"""
-_NUMBER_BOTH = """
-CREATE TABLE nodes AS
-SELECT name, NULL::VARCHAR AS side, row_number() OVER (ORDER BY min(first)) - 1 AS number FROM (
-    SELECT source AS name, min(2 * row) AS first FROM edges GROUP BY source
-    UNION ALL
-    SELECT target AS name, min(2 * row + 1) AS first FROM edges GROUP BY target
-) GROUP BY name
+    SELECT target AS name, {1} AS side, min(2 * row + 1) AS first FROM edges GROUP BY target
+) GROUP BY name, side
 """
 _ROW = "file_row_number AS row"
 _IS_NODE = "n.name = t.id AND (t.side IS NULL OR n.side IS NULL OR n.side = t.side)"
@@ -48,20 +40,26 @@ class NodeNumbering:
     def __init__(self, edges: Path, *, bipartite: bool, scratch: Path) -> None:
         self.bipartite = bipartite
         self.scratch = scratch
-        self.connection = require("duckdb", "data").connect()
-        self.connection.execute(f"SET memory_limit = '{MEMORY}'")
-        self.connection.execute(f"SET threads = {min(THREADS, os.cpu_count() or 1)}")
-        self.connection.execute(f"SET temp_directory = '{_quote(scratch)}'")
-        self.connection.execute("SET preserve_insertion_order = false")
+        settings = {
+            "memory_limit": MEMORY,
+            "threads": min(THREADS, os.cpu_count() or 1),
+            "temp_directory": str(scratch),
+            "preserve_insertion_order": False,
+        }
+        self.connection = require("duckdb", "data").connect(config=settings)
         self.connection.execute(
             f"CREATE VIEW edges AS SELECT source, target, {_ROW} FROM {_parquet(edges)}"
         )
-        self.connection.execute(_NUMBER_SIDES if bipartite else _NUMBER_BOTH)
+        self.connection.execute(_NUMBER.format(*map(self._side, ("source", "target"))))
         self._count()
 
     def ends(self, num_edges: int) -> tuple[IntArray, IntArray]:
         """The source and target numbers of every edge."""
-        return self._end("source", num_edges), self._end("target", num_edges)
+        src, dst = np.empty((2, num_edges), small_int(self.num_nodes))
+        for end, numbers in (("source", src), ("target", dst)):
+            is_end = f"e.{end} = n.name AND n.side IS NOT DISTINCT FROM {self._side(end)}"
+            self._fill(f"SELECT e.row, n.number FROM edges e JOIN nodes n ON {is_end}", numbers)
+        return src, dst
 
     def add_tables(self, tables: Sequence[NodeTable], *, keep_isolated: bool) -> list[str]:
         """Match the rows of node tables with nodes; returns notes on nodes without edges.
@@ -103,23 +101,13 @@ class NodeNumbering:
             batch.rename_columns(schema.names).cast(schema) for batch in self._stream(sql)
         )
 
-    def write_hashes(self, texts: Path, out: Path) -> None:
-        """Write a hash of every text, by edge number."""
-        hashes = np.empty(pq.read_metadata(texts).num_rows, np.uint64)
-        for batch in self._stream(f"SELECT {_ROW}, hash(text) FROM {_parquet(texts)}"):
-            hashes[batch.column(0).to_numpy()] = batch.column(1).to_numpy()
-        save_array(out, hashes)
-
-    def _end(self, column: str, num_edges: int) -> IntArray:
-        side = f"n.side = '{column}'" if self.bipartite else "n.side IS NULL"
-        joined = f"edges e JOIN nodes n ON e.{column} = n.name AND {side}"
-        end = np.empty(num_edges, small_int(self.num_nodes))
-        rows = 0
-        for batch in self._stream(f"SELECT e.row, n.number FROM {joined}"):
-            end[batch.column(0).to_numpy()] = batch.column(1).to_numpy()
-            rows += batch.num_rows
-        assert rows == num_edges, f"{rows} of {num_edges} edges found their {column}"
-        return end
+    def write_text_arrays(self, folder: Path, num_edges: int) -> None:
+        """Write a hash and the number of characters of every text, by edge number."""
+        hashes, lengths = np.empty(num_edges, np.uint64), np.empty(num_edges, np.int32)
+        texts = _parquet(folder / "texts.parquet")
+        self._fill(f"SELECT {_ROW}, hash(text), length(text) FROM {texts}", hashes, lengths)
+        np.save(folder / "text_hashes.npy", hashes)
+        np.save(folder / "text_lengths.npy", lengths)
 
     def _check_table(self, view: str, table: NodeTable, *, keep_isolated: bool) -> list[str]:
         isolated = f"FROM {view} t WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE {_IS_NODE})"
@@ -138,22 +126,20 @@ class NodeNumbering:
                 f"{count:,} of the {total:,} nodes in {table.origin} have no edge and were "
                 "dropped; keep them with --keep-isolated"
             ]
-        side = "coalesce(t.side, 'target')" if self.bipartite else "NULL"
+        # Append them to the nodes of their side, and number all nodes again.
         before = self.num_nodes
-        self._add_nodes(
-            f"SELECT t.id AS name, {side} AS side, min(t.row) AS first {isolated} GROUP BY ALL"
-        )
-        return [f"{self.num_nodes - before:,} nodes in {table.origin} have no edge and were kept"]
-
-    def _add_nodes(self, nodes: str) -> None:
-        """Append nodes without edges to those of their side, and number all nodes again."""
+        side = "coalesce(t.side, 'target')" if self.bipartite else "NULL"
         self.connection.execute(
             "CREATE OR REPLACE TABLE nodes AS SELECT name, side, row_number() OVER "
             "(ORDER BY side, number NULLS LAST, first) - 1 AS number FROM "
             "(SELECT name, side, number, NULL AS first FROM nodes UNION ALL "
-            f"SELECT name, side, NULL AS number, first FROM ({nodes}))"
+            f"SELECT t.id, {side}, NULL, min(t.row) {isolated} GROUP BY ALL)"
         )
         self._count()
+        return [f"{self.num_nodes - before:,} nodes in {table.origin} have no edge and were kept"]
+
+    def _side(self, end: str) -> str:
+        return f"'{end}'" if self.bipartite else "NULL::VARCHAR"
 
     def _count(self) -> None:
         sources = "count(*) FILTER (side IS DISTINCT FROM 'target')"
@@ -167,10 +153,14 @@ class NodeNumbering:
     def _stream(self, sql: str) -> Iterator[pa.RecordBatch]:
         return iter(self.connection.sql(sql).to_arrow_reader(BATCH_ROWS))
 
-    def __enter__(self) -> "NodeNumbering":
-        return self
+    def _fill(self, sql: str, *arrays: NDArray[Any]) -> None:
+        """Fill arrays with the columns of a query; its first column is the position."""
+        for batch in self._stream(sql):
+            rows, *columns = (column.to_numpy() for column in batch.columns)
+            for array, values in zip(arrays, columns, strict=True):
+                array[rows] = values
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.connection.close()
 
 
@@ -195,8 +185,5 @@ def _coalesce(name: str, tables: Sequence[NodeTable]) -> str:
 
 
 def _parquet(path: Path) -> str:
-    return f"read_parquet('{_quote(path)}', file_row_number = true)"
-
-
-def _quote(path: Path) -> str:
-    return str(path).replace("'", "''")
+    quoted = str(path).replace("'", "''")
+    return f"read_parquet('{quoted}', file_row_number = true)"

@@ -1,27 +1,20 @@
 """Columns as arrays: categories, numbers, times, and labels of every kind."""
 
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data import columns
-from edgeformers.data.arrays import open_array, save_array
-from edgeformers.data.columns import (
-    CategoryEncoder,
-    EdgeColumnWriter,
-    NodeLabelWriter,
-    natural_order,
-    recode,
-    write_classes,
-    write_label_sets,
-)
+from edgeformers.data.arrays import open_array
+from edgeformers.data.columns import CategoryEncoder, natural_order, write_label_sets
 from edgeformers.data.splits import NO_TIME
-from edgeformers.data.table import edge_schema, rows_to_batches
+from edgeformers.data.table import rows_to_batches
 from edgeformers.errors import InputError
 
 
@@ -30,23 +23,23 @@ def test_categories_are_numbered_in_order_of_appearance(batches):
     encoder = CategoryEncoder("label")
     coded = [encoder.encode(pa.array(batch, pa.string())) for batch in batches]
     seen = list(dict.fromkeys(w for batch in batches for w in batch if w is not None))
-    assert encoder.categories == seen
+    assert list(encoder.codes) == seen
     for batch, codes in zip(batches, coded, strict=True):
         assert codes.dtype == np.int32
         assert codes.tolist() == [-1 if word is None else seen.index(word) for word in batch]
 
 
-def test_too_many_categories_are_an_error(tmp_path):
+def test_too_many_categories_are_an_error(tmp_path, make_network, make_nodes):
     encoder = CategoryEncoder("label", limit=3)
     encoder.encode(pa.array(["a", "b", "c", "a"]))
     with pytest.raises(InputError, match=r"'a' and 'd'.*--label-kind"):
         encoder.encode(pa.array(["d"]))
-    titles = pa.array([[f"title {i}"] for i in range(10_001)])
-    with NodeLabelWriter(tmp_path) as labels, pytest.raises(InputError, match="node label"):
-        labels.append(titles)
+    titles = [{"id": "ann", "labels": [f"title {i}" for i in range(10_001)]}]
+    with pytest.raises(InputError, match="node label"):
+        make_network(nodes=[make_nodes(titles)])
     label_set = "|".join(map(str, range(1001)))
     with pytest.raises(InputError, match="1,001"):
-        write_label_sets(tmp_path / "labels.npy", tmp_path / "codes.npy", [label_set], "|")
+        write_label_sets(tmp_path / "labels.npy", np.zeros(1, np.int32), [label_set], "|")
 
 
 @pytest.mark.parametrize(
@@ -72,81 +65,62 @@ def test_natural_order_does_not_depend_on_appearance(words):
     assert natural_order(numbers) == ["01", "1", "1.0", "2"]
 
 
-def test_classes_are_coded_in_their_natural_order(tmp_path):
-    save_array(tmp_path / "codes.npy", np.array([0, 1, -1, 2, 0], np.int32))
-    names = write_classes(tmp_path / "labels.npy", tmp_path / "codes.npy", ["10", "9", "1"])
+def test_classes_are_coded_in_their_natural_order():
+    encoder = CategoryEncoder("label")
+    codes = encoder.encode(pa.array(["10", "9", None, "1", "10"]))
+    names, labels = encoder.sort(codes, np.int16)
     assert names == ["1", "9", "10"]
-    labels = open_array(tmp_path / "labels.npy")
     assert labels.dtype == np.int16
     assert labels.tolist() == [2, 1, -1, 0, 2]
-    assert not (tmp_path / "codes.npy").exists()
-
-
-def test_label_sets_are_rows_of_a_table(tmp_path):
-    save_array(tmp_path / "codes.npy", np.array([1, -1, 0, 2], np.int32))
-    words = ["b|a", " c ", "|a|a"]
-    names = write_label_sets(tmp_path / "labels.npy", tmp_path / "codes.npy", words, "|")
-    assert names == ["a", "b", "c"]
-    sets = open_array(tmp_path / "labels.npy")
-    assert sets.tolist() == [
-        [False, False, True],
-        [False, False, False],
-        [True, True, False],
-        [True, False, False],
-    ]
 
 
 @given(st.lists(st.integers(-1, 2)), st.integers(1, 9))
-def test_codes_are_recoded_in_chunks(tmp_path_factory, codes, chunk):
-    folder = tmp_path_factory.mktemp("codes")
-    values = np.array([[1, 2], [3, 4], [5, 6], [0, 0]], np.int16)
+def test_label_sets_are_rows_of_a_table(tmp_path_factory, codes, chunk):
+    path = tmp_path_factory.mktemp("sets") / "labels.npy"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "CHUNK", chunk)
-        save_array(folder / "in.npy", np.array(codes, np.int32))
-        recode(folder / "in.npy", folder / "out.npy", values)
-    assert open_array(folder / "out.npy").tolist() == values[codes].tolist()
+        names = write_label_sets(path, np.array(codes, np.int32), ["b|a", " c ", "|a|a"], "|")
+    assert names == ["a", "b", "c"]
+    sets = [[True, True, False], [False, False, True], [True, False, False], [False] * 3]
+    assert open_array(path).tolist() == [sets[code] for code in codes]
 
 
-def write(folder, rows, kind="class"):
-    schema = edge_schema(rows[0])
-    with EdgeColumnWriter(folder, schema, kind) as writer:
-        for batch in rows_to_batches(rows, schema, size=2):
-            writer.append(batch)
-    return writer
+def test_label_sets_may_all_be_empty(tmp_path):
+    path = tmp_path / "labels.npy"
+    assert write_label_sets(path, np.array([0, -1], np.int32), [" | "], "|") == []
+    assert open_array(path).shape == (2, 0)
 
 
-def test_every_column_has_its_array(tmp_path):
-    new_year = datetime(2023, 1, 1)
-    rows = [
-        {"source": "a", "target": "b", "text": "äö", "time": new_year, "weight": 0.5},
-        {"source": "a", "target": "b", "text": "", "time": None, "weight": None},
-        {"source": "a", "target": "b", "text": "\U0001f600", "time": datetime(1960, 1, 1)},
+def edges(**columns):
+    """Rows of edges between two nodes, with the given columns."""
+    rows = zip(*columns.values(), strict=True)
+    return [
+        {"source": "a", "target": "b", "text": "", **dict(zip(columns, r, strict=True))}
+        for r in rows
     ]
-    writer = write(tmp_path, rows)
-    assert writer.rows == 3
-    assert open_array(tmp_path / "text_lengths.npy").tolist() == [2, 0, 1]
-    times = open_array(tmp_path / "time.npy")
-    assert times[0] == np.datetime64(new_year, "us").astype(int)
-    assert times[1] == NO_TIME
-    assert times[2] < 0
-    assert np.array_equal(
-        open_array(tmp_path / "weight.npy"), [0.5, np.nan, np.nan], equal_nan=True
-    )
 
 
-def test_numeric_labels_are_stored_as_numbers(tmp_path):
-    labels = ["1.5", None, " -2e3 "]
-    rows = [{"source": "a", "target": "b", "text": "", "label": label} for label in labels]
-    write(tmp_path, rows, "number")
-    numbers = open_array(tmp_path / "label.npy")
-    assert numbers.dtype == np.float32
-    assert np.array_equal(numbers, [1.5, np.nan, -2000], equal_nan=True)
+def test_every_column_has_its_array(make_network):
+    new_year = datetime(2023, 1, 1)
+    times, weights = [new_year, None, datetime(1960, 1, 1)], [0.5, None, None]
+    texts = ["äö", "", "\U0001f600"]
+    graph = make_network(edges(text=texts, time=times, weight=weights))
+    assert graph.text_lengths.tolist() == [2, 0, 1]
+    assert graph.times[0] == np.datetime64(new_year, "us").astype(int)
+    assert graph.times[1] == NO_TIME
+    assert graph.times[2] < 0
+    assert np.array_equal(graph.weights, [0.5, np.nan, np.nan], equal_nan=True)
 
 
-def test_a_number_beyond_float32_is_an_error(tmp_path):
-    rows = [{"source": "a", "target": "b", "text": "", "weight": w} for w in (1.0, 2.0, -1e300)]
+def test_numeric_labels_are_stored_as_numbers(make_network):
+    graph = make_network(edges(label=["1.5", None, " -2e3 "]), label_kind="number")
+    assert graph.labels.dtype == np.float32
+    assert np.array_equal(graph.labels, [1.5, np.nan, -2000], equal_nan=True)
+
+
+def test_a_number_beyond_float32_is_an_error(make_network):
     with pytest.raises(InputError, match="edge 3: the weight"):
-        write(tmp_path, rows)
+        make_network(edges(weight=[1.0, 2.0, -1e300]))
 
 
 labels_of_nodes = st.lists(
@@ -154,19 +128,31 @@ labels_of_nodes = st.lists(
 )
 
 
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(labels_of_nodes, max_size=4))
-def test_node_labels_round_trip_whatever_the_batches(tmp_path_factory, batches):
-    folder = tmp_path_factory.mktemp("nodes")
-    with NodeLabelWriter(folder) as labels:
-        for batch in batches:
-            labels.append(pa.array(batch, pa.list_(pa.string())))
-    names = labels.finish()
+def test_node_labels_round_trip_whatever_the_batches(make_network, make_nodes, batches):
+    rows = [[{"labels": labels} for labels in batch] for batch in batches]
+    for number, row in enumerate(row for batch in rows for row in batch):
+        row["id"] = f"n{number}"
+    nodes = make_nodes([])
+    nodes = replace(
+        nodes,
+        open=lambda: (b for batch in rows for b in rows_to_batches(batch, nodes.schema)),
+    )
+    ids = [row["id"] for batch in rows for row in batch] or ["n0"]
+    graph = make_network(
+        [{"source": id, "target": id, "text": ""} for id in ids],
+        nodes=[nodes],
+        bipartite=False,
+        overwrite=True,
+    )
     expected = [[name for name in node or [] if name] for batch in batches for node in batch]
+    names = graph.node_label_names
     assert names == natural_order(list({name for node in expected for name in node}))
     if names:
-        offsets = open_array(folder / "node_labels.offsets.npy")
-        codes = open_array(folder / "node_labels.codes.npy")
+        offsets, codes = graph.node_labels
         stored = [[names[code] for code in codes[a:b]] for a, b in pairwise(offsets)]
         assert stored == expected
     else:
-        assert not list(folder.iterdir())
+        assert graph.node_labels is None
+        assert not list(graph.path.glob("node_labels*"))

@@ -1,5 +1,7 @@
 """Nodes are numbered in order of first appearance and joined with node tables."""
 
+from contextlib import closing
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +21,7 @@ def number(folder, pairs, tables=(), *, bipartite, isolated=False):
     staged = folder / "o'staged.parquet"
     sources, targets = zip(*pairs, strict=True)
     pq.write_table(pa.table({"source": sources, "target": targets}), staged)
-    with NodeNumbering(staged, bipartite=bipartite, scratch=folder) as numbered:
+    with closing(NodeNumbering(staged, bipartite=bipartite, scratch=folder)) as numbered:
         notes = numbered.add_tables(tables, keep_isolated=isolated)
         src, dst = numbered.ends(len(pairs))
         schema, batches = numbered.node_batches(tables)
@@ -74,8 +76,8 @@ def test_numbers_do_not_depend_on_threads(tmp_path):
 def test_running_out_of_memory_or_disk_is_explained(tmp_path, monkeypatch, memory, disk, words):
     connect = duckdb.connect
 
-    def with_little_room():
-        connection = connect()
+    def with_little_room(config):
+        connection = connect(config=config)
         connection.execute(f"SET max_temp_directory_size = '{disk}'")
         return connection
 
