@@ -248,7 +248,7 @@ class _NetworkWriter:
     def _array(self, name: str, dtype: type, convert: Callable[[pa.Array], Any]) -> NDArray[Any]:
         """A staged column as an array [E], converted batch by batch."""
         place = [field.name for field in self.kept].index(name)
-        array = np.empty(self.meta.num_edges, dtype)
+        array: NDArray[Any] = np.empty(self.meta.num_edges, dtype)
         start = 0
         with pq.ParquetFile(self.staged) as staged:
             for batch in staged.iter_batches(BATCH_ROWS, columns=[f"c{place}"]):
