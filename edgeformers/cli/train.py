@@ -63,11 +63,13 @@ On several GPUs:
         self.print(values, *lines)
 
     def _run_config(self) -> RunConfig:
+        from edgeformers.data.graph import EdgeTextGraph
         from edgeformers.estimators import run_config
 
         task: Task = choose("task", self.task, get_args(Task))
         settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
-        return run_config(task, self.recipe, file=self.config, settings=settings)
+        graph = EdgeTextGraph.open(self.network)
+        return run_config(task, self.recipe, file=self.config, settings=settings, graph=graph)
 
     def _ablate_inputs(self) -> tuple[list[str], dict[str, Any]]:
         """Whether graph and text help, as sentences and as plain values."""

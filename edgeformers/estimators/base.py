@@ -66,6 +66,9 @@ class Estimator(ABC, Generic[Fitted]):
         changes |= {"train.seed": seed} if seed is not None else {}
         if config is not None and config.task != self.task:
             raise ConfigError(f"{type(self).__name__} is for {self.task}, not for {config.task}")
+        self._changes = (
+            changes if config is None else None
+        )  # of the recipe, until it meets a network
         if config is None:
             self.config = run_config(self.task, recipe, settings=changes)
         else:
@@ -181,7 +184,19 @@ class Estimator(ABC, Generic[Fitted]):
         distributed.run_on_main(lambda: write_run_results(folder, self.results))
 
     def _open(self, network: Network, columns: Mapping[str, Any]) -> tuple[EdgeTextGraph, bool]:
-        """A prepared network, and whether it was prepared here, from a data frame."""
+        """A prepared network, and whether it was prepared here, from a data frame.
+
+        The settings are completed by those that the recipe takes from the network.
+        """
+        graph, from_frame = self._open_network(network, columns)
+        if self._changes is not None:
+            recipe, changes = self.config.recipe, self._changes
+            self.config = run_config(self.task, recipe, settings=changes, graph=graph)
+        return graph, from_frame
+
+    def _open_network(
+        self, network: Network, columns: Mapping[str, Any]
+    ) -> tuple[EdgeTextGraph, bool]:
         if is_frame(network):
             folder = Path(mkdtemp(prefix="edgeformers-"))
             config = PrepareConfig(tokenizer=None, progress=self.show)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeformers.config import PAPER_RECIPES, RunConfig, Task, make_config
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import ConfigError
 from edgeformers.registry import MODELS, ModelEntry, find_entry
 
@@ -13,6 +14,9 @@ DEFAULT_MODELS: Mapping[Task, str] = {
     "edge-classification": "edgeformer-e",
     "link-prediction": "edgeformer-n",
 }
+#: Positive and negative edges sampled around a node by the paper's recipes, unless the network has
+#: numbers of its own: those of the paper's largest network, Amazon-Movie.
+PAPER_NEIGHBORS: Mapping[str, list[int]] = {"source": [8, 8], "target": [10, 10]}
 ENCODED: Mapping[Task, str] = {"edge-classification": "edges", "link-prediction": "nodes"}
 
 
@@ -22,15 +26,29 @@ def run_config(
     *,
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    graph: EdgeTextGraph | None = None,
 ) -> RunConfig:
-    """Settings from a recipe, the model named in `model.name`, a TOML file and single settings.
+    """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
 
     Later ones override earlier ones.
     """
     config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
-    defaults = {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
+    defaults = {} if graph is None else network_settings(config, graph)
+    defaults |= {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
     return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
+
+
+def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
+    """What the paper's recipes take from a network for links: strata and numbers of neighbors.
+
+    Positive and negative edges are sampled separately if only some labels count as links.
+    """
+    sizes = graph.meta.neighbors or (PAPER_NEIGHBORS if graph.meta.positive_labels else {})
+    if config.recipe not in PAPER_RECIPES or config.task != "link-prediction" or not sizes:
+        return {}
+    settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
+    return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
 
 
 def chosen_name(config: RunConfig) -> str:

@@ -149,10 +149,13 @@ def dimension_rows(values: Sequence[int] = DIMENSIONS) -> tuple[ModelRow, ...]:
 
 
 def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[ModelRow, ...]:
-    """Edgeformer-N with several neighborhood sizes."""
+    """Edgeformer-N with several neighborhood sizes, sampled from all edges of a node."""
     row, names = ROWS["edgeformer-n"], ("data.source_neighbors", "data.target_neighbors")
     return tuple(
-        row.variant(f"neighbors-{n}", str(n), {name: [n] for name in names}) for n in values
+        row.variant(
+            f"neighbors-{n}", str(n), {"data.strata": "none"} | {name: [n] for name in names}
+        )
+        for n in values
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgeformers import aliases
-from edgeformers.config import PAPER_RECIPES, RunConfig, Task, flatten, make_config, matches_file
+from edgeformers.config import RunConfig, Task, flatten, make_config, matches_file
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
 from edgeformers.errors import InputError
@@ -253,22 +253,11 @@ def make_plan(
 
 def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) -> RunConfig:
     """The settings of a row: recipe, model defaults, user settings, and the row's own on top."""
-    settings: dict[str, Any] = {}
-    if options.recipe in PAPER_RECIPES and row.task == "link-prediction":
-        settings |= published_neighbors(graph)
-    settings |= {**options.settings, **row.settings}
+    settings = {**options.settings, **row.settings}
     if row.is_simple:
         return make_config(row.task, options.recipe, settings=settings)
-    return run_config(row.task, options.recipe, settings={**settings, "model.name": row.model})
-
-
-def published_neighbors(graph: EdgeTextGraph) -> dict[str, Any]:
-    """The paper's neighborhood sizes, if the network is one of its datasets."""
-    sizes = graph.meta.neighbors
-    if not sizes:
-        return {}
-    settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
-    return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
+    settings |= {"model.name": row.model}
+    return run_config(row.task, options.recipe, settings=settings, graph=graph)
 
 
 def split_name(config: RunConfig, graph: EdgeTextGraph) -> str:

@@ -48,7 +48,7 @@ def test_studies_vary_one_setting():
         {**ALONE, "model.node_width": 4},
         {**ALONE, "model.node_width": 8},
     ]
-    sizes = {"data.source_neighbors": [3], "data.target_neighbors": [3]}
+    sizes = {"data.strata": "none", "data.source_neighbors": [3], "data.target_neighbors": [3]}
     assert neighbor_rows((3,))[0].settings == {**ALONE, **sizes}
 
 

@@ -12,7 +12,6 @@ from edgeformers.experiments.plan import (
     Plan,
     find_plans,
     make_plan,
-    published_neighbors,
     row_config,
 )
 from edgeformers.experiments.runner import execute
@@ -83,7 +82,6 @@ def test_runs_in_a_folder_with_an_old_row_name_are_reused(simulated, tmp_path):
 
 
 def test_the_recipe_of_the_paper_uses_the_published_neighborhood_sizes(simulated):
-    assert published_neighbors(simulated) == {}
     sizes = {"source": [3, 3], "target": [5, 5]}
     simulated = type(simulated)(simulated.path, replace(simulated.meta, neighbors=sizes))
     config = row_config(ROWS["edgeformer-n"], simulated, ExperimentOptions(recipe="paper"))

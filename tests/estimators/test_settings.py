@@ -1,0 +1,72 @@
+"""What the paper's recipes take from a network: strata of positive and negative edges."""
+
+from dataclasses import replace
+
+import pytest
+
+from edgeformers.cli.train import Train
+from edgeformers.config import PAPER_RECIPES
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.network import PrepareConfig
+from edgeformers.estimators import LinkPredictor, run_config
+from edgeformers.experiments.model_rows import ROWS
+from edgeformers.experiments.plan import ExperimentOptions, row_config
+
+LINKS = "link-prediction"
+ROW = ROWS["edgeformer-n"]
+
+
+@pytest.fixture
+def starred(make_network):
+    """A network of which only edges with the label 5 are links."""
+    rows = [
+        {"source": f"s{i % 7}", "target": f"t{i % 9}", "text": "good", "label": str(4 + i % 2)}
+        for i in range(126)
+    ]
+    config = PrepareConfig(tokenizer="train:8000", progress=False, positive_labels=["5"])
+    return make_network(rows, config=config)
+
+
+def sampled(config):
+    return config.data.strata, config.data.source_neighbors, config.data.target_neighbors
+
+
+@pytest.mark.parametrize("recipe", PAPER_RECIPES)
+def test_paper_samples_positive_and_negative_edges_separately(starred, recipe):
+    wanted = ("positive", [8, 8], [10, 10])
+    assert sampled(run_config(LINKS, recipe, graph=starred)) == wanted
+    assert sampled(row_config(ROW, starred, ExperimentOptions(recipe=recipe))) == wanted
+    command = Train(task=LINKS, network=starred.path, out=starred.path.parent, recipe=recipe)
+    assert sampled(command._run_config()) == wanted
+
+
+def test_other_recipes_tasks_and_networks_have_no_strata(starred, simulated):
+    for config in (
+        run_config(LINKS, graph=starred),
+        run_config("edge-classification", "paper", graph=starred),
+        run_config(LINKS, "paper", graph=simulated),
+    ):
+        assert config.data.strata == "none"
+
+
+def test_published_numbers_of_neighbors_and_the_user_s_settings_come_first(starred):
+    sizes = {"source": [3, 3], "target": [5, 5]}
+    known = EdgeTextGraph(starred.path, replace(starred.meta, neighbors=sizes))
+    assert sampled(run_config(LINKS, "paper", graph=known)) == ("positive", [3, 3], [5, 5])
+    single = {"source": [8], "target": [10]}  # as for Goodreads-Crime
+    known = EdgeTextGraph(starred.path, replace(starred.meta, neighbors=single))
+    assert sampled(run_config(LINKS, "paper", graph=known)) == ("none", [8], [10])
+    settings = {"data.strata": "none", "data.source_neighbors": [4], "data.target_neighbors": [6]}
+    config = run_config(LINKS, "paper", settings=settings, graph=starred)
+    assert sampled(config) == ("none", [4], [6])
+
+
+def test_an_estimator_takes_them_when_it_meets_the_network(starred):
+    settings = {"data.source_neighbors": [2, 1]}
+    predictor = LinkPredictor("scratch:2x32", recipe="paper", settings=settings, show=False)
+    objective = predictor.make_objective(starred)
+    assert sampled(objective.fitted.config) == ("positive", [2, 1], [10, 10])
+    assert predictor.config == objective.fitted.config
+    assert objective.loader.target_sampler.adjacency.num_strata == 2
+    again = LinkPredictor(config=run_config(LINKS, "paper"), show=False)
+    assert again.config.data.strata == "none"
