@@ -11,8 +11,8 @@ from torch import Tensor
 from edgeformers.errors import FormatError, InputError
 from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
 from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
-from edgeformers.nn.backbones.bert import BERT
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
+from edgeformers.nn.families import FAMILIES
 
 AuthorsTask = Literal["edge", "node"]
 
@@ -44,8 +44,9 @@ def load_authors_checkpoint(
     else:
         node = EdgeformerNConfig(num_nodes=nodes, node_width=node_width, fidelity="released")
         model = EdgeformerN(node, TextEncoder(config))
-    state = {f"encoder.{name}": value for name, value in _encoder_state(tensors, config).items()}
-    state |= _graph_state(tensors, model)
+    state = _graph_state(tensors, model)
+    for (ours,), theirs in FAMILIES["bert"].parameters(model.encoder):
+        state[f"encoder.{ours}"] = torch.cat([_take(tensors, name) for name in theirs])
     if tensors:
         raise FormatError(
             f"the checkpoint has unexpected tensors for task '{task}': "
@@ -112,13 +113,6 @@ def _encoder_config(tensors: Mapping[str, Tensor], heads: int) -> EncoderConfig:
     except (KeyError, ValueError, IndexError) as error:
         raise FormatError(f"the checkpoint is not a model of the authors ({error})") from error
     return EncoderConfig(heads=heads, **shape)
-
-
-def _encoder_state(tensors: dict[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    for ours, theirs in BERT.parameters(config):
-        state[ours[0]] = torch.cat([_take(tensors, name) for name in theirs])
-    return state
 
 
 def _graph_state(tensors: dict[str, Tensor], model: EdgeformerE | EdgeformerN) -> dict[str, Tensor]:

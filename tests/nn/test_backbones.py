@@ -7,11 +7,11 @@ from safetensors.torch import load_file, save_file
 
 from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.minilm import has_minilm
+from edgeformers.nn import backbones
 from edgeformers.nn.backbones import (
     backbone_config,
     export_backbone,
     find_backbone_folder,
-    folder,
     load_backbone,
     random_backbone,
 )
@@ -145,7 +145,7 @@ def test_minilm_is_the_published_one(make_text):
 
 def test_altered_minilm_weights_are_refused(tmp_path, monkeypatch):
     published_model("bert").save_pretrained(tmp_path)
-    monkeypatch.setattr(folder, "minilm_folder", lambda: tmp_path)
+    monkeypatch.setattr(backbones, "minilm_folder", lambda: tmp_path)
     with pytest.raises(FormatError, match=r"model.safetensors: sha256 is \w+, expected 53aa5117"):
         load_backbone("minilm")
 
