@@ -1,13 +1,12 @@
 from inspect import signature
-from typing import get_type_hints
 
 import pytest
 import torch
 from torch import nn
 
 from edgeformers.config import RunConfig, flatten
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.models.base import ContextEncoder, EdgeEncoder, NodeEncoder
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.nodes import NodeLookup
@@ -20,11 +19,9 @@ def test_every_entry_makes_a_model_of_what_it_says(name):
     model = make_tiny(name)
     assert model_name(model) == name
     assert isinstance(model.config, MODELS[name].config)
-    kind = {"edges": EdgeEncoder, "nodes": NodeEncoder}[MODELS[name].encodes]
-    kind = ContextEncoder if MODELS[name].context else kind
-    assert isinstance(model, kind)
+    batch = {"edges": EdgeBatch, "nodes": EgoBatch}[MODELS[name].encodes]
     (given,) = list(signature(model.forward).parameters.values())
-    assert given.annotation is get_type_hints(kind.forward)["batch"]
+    assert given.annotation is (EdgeContextBatch if MODELS[name].context else batch)
     assert isinstance(model.encoder, BagOfWords) == (MODELS[name].text == "bag-of-words")
     assert isinstance(model.nodes, NodeLookup)
 

@@ -1,49 +1,22 @@
-"""Settings, protocols and input checks that all models share."""
+"""Settings of all models, and the base class of both Edgeformers."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Self, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError, suggest
-from edgeformers.nn.nodes import NodeLookup
+from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.layer import TransformerLayer
+from edgeformers.nn.nodes import NodeLookup, NodeProjection
 from edgeformers.nn.packed import PackedText
 
-Fidelity = Literal["paper", "released"]
-
-
-@runtime_checkable
-class EdgeEncoder(Protocol):
-    """A model of edges: EdgeBatch -> [B, D]."""
-
-    def forward(self, batch: EdgeBatch) -> Tensor: ...
-
-
-@runtime_checkable
-class ContextEncoder(Protocol):
-    """A model of edges that also reads the edges around them: EdgeContextBatch -> [B, D]."""
-
-    def forward(self, batch: EdgeContextBatch) -> Tensor: ...
-
-
-@runtime_checkable
-class NodeEncoder(Protocol):
-    """A model of nodes: EgoBatch -> [B, D]."""
-
-    def forward(self, batch: EgoBatch) -> Tensor: ...
-
-
-class TextReader(Protocol):
-    """Encodes texts as vectors: the [CLS] token of a language model, or a bag of words."""
-
-    @property
-    def width(self) -> int: ...
-
-    def encode(self, text: PackedText) -> Tensor:
-        """T tokens -> [texts, D]."""
-        ...
+#: Encodes texts as vectors: the [CLS] token of a language model, or a bag of words.
+TextReader = TextEncoder | BagOfWords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +62,10 @@ class EdgeformerConfig(ModelConfig):
     and the pooling of edges.
     """
 
-    fidelity: Fidelity = "paper"
+    fidelity: Literal["paper", "released"] = "paper"
     edge_types: int = 1  # each type has its own projections
     direction: bool = False  # distinguish an edge's source from its target
+    tokens: tuple[str, ...] = ()  # the virtual tokens; fewer than the default for ablations
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,6 +73,12 @@ class EdgeformerConfig(ModelConfig):
             raise ConfigError(f"fidelity must be 'paper' or 'released' (got '{self.fidelity}')")
         if self.edge_types < 1:
             raise ConfigError(f"edge_types must be at least 1 (got {self.edge_types})")
+        known = type(self).tokens  # the default
+        if self.tokens != tuple(name for name in known if name in self.tokens):
+            raise ConfigError(
+                f"tokens must be among {', '.join(known)}, each once and in this order "
+                f"(got {', '.join(map(str, self.tokens))})"
+            )
 
 
 def make_lookup(config: ModelConfig) -> NodeLookup:
@@ -110,15 +90,6 @@ def make_lookup(config: ModelConfig) -> NodeLookup:
         feature_width=config.feature_width,
         sparse=config.sparse,
     )
-
-
-def check_tokens(tokens: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raise unless `tokens` is a subset of the known virtual tokens, in their order."""
-    if tokens != tuple(name for name in known if name in tokens):
-        raise ConfigError(
-            f"tokens must be among {', '.join(known)}, each once and in this order "
-            f"(got {', '.join(map(str, tokens))})"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +104,95 @@ class AttentionMap:
     weights: Tensor
 
 
-def check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None:
-    """Raise an InputError unless padded tokens have valid types, shapes and ids."""
+class Edgeformer(nn.Module, ABC):
+    """What both Edgeformers share: texts and virtual tokens are encoded together in every layer.
+
+    Layer 0 reads the text only. Every further layer reads [virtual ; text], where the virtual
+    tokens are not updated by the layers. The last layer computes only the row that is read out.
+
+    Shapes: E texts of T tokens in all, V virtual tokens, D width, K node width.
+    """
+
+    def __init__(self, config: EdgeformerConfig, encoder: TextEncoder) -> None:
+        super().__init__()
+        if len(encoder.layers) < 2:
+            raise ConfigError(
+                "an Edgeformer needs an encoder with at least 2 layers, because the first one "
+                f"reads the text only (got {len(encoder.layers)})"
+            )
+        self.config = config
+        self.encoder = encoder
+        self.nodes = make_lookup(config)
+        self.projections = self.per_layer(
+            lambda: NodeProjection(
+                config.node_width,
+                encoder.width,
+                bias=config.fidelity == "released",
+                edge_types=config.edge_types,
+                direction=config.direction,
+            )
+        )  # W_n
+
+    @property
+    def width(self) -> int:
+        return self.encoder.width
+
+    def per_layer(self, make: Callable[[], nn.Module]) -> nn.ModuleList:
+        """A module for every layer but the first: one each (paper), or one shared (released)."""
+        count = len(self.encoder.layers) - 1
+        if self.config.fidelity == "released":
+            return nn.ModuleList([make()] * count)
+        return nn.ModuleList(make() for _ in range(count))
+
+    @abstractmethod
+    def node_vectors(self, batch: Any) -> Tensor | None:
+        """z^(0) of the node tokens [E, V, K]; None without node tokens."""
+
+    @abstractmethod
+    def virtual_tokens(
+        self, index: int, z: Tensor | None, hidden: Tensor, batch: Any
+    ) -> Tensor | None:
+        """The virtual tokens [E, V, D] of a layer after the first."""
+
+    def readout_rows(self, hidden: Tensor, virtual: Tensor | None, text: PackedText) -> Tensor:
+        """The rows that the last layer computes [E, D]: [CLS]."""
+        return hidden[text.starts]
+
+    def encode_texts(self, batch: Any, z: Tensor | None) -> Tensor:
+        """Texts with the vectors of their node tokens -> their states [E, D]."""
+        text, last = batch.text, len(self.encoder.layers) - 1
+        hidden, virtual, readout = self.encoder.embed(text), None, None  # [T, D]
+        for index, layer in enumerate(self.encoder.layers):
+            if index > 0:
+                virtual = self.virtual_tokens(index, z, hidden, batch)  # [E, V, D]
+            if index == last:
+                readout = self.readout_rows(hidden, virtual, text)
+            hidden = layer(hidden, text, virtual, readout=readout)
+        return cast(Tensor, self.encoder.final_norm(hidden))
+
+    @torch.no_grad()
+    def attention_maps(self, batch: Any) -> list[list[AttentionMap]]:
+        """For every text, the attention of each layer."""
+        text, z, virtual = batch.text, self.node_vectors(batch), None
+        maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
+        hidden = self.encoder.embed(text)
+        for index, layer in enumerate(self.encoder.layers):
+            if index > 0:
+                virtual = self.virtual_tokens(index, z, hidden, batch)
+            names = self.config.tokens if virtual is not None else ()
+            weights = cast(TransformerLayer, layer).attention_map(hidden, text, virtual)
+            for text_maps, text_weights in zip(maps, weights, strict=True):
+                text_maps.append(AttentionMap(layer=index, virtual=names, weights=text_weights))
+            hidden = layer(hidden, text, virtual)
+        return maps
+
+    def pack(self, token_ids: Tensor, token_mask: Tensor) -> PackedText:
+        """Padded texts [E, L] and their mask, checked and packed on the host."""
+        _check_padded(token_ids, token_mask, self.encoder.config.vocab_size)
+        return PackedText.from_padded(token_ids, token_mask)
+
+
+def _check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None:
     if token_ids.is_floating_point() or token_ids.dtype == torch.bool:
         raise InputError(f"token_ids must be integers (got {token_ids.dtype})")
     if token_ids.dim() != 2:
@@ -151,8 +209,3 @@ def check_padded(token_ids: Tensor, token_mask: Tensor, vocab_size: int) -> None
             f"token {bad} is not in the backbone's vocabulary of {vocab_size:,}; "
             "use the tokenizer of the backbone"
         )
-
-
-def module_device(module: torch.nn.Module) -> torch.device:
-    """The device of a module's parameters."""
-    return next(module.parameters()).device

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgeformers.nn.segments import count_rows, reduce_rows, softmax_rows
+from edgeformers.nn.pooling import count_rows, reduce_rows, softmax_rows
 
 GROUP = torch.tensor([2, 0, 2, 2, 0])
 ROWS = torch.tensor([[1.0, -1], [2, 2], [4, -3], [-2, -8], [6, 0]])

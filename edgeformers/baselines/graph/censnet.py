@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from edgeformers.baselines.graph.ego import EgoModel
 from edgeformers.data.batch import EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
-from edgeformers.nn.segments import count_rows, reduce_rows
+from edgeformers.nn.pooling import count_rows, reduce_rows
 
 
 class CensNet(EgoModel):

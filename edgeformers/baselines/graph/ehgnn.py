@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch
 from edgeformers.models.base import ModelConfig, TextReader
-from edgeformers.nn.segments import reduce_rows
+from edgeformers.nn.pooling import reduce_rows
 
 ROUNDS = 2
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from edgeformers.baselines.graph.ego import EgoModel
 from edgeformers.data.batch import EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
+from edgeformers.nn.pooling import reduce_rows, softmax_rows
 from edgeformers.nn.ragged import Ragged
-from edgeformers.nn.segments import reduce_rows, softmax_rows
 
 
 class NENN(EgoModel):

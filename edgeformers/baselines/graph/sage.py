@@ -10,7 +10,7 @@ from edgeformers.baselines.graph.ego import EgoModel
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch, EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
-from edgeformers.nn.segments import reduce_rows
+from edgeformers.nn.pooling import reduce_rows
 
 
 class MaxSAGE(EgoModel):

@@ -9,8 +9,8 @@ from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.models.base import ModelConfig
 from edgeformers.nn.attention import join_virtual
 from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.pooling import reduce_rows
 from edgeformers.nn.ragged import Ragged
-from edgeformers.nn.segments import reduce_rows
 
 NODE_TOKENS = 2  # source and target
 

@@ -29,7 +29,7 @@ from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
-from edgeformers.nn.segments import reduce_rows
+from edgeformers.nn.pooling import reduce_rows
 
 BACKBONE = "minilm"
 MAX_TOKENS = 64  # per text, as in the paper
