@@ -1,5 +1,6 @@
-"""Old names of settings and tensors: files written by earlier versions stay readable."""
+"""Old names of settings, models and tensors: files of earlier versions stay readable."""
 
+import json
 from collections.abc import Container, Mapping
 from typing import Any, TypeVar
 
@@ -37,8 +38,25 @@ ROWS = {
 }
 ROW_TITLES = {
     "Edgeformer-E beside words, nodes": "Edgeformer-E + ensemble (words, nodes)",
-    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, MF, EASE)",
+    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, ALS, EASE)",
+    "Edgeformer-N + ensemble (LightGCN, MF, EASE)": "Edgeformer-N + ensemble (LightGCN, ALS, EASE)",
 }
+
+#: Models of 0.1 whose name or title now belongs to another model: their current name and title.
+#: Those that are not in the registry are only found in records of experiments.
+MODELS_0_1 = {
+    "als": ("als", "ALS"),  # its title was MF
+    "mean-sage": ("mean-sage-words", "MeanSAGE+words"),
+    "max-sage": ("max-sage-words", "MaxSAGE+words"),
+    "gin": ("gin-words", "GIN+words"),
+    "graphformers-n": ("graphformers-n-joined", "GraphFormers, joined text"),
+    "graphformers": ("graphformers-edges", "GraphFormers, edge texts"),
+    "bert-max-sage": ("bert-max-sage-edges", "BERT+MaxSAGE, edge texts"),
+    "ehgnn": ("ehgnn-nodes", "EHGNN+nodes"),
+    "bert-ehgnn": ("bert-ehgnn-nodes", "BERT+EHGNN+nodes"),
+}
+#: The version of records and plans in which these names have their current meaning.
+RECORD_VERSION = 2
 
 #: Prefixes of tensor names in saved heads.
 HEAD_TENSORS = {"beside.": "ensemble."}
@@ -64,10 +82,16 @@ def current_field(name: str, known: Container[str]) -> str:
 
 
 def current_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, with old names replaced and removed settings left out."""
-    return {
+    """Settings by dotted name, with old names replaced and removed settings left out.
+
+    If any name is one of 0.1, so is the model.
+    """
+    current = {
         current_setting(name): value for name, value in flat.items() if name not in REMOVED_SETTINGS
     }
+    if flat.keys() & SETTINGS.keys() and "model.name" in current:
+        current["model.name"] = _current_row(current["model.name"])
+    return current
 
 
 def current_setting(name: str) -> str:
@@ -92,11 +116,46 @@ def _current_tensor(name: str) -> str:
     return name
 
 
+def current_model(
+    name: str, model_config: Mapping[str, Any], encoder_config: Mapping[str, Any]
+) -> str:
+    """The current name of a saved model; its settings show whether 0.1 saved it."""
+    is_old = name in ("mean-sage", "max-sage", "gin") and "words" in encoder_config
+    return _current_row(name) if is_old else name
+
+
 def current_names(text: str) -> str:
     """The JSON text of a record or plan, with old row names, titles and settings replaced."""
     for old, new in {**ROWS, **ROW_TITLES, **SETTINGS}.items():
         text = text.replace(f'"{old}"', f'"{new}"')
-    return text
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError:
+        return text  # whoever reads it reports the error
+    if not isinstance(values, dict) or values.get("version") != 1:
+        return text
+    return json.dumps(_current_rows(values) | {"version": RECORD_VERSION})
+
+
+def _current_rows(value: Any) -> Any:
+    """Values of a record or plan of version 1, with rows under their current names and titles."""
+    if isinstance(value, list):
+        return [_current_rows(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    current = {name: _current_rows(item) for name, item in value.items()}
+    for name in current.keys() & {"name", "row", "model", "best", "second"}:
+        if isinstance(value[name], str):
+            current[name] = _current_row(value[name])
+    row = str(value.get("row") or value.get("name")).removesuffix("-cold")
+    if "title" in value and row in MODELS_0_1:
+        current["title"] = MODELS_0_1[row][1]
+    return current
+
+
+def _current_row(name: str) -> str:
+    row = name.removesuffix("-cold")
+    return MODELS_0_1[row][0] + name.removeprefix(row) if row in MODELS_0_1 else name
 
 
 def current_option(argument: str) -> str:

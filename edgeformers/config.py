@@ -22,7 +22,7 @@ class ModelSettings:
     name: str = ""  # model name; empty: edgeformer-e for edges, edgeformer-n for links
     backbone: str = "minilm"  # minilm, a local folder, or a Hugging Face Hub name
     bag_words: int = 2_000  # vocabulary size of bag-of-words models
-    bag_width: int = 128  # embedding size of bag-of-words models
+    bag_width: int = 128  # embedding size of models without a language model
     fidelity: Literal["paper", "released"] = "paper"  # follow the paper or the authors' code
     node_width: int = 64  # size of node embeddings
     node_dropout: float = 0.0  # probability of replacing a node with the unknown node in training
@@ -32,7 +32,8 @@ class ModelSettings:
     fusion: bool = False  # combine text and node embeddings again after the last layer
     readout: Literal["cls", "neighbor"] | None = None  # token read as the output; none: the model's
     pooling: Literal["attention", "mean", "max"] = "attention"  # pooling over a node's edges
-    node_init: Literal["random", "factorized"] = "random"  # factorized: SVD of the adjacency
+    # factorized: SVD of the adjacency; netmf: NetMF, the paper's MF
+    node_init: Literal["random", "factorized", "netmf"] = "random"
 
     def __post_init__(self) -> None:
         _check_minimum("model", self, 1, "bag_words", "bag_width")

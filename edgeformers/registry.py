@@ -13,18 +13,25 @@ from edgeformers.baselines.collaborative.blend import Blend
 from edgeformers.baselines.collaborative.bpr import BPR
 from edgeformers.baselines.collaborative.ease import EASE
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
+from edgeformers.baselines.collaborative.netmf import NetMF
 from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.baselines.collaborative.reciprocity import Reciprocity
 from edgeformers.baselines.graph.censnet import CensNet
 from edgeformers.baselines.graph.ehgnn import EHGNN
-from edgeformers.baselines.graph.gin import GIN
+from edgeformers.baselines.graph.gin import GIN, GINE
 from edgeformers.baselines.graph.graphformers import (
     GraphFormersConfig,
     GraphFormersForEdges,
     GraphFormersForNodes,
 )
 from edgeformers.baselines.graph.nenn import NENN
-from edgeformers.baselines.graph.sage import MaxSAGE, MaxSAGEForEdges, MeanSAGE
+from edgeformers.baselines.graph.sage import (
+    MaxSAGE,
+    MaxSAGEForEdges,
+    MaxSAGEWithTexts,
+    MeanSAGE,
+    MeanSAGEWithTexts,
+)
 from edgeformers.baselines.text.bert import (
     Bert,
     BertForNodes,
@@ -41,6 +48,7 @@ from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.models.edgeformer_e import EdgeformerE, EdgeformerEConfig
 from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
 from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.nn.no_text import NoText
 
 GridPoint = Mapping[str, float]
 
@@ -85,7 +93,7 @@ class ModelEntry:
     model: Callable[[Any, Any], nn.Module]
     config: type[ModelConfig] = ModelConfig
     encodes: Literal["edges", "nodes"]
-    text: Literal["language-model", "bag-of-words"] = "language-model"
+    text: Literal["language-model", "bag-of-words", "none"] = "language-model"
     context: bool = False  # whether it also reads the edges around both ends of an edge
     settings: Mapping[str, Any] = field(default_factory=dict)  # override those of a recipe
     tuned: Mapping[str, Any] = field(default_factory=dict)  # likewise, but not those of `paper`
@@ -99,13 +107,15 @@ def _edges_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
     return ModelEntry(model=model, encodes="edges", context=True, settings=settings)
 
 
-def _nodes_over_bag(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
-    """A graph baseline over bags of words, with node vectors initialized by factorization."""
+def _vanilla_gnn(
+    model: Callable[[Any, Any], nn.Module], text: Literal["bag-of-words", "none"]
+) -> ModelEntry:
+    """A graph baseline without a language model, with node vectors initialized by NetMF."""
     return ModelEntry(
         model=model,
         encodes="nodes",
-        text="bag-of-words",
-        settings={**ALONE, "model.node_init": "factorized"},
+        text=text,
+        settings={**ALONE, "model.node_init": "netmf"},
         tuned=NETWORK,
         grid=BAG_RATES,
     )
@@ -134,14 +144,17 @@ MODELS: Mapping[str, ModelEntry] = {
     "bert-ehgnn": _edges_in_context(EHGNN),
     "bert-max-sage": _edges_in_context(MaxSAGEForEdges),
     "graphformers": _edges_in_context(GraphFormersForEdges),
-    "mean-sage": _nodes_over_bag(MeanSAGE),
-    "max-sage": _nodes_over_bag(MaxSAGE),
-    "gin": _nodes_over_bag(GIN),
-    "censnet": _nodes_over_bag(CensNet),
-    "nenn": _nodes_over_bag(NENN),
-    "bert-mean-sage": _nodes_over_bert(MeanSAGE),
-    "bert-max-sage-n": _nodes_over_bert(MaxSAGE),
-    "bert-gin": _nodes_over_bert(GIN),
+    "mean-sage": _vanilla_gnn(MeanSAGE, "none"),
+    "max-sage": _vanilla_gnn(MaxSAGE, "none"),
+    "gin": _vanilla_gnn(GIN, "none"),
+    "mean-sage-words": _vanilla_gnn(MeanSAGEWithTexts, "bag-of-words"),
+    "max-sage-words": _vanilla_gnn(MaxSAGEWithTexts, "bag-of-words"),
+    "gin-words": _vanilla_gnn(GINE, "bag-of-words"),
+    "censnet": _vanilla_gnn(CensNet, "bag-of-words"),
+    "nenn": _vanilla_gnn(NENN, "bag-of-words"),
+    "bert-mean-sage": _nodes_over_bert(MeanSAGEWithTexts),
+    "bert-max-sage-n": _nodes_over_bert(MaxSAGEWithTexts),
+    "bert-gin": _nodes_over_bert(GINE),
     "bert-censnet": _nodes_over_bert(CensNet),
     "bert-nenn": _nodes_over_bert(NENN),
     "bert-n": ModelEntry(model=BertForNodes, encodes="nodes", settings=TEXT_ALONE),
@@ -164,13 +177,13 @@ EDGE_BASELINES: Mapping[str, Callable[..., EdgeBaseline]] = {
     "frozen": Frozen,
     "frozen-boosting": FrozenBoosting,
 }
-#: "mf" is the paper's matrix factorization: it cites Qiu et al. (2018), who factorize a matrix of
-#: the network by least squares, as ALS does.
+#: "netmf" is the paper's MF. "mf" is an old name of "als".
 LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "popularity": _seedless(Popularity),
     "reciprocity": _seedless(Reciprocity),
     "als": ALS,
     "mf": ALS,
+    "netmf": NetMF,
     "bpr": BPR,
     "ease": _seedless(EASE),
     "lightgcn": LightGCN,
@@ -201,8 +214,8 @@ def make_model(
 
 def model_name(model: nn.Module) -> str:
     """The registered name of a model, found by its class, config class and text encoder."""
-    is_bag = isinstance(getattr(model, "encoder", None), BagOfWords)
-    text = "bag-of-words" if is_bag else "language-model"
+    kinds = {BagOfWords: "bag-of-words", NoText: "none"}
+    text = kinds.get(type(getattr(model, "encoder", None)), "language-model")
     classes = (type(model), type(getattr(model, "config", None)), text)
     for name, entry in MODELS.items():
         if classes == (entry.model, entry.config, entry.text):

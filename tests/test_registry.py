@@ -9,6 +9,7 @@ from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.bag_of_words import BagOfWords
+from edgeformers.nn.no_text import NoText
 from edgeformers.nn.nodes import NodeLookup
 from edgeformers.registry import BACKBONE_RATES, MODELS, find_entry, make_model, model_name
 from tests.tiny_models import TINY_ENCODER, make_tiny
@@ -23,6 +24,7 @@ def test_every_entry_makes_a_model_of_what_it_says(name):
     (given,) = list(signature(model.forward).parameters.values())
     assert given.annotation is (EdgeContextBatch if MODELS[name].context else batch)
     assert isinstance(model.encoder, BagOfWords) == (MODELS[name].text == "bag-of-words")
+    assert isinstance(model.encoder, NoText) == (MODELS[name].text == "none")
     assert isinstance(model.nodes, NodeLookup)
 
 

@@ -5,6 +5,7 @@ import torch
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import EncoderConfig
+from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import find_entry, make_model
 
 #: Without dropout, so that training is as deterministic as evaluation.
@@ -23,8 +24,12 @@ TINY_ENCODER = EncoderConfig(
 
 def make_tiny(name, *, seed=0, **settings):
     """A model of 7 nodes; `settings` are those of its config."""
-    if find_entry(name).text == "bag-of-words":
+    text = find_entry(name).text
+    if text == "bag-of-words":
         encoder = _tiny_bag(seed)
+    elif text == "none":
+        config = NoTextConfig(vocab_size=TINY_ENCODER.vocab_size, width=TINY_ENCODER.width)
+        encoder = NoText(config)
     else:
         encoder = random_backbone(TINY_ENCODER, seed=seed)
         encoder.initialize(seed, std=0.2)  # ten times the default, so that every part has an effect

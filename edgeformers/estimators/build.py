@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers import distributed
+from edgeformers.baselines.collaborative.netmf import netmf_vectors
 from edgeformers.config import RECIPES, RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN
@@ -15,8 +16,10 @@ from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.settings import chosen_name, find_model
 from edgeformers.inference.encode import EncodeOptions
+from edgeformers.models.base import TextReader
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import make_model
 from edgeformers.training.initialization import (
     SCRATCH,
@@ -26,6 +29,7 @@ from edgeformers.training.initialization import (
     make_bag_of_words,
     node_text_features,
     open_backbone,
+    scale_vectors,
 )
 from edgeformers.training.optimizers import freeze_layers
 
@@ -48,10 +52,10 @@ def build_model(
     config: RunConfig, graph: EdgeTextGraph, split: str, options: EncodeOptions
 ) -> tuple[nn.Module, TokenStore]:
     """The untrained model on its device, and the network's texts in its tokens."""
-    encoder: TextEncoder | BagOfWords
+    encoder: TextReader
     features = None
-    if find_model(config).text == "bag-of-words":
-        encoder, tokens = _open_bag_of_words(config, graph, split, options.show)
+    if find_model(config).text != "language-model":
+        encoder, tokens = _open_words(config, graph, split, options.show)
     else:
         with distributed.main_first():  # tokenizes the network if necessary
             encoder, tokens = open_backbone(
@@ -66,18 +70,20 @@ def build_model(
     return model.to(options.device), tokens
 
 
-def _open_bag_of_words(
+def _open_words(
     config: RunConfig, graph: EdgeTextGraph, split: str, show: bool
-) -> tuple[BagOfWords, TokenStore]:
-    """A bag of the words of training edges, in the backbone's tokens."""
+) -> tuple[BagOfWords | NoText, TokenStore]:
+    """A bag of the words of training edges in the backbone's tokens, or nothing in its place."""
     settings = config.model
     if settings.node_texts:
         raise ConfigError(
-            f"'{settings.name}' reads bags of words, but node texts need a language model; "
+            f"'{settings.name}' has no language model, but node texts need one; "
             "set model.node_texts=false"
         )
     with distributed.main_first():
         tokens = backbone_tokens(settings.backbone, graph, show=show)
+    if find_model(config).text == "none":
+        return NoText(NoTextConfig(vocab_size=tokens.vocab_size, width=settings.bag_width)), tokens
     bag = make_bag_of_words(
         tokens,
         np.flatnonzero(graph.split(split) == TRAIN),
@@ -152,9 +158,11 @@ def _prepare_nodes(
     nodes: Any, features: Tensor | None, config: RunConfig, graph: EdgeTextGraph, split: str
 ) -> None:
     """Initialize node vectors, and mark the nodes that occur in training."""
+    width, seed = config.model.node_width, config.train.seed
     if config.model.node_init == "factorized":
-        width, seed = config.model.node_width, config.train.seed
         nodes.set_table(factorize(graph, split, width, seed=seed))
+    elif config.model.node_init == "netmf":
+        nodes.set_table(scale_vectors(netmf_vectors(graph, split, width, seed=seed)))
     if features is not None:
         nodes.set_features(features)
     nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))

@@ -11,6 +11,7 @@ from edgeformers.config import Task
 from edgeformers.data.types import Ids, Side
 from edgeformers.estimators.base import Estimator, Network
 from edgeformers.estimators.build import build_model
+from edgeformers.estimators.settings import find_model
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
 from edgeformers.evaluation.network_links import link_parts
 from edgeformers.inference.ensemble import fit_ensemble
@@ -42,6 +43,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         split = choose_split(self.config, graph)
         link_parts(graph, split)  # raises before anything is built
         model, tokens = build_model(self.config, graph, split, self.options)
+        reads_text = find_model(self.config).text != "none"
         return LinkObjective(
             FittedLinkPredictor(
                 config=self.config,
@@ -50,7 +52,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
                 head=make_link_head(self.config.links, graph.num_nodes).to(self.device),
                 tokenizer=tokens.tokenizer(),
                 nodes=graph.node_index,
-                attached=attach_links(self.config, graph, tokens),
+                attached=attach_links(self.config, graph, tokens, reads_text=reads_text),
                 carries_network=from_frame,
             )
         )

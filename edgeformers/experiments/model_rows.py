@@ -9,7 +9,8 @@ from edgeformers.config import Task
 from edgeformers.errors import InputError, suggest
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
-RANDOM_BASELINES = ("als", "bpr", "lightgcn", "frozen-boosting")  # whose results vary with the seed
+#: Whose results vary with the seed.
+RANDOM_BASELINES = ("als", "bpr", "lightgcn", "netmf", "frozen-boosting")
 Group = Literal["simple", "words", "gnn", "plm", "ours"]
 
 
@@ -90,7 +91,11 @@ LINK_ROWS = (
         ("ease-text", "EASE+text", "simple", False),
         ("bpr", "BPR", "simple", False),
         ("lightgcn", "LightGCN", "simple", False),
-        ("als", "MF", "gnn", True),
+        ("als", "ALS", "simple", False),
+        ("mean-sage-words", "MeanSAGE+words", "gnn", False),
+        ("max-sage-words", "MaxSAGE+words", "gnn", False),
+        ("gin-words", "GIN+words", "gnn", False),
+        ("netmf", "MF", "gnn", True),
         ("mean-sage", "MeanSAGE", "gnn", True),
         ("max-sage", "MaxSAGE", "gnn", True),
         ("gin", "GIN", "gnn", True),
@@ -104,7 +109,7 @@ LINK_ROWS = (
         ("bert-censnet", "BERT+CensNet", "plm", True),
         ("bert-nenn", "BERT+NENN", "plm", True),
     ),
-    *_with_ensemble("link-prediction", "edgeformer-n", "Edgeformer-N", "LightGCN, MF, EASE"),
+    *_with_ensemble("link-prediction", "edgeformer-n", "Edgeformer-N", "LightGCN, ALS, EASE"),
 )
 #: Only for networks in which a node can link back.
 RECIPROCITY_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
@@ -121,7 +126,7 @@ VIRTUAL_TOKENS = {
         "local": "neighbor text token",
     },
 }
-NODE_ROWS = ("als", "censnet", "nenn", "bert-n", "bert-censnet", "bert-nenn", "edgeformer-n")
+NODE_ROWS = ("netmf", "censnet", "nenn", "bert-n", "bert-censnet", "bert-nenn", "edgeformer-n")
 TIMED_ROWS = ("bert-gin", "bert-nenn", "graphformers-n", "edgeformer-n")
 TIMED_BATCH = 25  # nodes per timed mini-batch, as in the paper
 TIMED_NEIGHBORS = (2, 3, 4, 5)  # edges per node

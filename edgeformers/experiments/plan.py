@@ -22,7 +22,7 @@ from edgeformers.runs import MODEL, RECORD
 from edgeformers.training.initialization import is_scratch
 
 PLAN = "plan.json"
-VERSION = 1
+VERSION = aliases.RECORD_VERSION
 NEED_MODELS = ("node-classification", "embedding-plot", "attention-map")  # after scoring
 RunKind = Literal["model", "simple", "trial"]
 

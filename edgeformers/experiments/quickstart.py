@@ -229,7 +229,7 @@ def _link_task(
     fitted: dict[str, Any] = {
         "Edgeformer-N": predictor,
         "popularity": Popularity().fit(graph, "link"),
-        "ALS (MF)": ALS().fit(graph, "link"),
+        "ALS": ALS().fit(graph, "link"),
     }
     scores = {name: score(model, graph, "link", **TEST) for name, model in fitted.items()}
     best = score(TrueProbabilities(graph, simulation), graph, "link", **TEST).results["test"]
@@ -237,7 +237,7 @@ def _link_task(
         run.model_scores(name, "both" if name == "Edgeformer-N" else "nodes", LINK_METRICS)
         for name, run in scores.items()
     ]
-    ours, als = ([scores[name].examples] for name in ("Edgeformer-N", "ALS (MF)"))
+    ours, als = ([scores[name].examples] for name in ("Edgeformer-N", "ALS"))
     gain = compare_rows(ours, als, "test", "full/mrr")
     assert gain is not None
     return TaskScores(

@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeformers.aliases import current_names
+from edgeformers import aliases
 from edgeformers.decode import decode_json
 from edgeformers.errors import FormatError
 from edgeformers.files import write_atomic
 
-VERSION = 1
+VERSION = aliases.RECORD_VERSION
 RECORD = "record.json"
 DIGITS = 6  # of a metric
 
@@ -89,7 +89,7 @@ class Record:
             raise FormatError(f"{path}: no such file (expected the record of an experiment)")
         return decode_json(
             cls,
-            current_names(path.read_text(encoding="utf-8")),
+            aliases.current_names(path.read_text(encoding="utf-8")),
             source=str(path),
             version=VERSION,
             remedy="write it again with: edgeformers reproduce tables FOLDER",

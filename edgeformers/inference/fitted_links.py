@@ -35,6 +35,7 @@ from edgeformers.inference.saved_model import SavedModel
 from edgeformers.inference.trained_components import TextComponent, trained_components
 from edgeformers.models.link_head import LinkHead
 from edgeformers.progress import print_message
+from edgeformers.registry import find_entry, model_name
 
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
 
@@ -236,7 +237,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return EdgeHistory(network.graph, network.split), degrees
 
     def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> AttachedNetwork[EgoLoader]:
-        return attach_links(self.config, graph, tokens)
+        reads_text = find_entry(model_name(self.model)).text != "none"
+        return attach_links(self.config, graph, tokens, reads_text=reads_text)
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:

@@ -27,6 +27,8 @@ def load_fitted(
     if saved.extra.get("task") not in ("edge-classification", "link-prediction"):
         raise FormatError(f"{path} contains a model without a task; no estimator saved it")
     config = RunConfig.from_dict(saved.extra["config"])
+    if config.model.name:  # an old name may have become another model's
+        config = config.with_settings({"model.name": saved.name})
     options = make_options(config, device, show=show)
     fitted: FittedEdgeClassifier | FittedLinkPredictor
     if config.task == "edge-classification":

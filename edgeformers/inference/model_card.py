@@ -58,6 +58,8 @@ def _section(name: str, text: str) -> str:
 def _encoder(config: Mapping[str, Any]) -> str:
     if "words" in config:
         return f"bags of {config['words']:,} words, {config['width']} wide"
+    if "family" not in config:
+        return f"no text, {config['width']} wide"
     return f"a {config['family']} encoder of {config['layers']} layers, {config['width']} wide"
 
 

@@ -64,15 +64,16 @@ def attach_edges(
 
 
 def attach_links(
-    config: RunConfig, graph: EdgeTextGraph, tokens: TokenStore
+    config: RunConfig, graph: EdgeTextGraph, tokens: TokenStore, *, reads_text: bool
 ) -> AttachedNetwork[EgoLoader]:
-    """A network for a node model."""
+    """A network for a node model; without `reads_text`, texts are only their special tokens."""
     split = choose_split(config, graph)
     samplers = make_samplers(config, graph, split)
+    max_tokens = config.data.max_tokens if reads_text else max(1, tokens.num_special)
     return AttachedNetwork(
         graph=graph,
         split=split,
-        loader=EgoLoader(graph=graph, tokens=tokens, max_tokens=config.data.max_tokens, **samplers),
+        loader=EgoLoader(graph=graph, tokens=tokens, max_tokens=max_tokens, **samplers),
         parts=link_parts(graph, split),
     )
 

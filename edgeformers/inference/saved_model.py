@@ -21,16 +21,17 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from edgeformers import __version__
-from edgeformers.aliases import current_tensors
+from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.checksums import fingerprint
 from edgeformers.data.metadata import METADATA, check_replaceable
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.inference.model_card import model_card
-from edgeformers.models.base import ModelConfig
+from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
-from edgeformers.registry import ModelEntry, find_entry, model_name
+from edgeformers.nn.no_text import NoText, NoTextConfig
+from edgeformers.registry import MODELS, ModelEntry, find_entry, model_name
 
 FORMAT = "edgeformers-model"
 SCHEMA_VERSION = 1
@@ -39,6 +40,8 @@ TOKENIZER, NODES, CARD = "tokenizer.json", "nodes.parquet", "README.md"
 NETWORK = "network"  # the folder of the network, if it is saved with the model
 FILES = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}
 REMEDY = "save the model again, or download the folder again"
+
+AnyEncoderConfig = EncoderConfig | BagConfig | NoTextConfig
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
 _REQUIRED = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
@@ -124,8 +127,9 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
     path = Path(folder).expanduser()
     facts = _read_facts(path)
     _check_files(path, facts["files"])
+    name = _current_model(path, facts)
     with _naming_file(path / CONFIG):
-        entry = find_entry(facts["model"])
+        entry = find_entry(name)
         config = entry.config.from_dict(facts["model_config"])
         with torch.device("meta"):  # allocates nothing before the shapes are checked
             encoder = _make_encoder(entry, facts["encoder_config"])
@@ -136,7 +140,7 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
     _check_tokenizer(tokenizer, encoder.config, str(path / TOKENIZER))
     nodes = _read_nodes(path / NODES, config.num_nodes)
     return SavedModel(
-        name=facts["model"],
+        name=name,
         model=model.eval(),
         tokenizer=tokenizer,
         node_names=nodes.column("name"),
@@ -185,8 +189,8 @@ def model_fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _configs(model: nn.Module) -> tuple[ModelConfig, EncoderConfig | BagConfig]:
-    return cast(ModelConfig, model.config), cast(TextEncoder | BagOfWords, model.encoder).config
+def _configs(model: nn.Module) -> tuple[ModelConfig, AnyEncoderConfig]:
+    return cast(ModelConfig, model.config), cast(TextReader, model.encoder).config
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -234,7 +238,7 @@ def _read_tokenizer(tokenizer: Tokenizer | str | PathLike[str]) -> Tokenizer:
         return Tokenizer.from_file(str(path))
 
 
-def _check_tokenizer(tokenizer: Tokenizer, encoder: EncoderConfig | BagConfig, which: str) -> None:
+def _check_tokenizer(tokenizer: Tokenizer, encoder: AnyEncoderConfig, which: str) -> None:
     highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if highest >= encoder.vocab_size:
         raise InputError(
@@ -309,6 +313,17 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
+def _current_model(folder: Path, facts: Mapping[str, Any]) -> str:
+    """The current name of a saved model, which may have been saved under an old one."""
+    name = current_model(facts["model"], facts["model_config"], facts["encoder_config"])
+    if name != facts["model"] and name not in MODELS:
+        raise FormatError(
+            f"{folder} contains the model '{facts['model']}' of version 0.1, which this version "
+            "defines differently; train it again, or load it with edgeformers 0.1"
+        )
+    return name
+
+
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     for name in (WEIGHTS, TOKENIZER, NODES, *files):
         path = folder / Path(name).name
@@ -318,14 +333,17 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
             raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
 
 
-def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextEncoder | BagOfWords:
-    """The text encoder of a model."""
-    is_bag = entry.text == "bag-of-words"
-    known = [setting.name for setting in fields(BagConfig if is_bag else EncoderConfig)]
+def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextReader:
+    """The text encoder of a model, or what takes its place."""
+    kinds: dict[str, type[AnyEncoderConfig]]
+    kinds = {"language-model": EncoderConfig, "bag-of-words": BagConfig, "none": NoTextConfig}
+    known = [setting.name for setting in fields(kinds[entry.text])]
     for name in values.keys() - set(known):
         raise InputError(f"the encoder has no setting '{name}'; {suggest(name, known)}")
-    if is_bag:
+    if entry.text == "bag-of-words":
         return BagOfWords(BagConfig(**values))
+    if entry.text == "none":
+        return NoText(NoTextConfig(**values))
     return TextEncoder(EncoderConfig(**{**values, "windows": tuple(values.get("windows", ()))}))
 
 

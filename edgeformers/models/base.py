@@ -12,11 +12,12 @@ from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.layer import TransformerLayer
+from edgeformers.nn.no_text import NoText
 from edgeformers.nn.nodes import NodeLookup, NodeProjection
 from edgeformers.nn.packed import PackedText
 
 #: Encodes texts as vectors: the [CLS] token of a language model, or a bag of words.
-TextReader = TextEncoder | BagOfWords
+TextReader = TextEncoder | BagOfWords | NoText
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The start of training: backbones, tokens, initial node vectors and LoRA adapters."""
 
+import math
 import re
 from typing import Any
 
@@ -95,7 +96,7 @@ def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) ->
     """Node vectors [N, K] by truncated SVD of the training adjacency.
 
     The adjacency is normalized by the degrees of both ends, so that hubs do not dominate. Vectors
-    are scaled to a mean square of 1 / K.
+    are scaled by `scale_vectors`.
     """
     chosen = (graph.split(split) == TRAIN) & graph.is_positive
     src = torch.from_numpy(graph.src[chosen].astype(np.int64))
@@ -111,8 +112,13 @@ def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) ->
         torch.manual_seed(seed)
         u, s, v = torch.svd_lowrank(matrix, q=rank, niter=4)
     vectors = (u + v) * s.sqrt()  # in bipartite networks, one of them is zero
-    vectors = vectors / vectors.square().mean().sqrt().clamp(min=1e-12) / width**0.5
-    return torch.nn.functional.pad(vectors, (0, width - rank))
+    return scale_vectors(torch.nn.functional.pad(vectors, (0, width - rank)))
+
+
+def scale_vectors(vectors: Tensor) -> Tensor:
+    """Vectors [N, K] scaled to a mean square of 1 / K."""
+    root_mean_square = vectors.square().mean().sqrt().clamp(min=1e-12)
+    return vectors / root_mean_square / math.sqrt(vectors.size(1))
 
 
 @torch.inference_mode()

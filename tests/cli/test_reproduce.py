@@ -180,7 +180,7 @@ def test_an_ablation_and_its_figures_share_runs(home, tmp_path):
     plan = Plan.read(out / "neighbor-size" / "plan.json")
     assert plan.runs[1].path.parent.name == "edgeformer-n"  # 4 is what the recipe reads
     nodes = call(
-        "reproduce", "node-classification", *one, "--seeds", 1, "--models", "edgeformer-n,als"
+        "reproduce", "node-classification", *one, "--seeds", 1, "--models", "edgeformer-n,netmf"
     )
     assert nodes.code == 0, nodes.err
     assert "Node classification by logistic regression" in nodes.out
@@ -190,7 +190,7 @@ def test_an_ablation_and_its_figures_share_runs(home, tmp_path):
 def test_nodes_are_classified_by_a_table_of_labels(home, tmp_path):
     rows = [f"item-{i:06d},{'even' if i % 2 == 0 else 'odd|small'}" for i in range(40)]
     (tmp_path / "labels.csv").write_text("\n".join(["node,label", *rows]) + "\n")
-    args = ("--labels", tmp_path / "labels.csv", "--models", "als", "-o", tmp_path / "out")
+    args = ("--labels", tmp_path / "labels.csv", "--models", "netmf", "-o", tmp_path / "out")
     answer = call("reproduce", "node-classification", *TINY_RUNS, *args, "--seeds", 1)
     assert answer.code == 0, answer.err
     assert "MF" in answer.out

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformers.aliases import current_settings
+from edgeformers.baselines.collaborative.netmf import netmf_vectors
 from edgeformers.config import make_config
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load, run_config
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.registry import MODELS
+from edgeformers.training.initialization import scale_vectors
 from tests.estimators.conftest import tiny
 
 EDGE_MODELS = [name for name, entry in MODELS.items() if entry.encodes == "edges"]
@@ -47,7 +50,7 @@ def test_a_model_of_edges_is_trained_asked_saved_and_loaded(name, simulated, tmp
     loaded.show = False
     np.testing.assert_allclose(loaded.predict_proba(numbers), probs, atol=1e-6)
     np.testing.assert_allclose(loaded.embed_edges(new), made.embed_edges(new), atol=1e-6)
-    width = 24 if MODELS[name].text == "bag-of-words" else 32
+    width = 32 if MODELS[name].text == "language-model" else 24
     assert made.embed_edges(numbers).shape == (30, width)
     assert run_config(made.task, file=tmp_path / "run/config.toml") == made.config
 
@@ -170,7 +173,7 @@ def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulat
 
 
 def test_a_model_that_cannot_explain_says_so(simulated):
-    made = fitted(LinkPredictor, "mean-sage", simulated)
+    made = fitted(LinkPredictor, "mean-sage-words", simulated)
     with pytest.raises(InputError, match="explain=0"):
         made.recommend(simulated.node_names([0])[0], k=2, explain=1)
 
@@ -182,3 +185,26 @@ def test_what_was_found_best_for_a_baseline_is_not_set_over_the_recipe_of_the_pa
     paper = run_config("link-prediction", "paper", settings=settings)
     assert (paper.links.temperature, paper.train.node_lr) == (None, 1e-5)
     assert not paper.links.ensemble
+
+
+@pytest.mark.parametrize("name", [n for n in NODE_MODELS if MODELS[n].text == "none"])
+def test_a_model_without_texts_is_given_none(name, simulated):
+    made = fitted(LinkPredictor, name, simulated)
+    loader = made.fitted_.network.loader
+    special = set(loader.tokens.meta.prefix + loader.tokens.meta.suffix)
+    for batch in (loader.nodes(np.arange(5)), loader.links(np.arange(4), np.arange(0), epoch=0)):
+        text = batch.text if hasattr(batch, "text") else batch.egos.text
+        assert set(text.token_ids.tolist()) <= special
+    start = netmf_vectors(simulated, "link", made.config.model.node_width)
+    table = tiny(LinkPredictor, **{**QUICK, "model.name": name}).make_objective(simulated).model
+    assert made.config.model.node_init == "netmf"
+    torch.testing.assert_close(table.nodes.table[:-1], scale_vectors(start))
+
+
+def test_a_run_of_0_1_names_its_model_as_0_1_did():
+    settings = {"model.name": "gin", "model.node_table": "factorized"}  # now node_init
+    assert current_settings(settings) == {
+        "model.name": "gin-words",
+        "model.node_init": "factorized",
+    }
+    assert current_settings({"model.name": "gin"}) == {"model.name": "gin"}

@@ -36,7 +36,7 @@ def published_record(table, experiment, dataset):
 
 def test_claims_are_checked_with_popularity_correction_if_measured():
     def asked(runs):
-        rows = {"als": runs(0.1), "edgeformer-n": runs(0.2)}
+        rows = {"netmf": runs(0.1), "edgeformer-n": runs(0.2)}
         return verdicts(make_record("link-prediction", rows), "link-prediction/test/paper-shifted")
 
     assert asked(link_runs) == {}

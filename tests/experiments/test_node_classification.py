@@ -10,7 +10,7 @@ from edgeformers.experiments.runner import execute
 
 
 def test_metrics_are_computed_once_and_again_for_other_labels(tiny_plan, simulated, monkeypatch):
-    plan = tiny_plan("als", experiment="node-classification")
+    plan = tiny_plan("netmf", experiment="node-classification")
     execute(plan, show=False)
     labels = find_labels(simulated)
     record, failures = classify_all(plan, simulated, labels, regressions=3)

@@ -48,7 +48,7 @@ def test_all_models_are_compared_with_the_best_possible_scores(finished):
     edges, links = finished.results.tasks
     models = {"Edgeformer-E", "TF-IDF", "TF-IDF + nodes"}
     assert set(scores(edges)) == models | {"best rule from text", "best rule from nodes"}
-    assert set(scores(links)) == {"Edgeformer-N", "popularity", "ALS (MF)"}
+    assert set(scores(links)) == {"Edgeformer-N", "popularity", "ALS"}
     assert edges.best["macro_f1"] > max(scores(edges).values())
     assert links.best["full/mrr"] > max(scores(links).values())
     assert finished.left_out == []

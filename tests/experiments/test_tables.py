@@ -52,7 +52,7 @@ def test_published_numbers_are_shown_for_a_dataset_of_the_paper():
 
 
 def test_only_the_protocol_of_the_paper_has_published_numbers():
-    record = make_record("link-prediction", {"als": link_runs(0.1)}, dataset="amazon-apps")
+    record = make_record("link-prediction", {"netmf": link_runs(0.1)}, dataset="amazon-apps")
     tables = {table.name: table for table in make_tables(record)}
     assert list(tables) == [f"link-prediction/test/{p}" for p in ("paper", "sampled", "full")]
     assert tables["link-prediction/test/paper"].rows[0].published["paper/mrr"].value == 0.1482
@@ -62,7 +62,7 @@ def test_only_the_protocol_of_the_paper_has_published_numbers():
 
 def test_ranks_with_popularity_correction_have_a_table_if_measured():
     runs = [{**run, "paper-shifted/mrr": 0.3} for run in link_runs(0.1, 0.2)]
-    record = make_record("link-prediction", {"als": runs}, dataset="amazon-apps")
+    record = make_record("link-prediction", {"netmf": runs}, dataset="amazon-apps")
     table = {table.name: table for table in make_tables(record)}[
         "link-prediction/test/paper-shifted"
     ]
@@ -72,7 +72,7 @@ def test_ranks_with_popularity_correction_have_a_table_if_measured():
 
 
 def test_validation_has_its_own_published_table():
-    runs = {"als": link_runs(0.1)}
+    runs = {"netmf": link_runs(0.1)}
     record = make_record("link-prediction", runs, dataset="amazon-apps", part="val")
     table = only_table(record, "link-prediction/val/paper")
     assert table.rows[0].published["paper/mrr"].value == 0.1523
@@ -94,9 +94,9 @@ def test_a_lead_is_noted_with_its_interval():
 
 
 def test_the_noted_leader_is_ahead_on_pairs_even_if_not_on_batches():
-    values = {"als": link_runs(0.30), "gin": link_runs(0.31)}
+    values = {"netmf": link_runs(0.30), "gin": link_runs(0.31)}
     where = {"table": "link-prediction/test/paper", "metric": "paper/mrr"}
-    gap = lead("gin", "als", **where, difference=-0.0036, low=-0.011, high=0.0034)
+    gap = lead("gin", "netmf", **where, difference=-0.0036, low=-0.011, high=0.0034)
     record = make_record("link-prediction", values, comparisons=[gap])
     assert only_table(record, "link-prediction/test/paper").notes == [
         "MRR: MF leads GIN by 0.0036 (95% interval -0.0034 to 0.0110, p = 0.0012, 1,500 examples).",
@@ -129,7 +129,7 @@ def test_gpu_and_cpu_time_are_reported_separately():
 
 def probed(seeds, probes):
     """A record of node classification, one entry per regression."""
-    record = make_record("node-classification", {"als": [{"macro_f1": 0.5}] * seeds})
+    record = make_record("node-classification", {"netmf": [{"macro_f1": 0.5}] * seeds})
     entries = [
         replace(entry, seconds=0.0 if number else 90.0)
         for entry in record.entries

@@ -28,7 +28,7 @@ def test_chunks_keep_the_order_and_their_budget(tokens, budget, batch):
 
 
 def test_a_cpu_reads_no_more_of_a_language_model_at_once_than_its_caches_like():
-    model, bag = make_tiny("edgeformer-e"), make_tiny("mean-sage")
+    model, bag = make_tiny("edgeformer-e"), make_tiny("censnet")
     assert _bounded(10**6, model, CPU) == CACHED_TOKENS
     assert _bounded(100, model, CPU) == 100
     assert _bounded(10**6, model, GPU) == 10**6

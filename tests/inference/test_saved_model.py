@@ -17,6 +17,7 @@ from edgeformers.inference.saved_model import (
     remove_model,
     save_model,
 )
+from edgeformers.nn.no_text import NoText
 from tests.tiny_models import make_tiny
 
 NAMES = [f"node {i}" for i in range(7)]
@@ -374,3 +375,13 @@ def test_a_bag_of_words_is_stored_and_told_in_the_card(tmp_path):
 def test_the_same_class_over_other_texts_is_another_model(tmp_path):
     assert load_model(save(tmp_path / "one", "ehgnn")).name == "ehgnn"
     assert load_model(save(tmp_path / "other", "bert-ehgnn")).name == "bert-ehgnn"
+
+
+@pytest.mark.parametrize("name", ["mean-sage", "max-sage", "gin"])
+def test_node_centric_models_of_0_1_load_as_those_that_read_words(name, tmp_path):
+    old = save(tmp_path / "old", f"{name}-words")
+    change_config(old, model=name)  # the name they had
+    assert load_model(old).name == f"{name}-words"
+    new = load_model(save(tmp_path / "new", name))
+    assert new.name == name
+    assert isinstance(new.model.encoder, NoText)

@@ -1,4 +1,4 @@
-"""The base of graph neural networks over one hop: a node, its edges and its neighbors."""
+"""The base of graph neural networks that read a node, its neighbors and its edge texts."""
 
 from abc import ABC, abstractmethod
 
@@ -9,7 +9,7 @@ from edgeformers.data.batch import EgoBatch
 
 
 class EgoModel(NeuralBaseline, ABC):
-    """A one-hop graph neural network; its kinds differ only in `aggregate`.
+    """A one-hop graph neural network over texts; its kinds differ only in `aggregate`.
 
     Each text is encoded on its own, by a language model or a bag of words, before the network is
     applied. A neighbor with two edges counts twice. A center without edges is represented by its

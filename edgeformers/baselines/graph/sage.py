@@ -1,4 +1,4 @@
-"""GraphSAGE (Hamilton et al., 2017) with edge texts: for nodes, and for edges."""
+"""GraphSAGE (Hamilton et al., 2017): of nodes alone, with edge texts, and for edges."""
 
 from typing import ClassVar, Literal
 
@@ -13,7 +13,47 @@ from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.pooling import reduce_rows
 
 
-class MaxSAGE(EgoModel):
+class MeanSAGE(NeuralBaseline):
+    """h_v = W [z_v ; mean of z_u over its neighbors u].
+
+    Inputs used: the node and its neighbors. A neighbor with two edges counts twice.
+
+    Shapes: B centers, E edges of all centers, K node width, D width.
+    """
+
+    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
+        super().__init__(config, encoder)
+        self.update = nn.Linear(2 * config.node_width, encoder.width)  # W
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        """B centers -> node_repr [B, D]."""
+        pooled = reduce_rows(self.nodes(batch.neighbor), batch.owner, len(batch), "mean")  # [B, K]
+        output: Tensor = self.update(torch.cat([self.nodes(batch.center), pooled], dim=1))
+        return output
+
+
+class MaxSAGE(NeuralBaseline):
+    """h_v = W [z_v ; max over its neighbors u of ReLU(W_m z_u)], GraphSAGE's pooling aggregator.
+
+    Inputs used: the node and its neighbors.
+
+    Shapes: B centers, E edges of all centers, K node width, D width.
+    """
+
+    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
+        super().__init__(config, encoder)
+        self.message = nn.Linear(config.node_width, encoder.width)  # W_m
+        self.update = nn.Linear(config.node_width + encoder.width, encoder.width)  # W
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        """B centers -> node_repr [B, D]."""
+        messages = F.relu(self.message(self.nodes(batch.neighbor)))  # [E, D]
+        pooled = reduce_rows(messages, batch.owner, len(batch), "max")  # [B, D]
+        output: Tensor = self.update(torch.cat([self.nodes(batch.center), pooled], dim=1))
+        return output
+
+
+class MaxSAGEWithTexts(EgoModel):
     """h_v = W [z_v ; max over its edges e to u of ReLU(W_m [z_u ; h_e])].
 
     GraphSAGE's pooling aggregator over neighbors concatenated with edge texts.
@@ -37,8 +77,8 @@ class MaxSAGE(EgoModel):
         return output
 
 
-class MeanSAGE(MaxSAGE):
-    """MaxSAGE with the mean in place of the maximum.
+class MeanSAGEWithTexts(MaxSAGEWithTexts):
+    """MaxSAGEWithTexts with the mean in place of the maximum.
 
     GraphSAGE's own mean aggregator does not transform neighbors; here W_m combines each neighbor
     with its edge text first.

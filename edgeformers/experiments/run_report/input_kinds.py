@@ -8,7 +8,12 @@ from edgeformers.report.scores import InputKind
 
 #: Models that use only the texts, and models that use only nodes and links; others use both.
 TEXT = frozenset({"bert", "bert-n", "frozen", "graphformers-n", "text-similarity", "tfidf"})
-NODES = frozenset({"als", "bpr", "ease", "lightgcn", "mf", "node-ids", "popularity", "reciprocity"})
+NODES = frozenset(
+    {
+        *("als", "bpr", "ease", "lightgcn", "mf", "netmf", "node-ids", "popularity", "reciprocity"),
+        *(name for name, entry in MODELS.items() if entry.text == "none"),
+    }
+)
 #: Settings that add nodes to a model of texts.
 NODE_SETTINGS = ("links.collaborative", "links.ensemble", "edges.ensemble")
 KNOWN = {*MODELS, *EDGE_BASELINES, *LINK_BASELINES}

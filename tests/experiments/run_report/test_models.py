@@ -75,7 +75,7 @@ def test_a_baseline_may_choose_different_settings_for_each_seed(tmp_path):
         for seed, factors in enumerate((32, 64))
     ]
     (model,) = group_by_model(map(read_run, folders))
-    assert model.title == "MF"
+    assert model.title == "ALS"
     assert model.settings().settings["chosen.factors"] == "32 or 64"
     assert model.inputs == "nodes"
 
