@@ -23,6 +23,8 @@ from edgeformers.data.table import BATCH_ROWS, EdgeTable, OnError, edge_schema
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError, require, suggest
 
+NEAR = 0.01  # by which counts of another draw of the splits may differ, relatively
+
 _JOIN_SQL = """
 SELECT source, target, string_agg(text, ' ' ORDER BY time, row) AS text, min(time) AS time
 FROM comments SEMI JOIN (
@@ -94,6 +96,14 @@ class Recipe:
             for key, published in self.near.items()
             if key in counts and counts[key] != published
         ]
+
+    def matches(self, counts: Mapping[str, int]) -> bool:
+        """Whether a network has all the published counts; those in `near` may differ by 1 %."""
+        near = {key: count for key, count in self.near.items() if isinstance(count, int)}
+        return all(
+            abs(counts.get(key, -1) - count) <= (NEAR * count if key in near else 0)
+            for key, count in {**self.counts, **near}.items()
+        )
 
 
 def prepare_recipe(

@@ -50,6 +50,7 @@ def make_record(plan: Plan, entries: list[Entry]) -> Record:
         experiment=plan.experiment,
         network={**plan.network_info, "fingerprint": plan.fingerprint},
         dataset=plan.dataset,
+        reference=plan.reference,
         recipe=plan.recipe,
         backbone=plan.backbone,
         rows=list(rows.values()),

@@ -14,7 +14,7 @@ from edgeformers.errors import InputError
 from edgeformers.estimators import run_config
 from edgeformers.estimators.base import CONFIG, RESULTS
 from edgeformers.experiments.model_rows import ROWS, ModelRow
-from edgeformers.experiments.published import published_dataset
+from edgeformers.experiments.published import named_dataset, published_dataset
 from edgeformers.files import write_atomic
 from edgeformers.inference.network import choose_split, network_fingerprint
 from edgeformers.registry import BACKBONE_BASELINES
@@ -135,12 +135,13 @@ class Plan:
     network: str
     fingerprint: str
     network_info: dict[str, Any]  # name, origin and counts
-    dataset: str | None  # of the paper, for its published numbers
+    dataset: str | None  # of the paper, if the network has its counts: for published numbers
     recipe: str
     backbone: str
     folder: str
     runs: list[PlannedRun]
     left_out: list[str] = field(default_factory=list)  # what could not be planned, and why
+    reference: str | None = None  # dataset of the paper whose leads are noted
     device: str | None = None
     keep_models: bool = True
     is_tuned: bool = False
@@ -246,6 +247,7 @@ def make_plan(
         folder=str(folder),
         runs=runs,
         left_out=list(left_out.values()),
+        reference=named_dataset(graph, options.published),
         device=options.device,
         keep_models=options.keep_models,
     )

@@ -8,10 +8,11 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.recipes import load_recipe, recipe_names
+from edgeformers.data.recipes import load_recipe, published_counts, recipe_names
 from edgeformers.errors import InputError, suggest
 
 Mark = Literal["", "bold", "italic"]
+EDGEFORMERS = ("edgeformer-e", "edgeformer-n")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class PublishedTable:
         """The published number of a row on a dataset, if any."""
         return self.cells.get(dataset or "", {}).get(row, {}).get(metric)
 
+    def lead(self, dataset: str, metric: str) -> tuple[str, str, float] | None:
+        """Edgeformer's row, the best baseline, and by how much the former is higher, if printed."""
+        values = {row: cells[metric].value for row, cells in self.cells.get(dataset, {}).items()}
+        ours = next((row for row in EDGEFORMERS if row in values), None)
+        baselines = [row for row in values if not row.startswith("edgeformer")]
+        if ours is None or not baselines or self.unit == "ms":
+            return None
+        best = max(baselines, key=values.__getitem__)
+        return ours, best, values[ours] - values[best]
+
 
 def published_table(name: str) -> PublishedTable:
     """A table of the paper by name: edge-classification, link-prediction, ablation, ..."""
@@ -61,7 +72,14 @@ def published_tables() -> dict[str, PublishedTable]:
 
 
 def published_dataset(graph: EdgeTextGraph, name: str | None = None) -> str | None:
-    """The paper's dataset that a network is: the given one, or the one it was prepared as."""
+    """The paper's dataset that a network is, if it has all the counts that were published."""
+    dataset = named_dataset(graph, name)
+    is_known = dataset is not None and load_recipe(dataset).matches(published_counts(graph))
+    return dataset if is_known else None
+
+
+def named_dataset(graph: EdgeTextGraph, name: str | None = None) -> str | None:
+    """The given dataset of the paper, or the one that a network was prepared as."""
     if name is not None and name not in recipe_names():
         raise InputError(f"the paper has no dataset '{name}'; {suggest(name, recipe_names())}")
     if name is not None:

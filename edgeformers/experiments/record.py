@@ -58,7 +58,7 @@ class Record:
 
     experiment: str
     network: dict[str, Any]  # name, origin, nodes, edges, fingerprint
-    dataset: str | None  # of the paper
+    dataset: str | None  # of the paper, if the network has its counts: for published numbers
     recipe: str
     backbone: str
     rows: list[RowInfo]  # in the order of the tables
@@ -67,6 +67,7 @@ class Record:
     claim_tests: list[Comparison] = field(default_factory=list)  # of rows that claims compare
     failures: list[str] = field(default_factory=list)  # what failed or was left out, and why
     trials: list[dict[str, Any]] = field(default_factory=list)
+    reference: str | None = None  # dataset of the paper whose leads are noted
     version: int = VERSION
 
     def row_names(self, task: str | None = None) -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgeformers.data.card.phrasing import counted
+from edgeformers.data.recipes import load_recipe
 from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
-from edgeformers.experiments.model_rows import TIMED_BATCH, TIMED_NEIGHBORS
+from edgeformers.experiments.model_rows import ROWS, TIMED_BATCH, TIMED_NEIGHBORS
 from edgeformers.experiments.published import Mark, TableCell, published_table
 from edgeformers.experiments.record import Comparison, Record, RowInfo
 from edgeformers.report.formatting import format_duration, metric_name
@@ -123,7 +124,11 @@ def make_table(record: Record, spec: TableSpec) -> ResultTable:
         metrics=tuple(measured) if spec.groups else spec.metrics,
         rows=rows,
         digits=spec.digits,
-        notes=[*_group_sizes(record, spec), *_comparison_notes(record, spec)],
+        notes=[
+            *_group_sizes(record, spec),
+            *_comparison_notes(record, spec),
+            *_published_leads(record, spec),
+        ],
         facts=_facts(record),
     )
 
@@ -196,6 +201,27 @@ def _comparison_notes(record: Record, spec: TableSpec) -> list[str]:
     if notes and "/paper" in spec.name:  # see LinkReport
         notes.append("Leads are means over pairs; the table shows means over batches.")
     return notes
+
+
+def _published_leads(record: Record, spec: TableSpec) -> list[str]:
+    """The paper's leads on a dataset whose numbers are not shown, since this network is another."""
+    if spec.published is None or record.reference is None or record.dataset is not None:
+        return []
+    table, leads = published_table(spec.published), []
+    for metric in table.metrics:
+        if lead := table.lead(record.reference, metric):
+            ours, best, difference = lead
+            side = "above" if difference >= 0 else "below"
+            factor = spec.scale / (100.0 if table.unit == "percent" else 1.0)
+            leads.append(
+                f"{abs(difference * factor):.{spec.digits}f} {side} {ROWS[best].title} in "
+                f"{metric_name(metric)}"
+            )
+    title = load_recipe(record.reference).title
+    return leads and [
+        f"This network is not {title}, so published numbers are not shown. In the paper, on "
+        f"{title}, {ROWS[ours].title} is {' and '.join(leads)} (the best baseline)."
+    ]
 
 
 def _leader_first(pair: Comparison) -> Comparison:

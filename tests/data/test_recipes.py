@@ -204,6 +204,16 @@ def test_a_file_of_another_size_is_not_checked():
     assert "of unknown size" in note
 
 
+def test_a_network_matches_a_recipe_if_it_has_all_its_counts():
+    recipe = load_recipe("amazon-apps")
+    counts = {**recipe.counts, **recipe.near}
+    assert recipe.matches(counts)
+    assert recipe.matches(counts | {"nodes": 100_000})  # another draw of the split
+    assert not recipe.matches(counts | {"nodes": 90_000})
+    assert not recipe.matches(counts | {"label:1": 78_714})
+    assert not recipe.matches({key: n for key, n in counts.items() if key != "link:train"})
+
+
 def test_counts_that_depend_on_the_draw_are_noted():
     recipe = load_recipe("goodreads-children")
     assert recipe.check({"edges": 734_640, "link:val:kept": 60_323}) == []

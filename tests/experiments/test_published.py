@@ -1,7 +1,8 @@
 import pytest
 
-from edgeformers.data.recipes import recipe_names
+from edgeformers.data.recipes import load_recipe, recipe_names
 from edgeformers.errors import InputError
+from edgeformers.experiments import published
 from edgeformers.experiments.model_rows import (
     EDGE_ROWS,
     LINK_ROWS,
@@ -11,6 +12,7 @@ from edgeformers.experiments.model_rows import (
 )
 from edgeformers.experiments.published import (
     TableCell,
+    named_dataset,
     published_dataset,
     published_table,
     published_tables,
@@ -104,10 +106,17 @@ def test_an_unknown_table_is_answered_with_the_closest():
         published_table("abblation")
 
 
-def test_a_network_is_recognized_by_its_recipe(reviews):
-    assert published_dataset(reviews) is None
-    assert published_dataset(reviews, "amazon-apps") == "amazon-apps"
+def test_a_network_has_published_numbers_only_with_the_published_counts(reviews, monkeypatch):
+    assert published_dataset(reviews) is named_dataset(reviews) is None
+    assert named_dataset(reviews, "amazon-apps") == "amazon-apps"
     reviews.meta.notes.append("the paper's dataset Goodreads-Crime: reviews")
-    assert published_dataset(reviews) == "goodreads-crime"
+    assert named_dataset(reviews) == "goodreads-crime"
+    for name in (None, "amazon-apps", "goodreads-crime"):
+        assert published_dataset(reviews, name) is None
+    crime = load_recipe("goodreads-crime")
+    counts = {**crime.counts, **crime.near}
+    monkeypatch.setattr(published, "published_counts", lambda graph: counts)
+    assert published_dataset(reviews) == published_dataset(reviews, crime.name) == crime.name
+    assert published_dataset(reviews, "amazon-apps") is None
     with pytest.raises(InputError, match="'amazon-apps'"):
         published_dataset(reviews, "amazon-app")
