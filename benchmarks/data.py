@@ -24,7 +24,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.simulate import simulate
-from edgeformers.data.tokenizer import load_tokenizer, train_tokenizer
+from edgeformers.data.tokenize import load_tokenizer, train_tokenizer
 from edgeformers.data.tokens import TOKEN_LIMIT, encode_chunks
 from edgeformers.minilm import MINILM, has_minilm
 

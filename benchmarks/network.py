@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
-from edgeformers.data.arrays import save_array
-from edgeformers.data.checksums import fingerprint_folder, write_record
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import DEFAULT_SPLITS, EdgeList, make_split
+from edgeformers.data.storage import fingerprint_folder, write_record
 from edgeformers.data.table import NODE_FIELDS
 from edgeformers.data.tokens import RECORD, TokenMeta, TokenStore, open_tokens
 
@@ -69,16 +68,16 @@ def write_arrays(
     sources, targets = num_nodes
     src, dst = src.astype(np.int32), (dst + sources).astype(np.int32)
     (out / "splits").mkdir(parents=True)
-    save_array(out / "src.npy", src)
-    save_array(out / "dst.npy", dst)
+    np.save(out / "src.npy", src)
+    np.save(out / "dst.npy", dst)
     if labels is not None:
-        save_array(out / "labels.npy", labels.astype(np.int16))
+        np.save(out / "labels.npy", labels.astype(np.int16))
     if texts is not None:
         pq.write_table(pa.table({"text": texts}), out / "texts.parquet", row_group_size=TEXT_ROWS)
     pq.write_table(_nodes(sources, targets), out / "nodes.parquet")
     edges = EdgeList(src=src, dst=dst, num_nodes=sources + targets)
     for split in DEFAULT_SPLITS:
-        save_array(out / f"splits/{split.name}.npy", make_split(split, edges))
+        np.save(out / f"splits/{split.name}.npy", make_split(split, edges))
     NetworkMeta(
         library_version=__version__,
         num_nodes=sources + targets,
@@ -105,8 +104,8 @@ def write_random_tokens(graph: EdgeTextGraph, vocab_size: int) -> TokenStore:
     folder = graph.path / "tokens" / meta.fingerprint
     folder.mkdir(parents=True)
     ids = rng.integers(0, vocab_size, int(lengths.sum()), dtype=np.uint16)
-    save_array(folder / "edges.ids.npy", ids.astype(meta.dtype, copy=False))
-    save_array(folder / "edges.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+    np.save(folder / "edges.ids.npy", ids.astype(meta.dtype, copy=False))
+    np.save(folder / "edges.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
     write_record(folder / RECORD, {"meta": asdict(meta), "files": fingerprint_folder(folder)})
     return open_tokens(folder)
 

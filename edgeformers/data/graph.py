@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.adjacency import Adjacency, build_adjacency
-from edgeformers.data.arrays import open_array
-from edgeformers.data.checksums import check_files, verify_files
 from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
@@ -28,6 +26,7 @@ from edgeformers.data.splits import (
     make_split,
     seen_in_training,
 )
+from edgeformers.data.storage import check_files, open_array
 from edgeformers.data.tokens import TokenStore, open_tokens
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
@@ -69,7 +68,7 @@ class EdgeTextGraph:
         """Open a prepared folder; `verify` reads every file and compares its checksum."""
         folder = Path(path).expanduser()
         graph = cls(folder, NetworkMeta.read(folder))
-        check_files(folder, graph.meta.files, checksums=verify)
+        check_files(folder, graph.meta.files, verify=verify)
         for tokens in graph._token_folders() if verify else ():
             open_tokens(tokens, verify=True)
         return graph
@@ -80,7 +79,7 @@ class EdgeTextGraph:
         Everything that computes with a network calls this first. Token stores are verified when
         they are opened.
         """
-        verify_files(self.path, self.meta.files)
+        check_files(self.path, self.meta.files, verify="changed")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EdgeTextGraph, (self.path, self.meta)  # another process maps the arrays itself

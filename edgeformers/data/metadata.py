@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeformers.data.checksums import read_checked_record, read_record, write_record
+from edgeformers.data.storage import read_checked_record, read_record, write_record
 from edgeformers.data.table import LabelKind
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import check_no_foreign_files

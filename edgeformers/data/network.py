@@ -18,7 +18,6 @@ from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.adjacency import build_adjacency
-from edgeformers.data.checksums import fingerprint_folder
 from edgeformers.data.columns import MAX_CLASSES, CategoryEncoder, write_label_sets
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
@@ -37,6 +36,7 @@ from edgeformers.data.splits import (
     make_split,
     missing_column,
 )
+from edgeformers.data.storage import fingerprint_folder
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import Ids, IntArray, Side, SplitCodes

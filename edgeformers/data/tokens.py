@@ -7,29 +7,30 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
-from edgeformers.data.arrays import ArrayWriter, open_array
-from edgeformers.data.checksums import (
-    check_files,
-    fingerprint_folder,
-    read_checked_record,
-    verify_files,
-    write_record,
-)
 from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.prefetch import prefetch
-from edgeformers.data.tokenizer import TOKENIZER
+from edgeformers.data.storage import (
+    Verify,
+    check_files,
+    fingerprint_folder,
+    open_array,
+    read_checked_record,
+    write_array,
+    write_record,
+)
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 
 RECORD = "tokens.json"
+TOKENIZER = "tokenizer.json"
 TOKEN_LIMIT = 512  # tokens stored per text; batches truncate further
 CHUNK = 2_048  # texts per call of the tokenizer: enough to occupy every core
 
@@ -96,11 +97,6 @@ class TokenStore:
         """The maximum number of tokens of a text, with special tokens."""
         return self.meta.limit + self.num_special
 
-    @cached_property
-    def _special(self) -> tuple[Ids, Ids]:
-        """Special tokens before and after a text."""
-        return np.array(self.meta.prefix, np.int64), np.array(self.meta.suffix, np.int64)
-
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the store."""
         try:
@@ -111,40 +107,45 @@ class TokenStore:
 
     def take(self, text_ids: ArrayLike, max_tokens: int) -> Encoded:
         """(token ids, offsets) of some texts, with special tokens, truncated to `max_tokens`."""
-        texts = self._checked_ids(text_ids)
-        limit = self._text_limit(max_tokens)
-        stored = np.asarray(self.offsets)  # indexing a plain array is faster than a memmap
-        starts = stored[texts]
-        lengths = np.minimum(stored[texts + 1] - starts, limit)
-        offsets = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum(lengths + self.num_special, out=offsets[1:])
-        out = np.empty(offsets[-1], self.ids.dtype)
-        copy_texts(np.asarray(self.ids), starts, offsets, *self._special, out)
-        return out, offsets
-
-    def _text_limit(self, max_tokens: int) -> int:
-        """The maximum number of tokens of the text itself."""
-        limit = max_tokens - self.num_special
-        if limit < 0:
+        texts = np.asarray(text_ids, np.int64)
+        if len(texts) and not 0 <= texts.min() <= texts.max() < len(self):
+            raise InputError(
+                f"texts are numbered from 0 to {len(self) - 1:,} "
+                f"(got {texts.min():,} to {texts.max():,})"
+            )
+        if max_tokens < self.num_special:
             raise InputError(
                 f"max_tokens must be at least {self.num_special}, the number of special tokens "
                 f"(got {max_tokens})"
             )
-        if limit > self.meta.limit:
+        if max_tokens > self.max_tokens:
             raise InputError(
                 f"max_tokens can be at most {self.max_tokens:,} for {self.folder} "
                 f"(got {max_tokens:,}); tokenize again with a higher limit"
             )
-        return limit
+        stored = np.asarray(self.offsets)  # indexing a plain array is faster than a memmap
+        starts = stored[texts]
+        lengths = np.minimum(stored[texts + 1] - starts + self.num_special, max_tokens)
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        out = np.empty(offsets[-1], self.ids.dtype)
+        special = (np.array(tokens, np.int64) for tokens in (self.meta.prefix, self.meta.suffix))
+        copy_texts(np.asarray(self.ids), starts, offsets, *special, out)
+        return out, offsets
 
-    def _checked_ids(self, text_ids: ArrayLike) -> Ids:
-        ids = np.asarray(text_ids, np.int64)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
-            raise InputError(
-                f"texts are numbered from 0 to {len(self) - 1:,} "
-                f"(got {ids.min():,} to {ids.max():,})"
-            )
-        return ids
+    def count_documents(self, text_ids: Ids, max_tokens: int, *, chunk: int = 65_536) -> Ids:
+        """The number of texts, truncated as in a batch, that contain each token [vocabulary].
+
+        Special tokens, which every text has, count as 0.
+        """
+        counts = np.zeros(self.vocab_size, np.int64)
+        for start in range(0, len(text_ids), chunk):
+            ids, offsets = self.take(text_ids[start : start + chunk], max_tokens)
+            text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            cells = np.unique(text * self.vocab_size + ids)
+            counts += np.bincount(cells % self.vocab_size, minlength=self.vocab_size)
+        counts[[*self.meta.prefix, *self.meta.suffix]] = 0
+        return counts
 
 
 def write_tokens(
@@ -169,7 +170,7 @@ def write_tokens(
             encoded = encode_chunks(tokenizer, chunks, meta.dtype, limit)
             bar = tqdm(total=count, desc=f"tokenizing {part}", unit=" texts", disable=not progress)
             with bar, closing(encoded):
-                _write_part(temporary, part, encoded, meta, bar)
+                _write_part(temporary, part, encoded, meta.dtype, bar)
         record = {"meta": asdict(meta), "files": fingerprint_folder(temporary)}
         write_record(temporary / RECORD, record)
     return meta
@@ -181,17 +182,18 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _write_part(
-    folder: Path, part: str, encoded: Iterator[Encoded], meta: TokenMeta, bar: Any
+    folder: Path, part: str, encoded: Iterator[Encoded], dtype: DTypeLike, bar: Any
 ) -> None:
-    with (
-        ArrayWriter(folder / f"{part}.ids.npy", meta.dtype) as ids,
-        ArrayWriter(folder / f"{part}.offsets.npy", np.int64) as offsets,
-    ):
-        offsets.append(np.zeros(1, np.int64))
-        for tokens, lengths in encoded:
-            offsets.append(ids.length + np.cumsum(lengths))
-            ids.append(tokens)
-            bar.update(len(lengths))
+    lengths = [np.zeros(1, np.int64)]
+
+    def pieces() -> Iterator[NDArray[Any]]:
+        for ids, piece_lengths in encoded:
+            lengths.append(piece_lengths)
+            bar.update(len(piece_lengths))
+            yield ids
+
+    write_array(folder / f"{part}.ids.npy", dtype, pieces())
+    np.save(folder / f"{part}.offsets.npy", np.cumsum(np.concatenate(lengths)))
 
 
 def encode_chunks(
@@ -207,20 +209,15 @@ def encode_chunks(
 
     try:
         with closing(prefetch(encode, pieces, ahead=2)) as encoded:
-            yield from (_to_arrays(piece, dtype) for piece in encoded)
+            for piece in encoded:
+                rows = [text.ids for text in piece]
+                lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+                yield np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths
     finally:
         tokenizer.no_truncation()
 
 
-def _to_arrays(encoded: list[Any], dtype: Any) -> Encoded:
-    rows = [text.ids for text in encoded]
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    return np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths
-
-
-def open_tokens(
-    folder: Path, part: str = "edges", *, verify: bool | Literal["changed"] = False
-) -> TokenStore:
+def open_tokens(folder: Path, part: str = "edges", *, verify: Verify = False) -> TokenStore:
     """Open the token store in a folder; its files are checked for presence and size.
 
     `verify` also compares the checksums of all files, or of those that changed.
@@ -238,10 +235,7 @@ def open_tokens(
             f"{folder / RECORD} does not describe a token store ({error}); "
             "remove the folder and tokenize again"
         ) from error
-    if verify == "changed":
-        verify_files(folder, files)
-    else:
-        check_files(folder, files, checksums=verify)
+    check_files(folder, files, verify=verify)
     if f"{part}.ids.npy" not in files:
         raise InputError(f"{folder} has no tokens of {part}: the network has no such texts")
     return TokenStore(folder, meta, part)

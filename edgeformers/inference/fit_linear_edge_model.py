@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from edgeformers.data.document_counts import count_documents
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.types import Floats, Ids
@@ -64,7 +63,7 @@ def _is_feasible(graph: EdgeTextGraph, edges: Ids, head: EdgeHead) -> bool:
 def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeModel:
     """The logistic regression on words and nodes of edges, with weighted classes [C]."""
     graph, classes = loader.graph, len(class_weights)
-    counts = count_documents(loader.tokens, edges, loader.tokens.max_tokens)
+    counts = loader.tokens.count_documents(edges, loader.tokens.max_tokens)
     bag = BagOfWords.from_counts(counts, len(edges), words=WORDS, width=classes)
     ends = [np.unique(nodes[edges], return_inverse=True) for nodes in (graph.src, graph.dst)]
     features = sparse.hstack(

@@ -16,8 +16,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenize import add_tokens
-from edgeformers.data.tokenizer import TOKENIZER
-from edgeformers.data.tokens import TokenStore
+from edgeformers.data.tokens import TOKENIZER, TokenStore
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation.network_labels import labeled_edge_parts

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from edgeformers.data.batch import pack_texts
-from edgeformers.data.document_counts import count_documents
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokenize import add_tokens
@@ -58,7 +57,7 @@ def make_bag_of_words(
     tokens: TokenStore, edge_ids: Ids, max_tokens: int, *, words: int, width: int, seed: int = 0
 ) -> BagOfWords:
     """An untrained bag-of-words encoder of the most frequent words in the texts of `edge_ids`."""
-    counts = count_documents(tokens, edge_ids, max_tokens)
+    counts = tokens.count_documents(edge_ids, max_tokens)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BagOfWords.from_counts(counts, len(edge_ids), words=words, width=width)

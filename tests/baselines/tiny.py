@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from edgeformers.data.tokenizer import train_tokenizer
+from edgeformers.data.tokenize import train_tokenizer
 from edgeformers.nn.backbones import export_backbone, random_backbone
 from edgeformers.nn.encoder import EncoderConfig
 

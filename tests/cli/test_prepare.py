@@ -155,7 +155,7 @@ def test_a_full_disk_is_reported_in_one_sentence(edgeformers, edges, tmp_path, m
     def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("edgeformers.data.network.save_array", fail)
+    monkeypatch.setattr("edgeformers.data.network.np.save", fail)
     answer = edgeformers("prepare", edges, "-o", "net", *QUICK)
     assert "the disk is full while writing net" in refusal(answer, tmp_path)
 

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from edgeformers.data import checksums
-from edgeformers.data.checksums import (
+from edgeformers.data import storage
+from edgeformers.data.storage import (
     check_files,
     fingerprint_folder,
     read_checked_record,
-    verify_files,
     write_record,
 )
 from edgeformers.errors import FormatError
@@ -48,14 +47,18 @@ def files(folder):
 @pytest.fixture
 def read(monkeypatch, files):
     """The names of files whose contents were read."""
-    names, original = [], checksums.fingerprint
+    names, original = [], storage.fingerprint
 
     def note(path):
         names.append(path.name)
         return original(path)
 
-    monkeypatch.setattr(checksums, "fingerprint", note)
+    monkeypatch.setattr(storage, "fingerprint", note)
     return names
+
+
+def verify_files(folder, files):
+    check_files(folder, files, verify="changed")
 
 
 def flip(path):
@@ -179,11 +182,11 @@ def test_files_are_checked_for_presence_size_and_content(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/a").write_bytes(b"12345")
     known = fingerprint_folder(tmp_path)
-    check_files(tmp_path, known, checksums=True)
+    check_files(tmp_path, known, verify=True)
     (tmp_path / "deep/a").write_bytes(b"12346")
     check_files(tmp_path, known)
     with pytest.raises(FormatError, match=r"deep/a is damaged: its checksum differs"):
-        check_files(tmp_path, known, checksums=True)
+        check_files(tmp_path, known, verify=True)
     (tmp_path / "deep/a").write_bytes(b"1234")
     with pytest.raises(FormatError, match=r"deep/a is damaged: .*4 bytes"):
         check_files(tmp_path, known)

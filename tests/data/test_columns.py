@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data import columns
-from edgeformers.data.arrays import open_array
 from edgeformers.data.columns import CategoryEncoder, natural_order, write_label_sets
 from edgeformers.data.splits import NO_TIME
+from edgeformers.data.storage import open_array
 from edgeformers.data.table import rows_to_batches
 from edgeformers.errors import InputError
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers.data.checksums import read_checked_record, write_record
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.storage import read_checked_record, write_record
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.errors import FormatError, InputError
 

@@ -6,8 +6,8 @@ import huggingface_hub
 import pytest
 from tokenizers import Tokenizer
 
-from edgeformers.data import tokenizer
-from edgeformers.data.tokenizer import load_tokenizer, train_tokenizer
+from edgeformers.data import tokenize
+from edgeformers.data.tokenize import load_tokenizer, train_tokenizer
 from edgeformers.data.tokens import token_meta
 from edgeformers.errors import InputError
 
@@ -17,7 +17,7 @@ def test_training_a_tokenizer_is_deterministic():
     first, second = (train_tokenizer(iter(texts), 60) for _ in range(2))
     assert first.to_str() == second.to_str()
     assert first.get_vocab_size() <= 60
-    assert [first.token_to_id(word) for word in tokenizer.SPECIAL] == [0, 1, 2, 3, 4]
+    assert [first.token_to_id(word) for word in tokenize.SPECIAL] == [0, 1, 2, 3, 4]
     encoded = first.encode("the goodness")
     assert (encoded.ids[0], encoded.ids[-1]) == (2, 3)
     assert first.decode(encoded.ids).replace(" ##", "") == "the goodness"
@@ -117,7 +117,7 @@ def test_a_tokenizer_is_downloaded_from_the_hub(
 
 @pytest.mark.parametrize("name", ["./here", "/no/such", "a/b/c", "two words", "~/x"])
 def test_a_name_that_is_invalid_on_the_hub_is_a_missing_file(name, cache, monkeypatch):
-    monkeypatch.setattr(tokenizer, "has_minilm", lambda: False)
+    monkeypatch.setattr(tokenize, "has_minilm", lambda: False)
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", None)
     with pytest.raises(InputError, match="train:8000, org/tiny"):
         load_tokenizer(name)

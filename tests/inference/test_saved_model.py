@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from edgeformers import __version__
-from edgeformers.data.checksums import fingerprint
+from edgeformers.data.storage import fingerprint
 from edgeformers.errors import FormatError, InputError
 from edgeformers.inference.saved_model import (
     load_model,

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from edgeformers.data.document_counts import count_documents
 from edgeformers.errors import ConfigError
 from edgeformers.inference.encode import OutOfMemoryError, encode_edges, encode_nodes, make_autocast
 from edgeformers.training.initialization import (
@@ -107,13 +106,13 @@ def test_memory_that_ends_in_evaluation_names_the_setting_to_lower(make_edges):
 
 def test_documents_are_counted_as_they_are_cut_and_special_tokens_are_in_none(simulated):
     tokens, edges = open_backbone("scratch:2x32", simulated, show=False)[1], np.arange(5, 90)
-    counts = count_documents(tokens, edges, 9, chunk=20)
+    counts = tokens.count_documents(edges, 9, chunk=20)
     expected = np.zeros(tokens.vocab_size, int)
     for edge in edges:
         text = set(tokens.take([edge], 9)[0].tolist()) - {2, 3}  # [CLS] and [SEP]
         expected[list(text)] += 1
     np.testing.assert_array_equal(counts, expected)
-    assert counts.sum() < count_documents(tokens, edges, 64).sum()
+    assert counts.sum() < tokens.count_documents(edges, 64).sum()
 
 
 def test_a_bag_is_drawn_from_its_seed_and_needs_no_backbone(simulated):
@@ -126,5 +125,5 @@ def test_a_bag_is_drawn_from_its_seed_and_needs_no_backbone(simulated):
     assert torch.equal(one.table, same.table)
     assert not torch.equal(one.table, other.table)
     assert (one.config.words, int((one.column >= 0).sum())) == (50, 50)
-    counts = count_documents(tokens, edges, 32)
+    counts = tokens.count_documents(edges, 32)
     assert counts[one.column.numpy() < 0].max() <= counts[one.column.numpy() >= 0].min()

@@ -13,15 +13,15 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from edgeformers.baselines.base import default_device
-from edgeformers.data.arrays import open_array, save_array
 from edgeformers.data.batch import pack_texts
-from edgeformers.data.checksums import (
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.storage import (
+    check_files,
     fingerprint_folder,
+    open_array,
     read_checked_record,
-    verify_files,
     write_record,
 )
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import FormatError, InputError
@@ -59,7 +59,7 @@ def text_vectors(
     vectors = _encode(encoder, tokens, max_tokens, show)
     written = atomic_folder(folder, overwrite=folder.exists(), check=_check_replaceable)
     with suppress(FolderExistsError), written as partial:
-        save_array(partial / "vectors.npy", vectors)
+        np.save(partial / "vectors.npy", vectors)
         settings = {"backbone": backbone, "max_tokens": max_tokens}
         write_record(partial / "vectors.json", {**settings, "files": fingerprint_folder(partial)})
     return _read(folder, graph.num_edges)
@@ -100,7 +100,7 @@ def _fingerprint(encoder: TextEncoder, tokens: TokenStore, max_tokens: int) -> s
 def _read(folder: Path, num_edges: int) -> Vectors:
     record = folder / "vectors.json"
     if record.is_file():
-        verify_files(folder, read_checked_record(record).get("files", {}))
+        check_files(folder, read_checked_record(record).get("files", {}), verify="changed")
     vectors = open_array(folder / "vectors.npy")
     if len(vectors) != num_edges:
         raise FormatError(f"{folder} has {len(vectors):,} vectors for {num_edges:,} edges")

@@ -1,29 +1,67 @@
-"""Checksums of the files in a folder, and JSON records that carry their own.
+"""Files on disk: memory-mapped arrays, checksums, and JSON records that carry their own.
 
-`verify_files` hashes a file once and remembers its size and times in the user's cache folder
+Verifying a folder hashes a file once and remembers its size and times in the user's cache folder
 (`EDGEFORMERS_CACHE`, or `edgeformers` in `XDG_CACHE_HOME` or `~/.cache`), so unchanged files are
 not read again. Without a cache folder, every call reads all files.
 """
 
 import hashlib
 import json
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from edgeformers.data.arrays import REMEDY
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
 from edgeformers.errors import FormatError
 from edgeformers.files import write_atomic
 
+REMEDY = "prepare the network again"  # if a file is damaged
 CACHE = "EDGEFORMERS_CACHE"
 SETTLED = 2 * 10**9  # ns; a file changed more recently may change again with the same times
 KEPT = 90 * 24 * 3600  # s; older cache entries are ignored and removed
 
-FileChecksums = Mapping[str, Mapping[str, Any]]  # relative path -> {"bytes": ..., "sha256": ...}
+Verify = bool | Literal["changed"]  # whether checksums are compared: of all files, or changed ones
+
+
+def write_array(path: Path, dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) -> None:
+    """Write a .npy file of one dimension piece by piece; the header is updated at the end."""
+    header = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
+    length = 0
+    with path.open("wb") as file:
+        npy.write_array_header_1_0(file, {**header, "shape": (length,)})
+        for piece in pieces:
+            file.write(np.ascontiguousarray(piece, dtype).data)
+            length += len(piece)
+        file.seek(0)
+        npy.write_array_header_1_0(file, {**header, "shape": (length,)})
+
+
+def open_array(path: Path) -> NDArray[Any]:
+    """A memory-mapped array; reads only the header. A damaged file is a FormatError."""
+    try:
+        with path.open("rb") as file:
+            if npy.read_magic(file) != (1, 0):
+                raise ValueError("not an array written by this library")
+            shape, is_fortran, dtype = npy.read_array_header_1_0(file)
+            start = file.tell()
+        if dtype.hasobject or is_fortran or min(shape, default=0) < 0:
+            raise ValueError("not an array written by this library")
+        expected = start + dtype.itemsize * math.prod(shape)
+        if (size := path.stat().st_size) != expected:
+            raise ValueError(f"{size:,} bytes instead of {expected:,}")
+        return np.memmap(path, dtype, "r", start, shape)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path} is missing; {REMEDY}") from error
+    except Exception as error:  # numpy parses the header as Python
+        raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
@@ -39,8 +77,13 @@ def fingerprint_folder(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.relative_to(folder).as_posix(): fingerprint(path) for path in files}
 
 
-def check_files(folder: Path, files: FileChecksums, *, checksums: bool = False) -> None:
-    """Raise a FormatError unless every file exists with its size and, optionally, its checksum."""
+def check_files(
+    folder: Path, files: Mapping[str, Mapping[str, Any]], *, verify: Verify = False
+) -> None:
+    """Raise a FormatError unless every file has its size and, optionally, its checksum.
+
+    `files` are fingerprints by relative path.
+    """
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():
@@ -50,17 +93,11 @@ def check_files(folder: Path, files: FileChecksums, *, checksums: bool = False) 
                 f"{path} is damaged: it has {size:,} bytes instead of {expected['bytes']:,}; "
                 f"{REMEDY}"
             )
-        if checksums and fingerprint(path)["sha256"] != expected["sha256"]:
-            raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
-
-
-def verify_files(folder: Path, files: FileChecksums) -> None:
-    """Like `check_files` with checksums, but hash only files that changed since the last call."""
-    check_files(folder, files)
+    if not verify:
+        return
     started = time.time_ns()
     current = {name: _file_state(folder / name, file["sha256"]) for name, file in files.items()}
-    cache = _cache_file(folder)
-    cached = {} if cache is None else _read_cache(cache)
+    cached = _read_cache(folder) if verify == "changed" else {}
     changed = [name for name in files if cached.get(name) != current[name]]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # about 1.3 GB/s per core
         prints = pool.map(lambda name: fingerprint(folder / name), changed)
@@ -68,9 +105,9 @@ def verify_files(folder: Path, files: FileChecksums) -> None:
             if current_print["sha256"] != files[name]["sha256"]:
                 raise FormatError(f"{folder / name} is damaged: its checksum differs; {REMEDY}")
     settled = {name: state for name, state in current.items() if state[1] < started - SETTLED}
-    if cache is not None and any(name in settled for name in changed):
-        with suppress(OSError):
-            _write_cache(cache, settled)
+    if verify == "changed" and any(name in settled for name in changed):
+        with suppress(OSError, RuntimeError):
+            _write_cache(folder, settled)
 
 
 def _file_state(path: Path, digest: str) -> list[Any]:
@@ -79,31 +116,27 @@ def _file_state(path: Path, digest: str) -> list[Any]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
 
 
-def _cache_file(folder: Path) -> Path | None:
-    """The cache file of a folder, or None if the user has no cache folder."""
-    caches = os.environ.get(CACHE)
-    try:
-        if not caches:
-            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            caches = str(Path(base) / "edgeformers")
-        name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
-    except (OSError, RuntimeError):  # no home folder
-        return None
-    return Path(caches).expanduser() / "verified" / f"{name}.json"
+def _cache_file(folder: Path) -> Path:
+    """The cache file of a folder; a RuntimeError if the user has no home folder."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
+    caches = Path(os.environ.get(CACHE) or base / "edgeformers").expanduser()
+    return caches / "verified" / f"{name}.json"
 
 
-def _read_cache(path: Path) -> dict[str, Any]:
+def _read_cache(folder: Path) -> dict[str, Any]:
     """The cached file states; empty if the cache is missing, unreadable or too old."""
     try:
-        if path.stat().st_mtime < time.time() - KEPT:
-            return {}
-        states = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        path = _cache_file(folder)
+        is_recent = path.stat().st_mtime >= time.time() - KEPT
+        states = json.loads(path.read_bytes()) if is_recent else {}
+    except (OSError, ValueError, RuntimeError):
         return {}
     return states if isinstance(states, dict) else {}
 
 
-def _write_cache(path: Path, states: Mapping[str, list[Any]]) -> None:
+def _write_cache(folder: Path, states: Mapping[str, list[Any]]) -> None:
+    path = _cache_file(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(states))
     for other in path.parent.iterdir():
