@@ -61,7 +61,9 @@ With a table of your own:
     delimiter: str | None = edge_option("Field delimiter, if not a comma or tab.")
     quote: str = edge_option("Quote character, or 'none'.", '"')
 
-    nodes: str | None = node_option("A table of nodes.", metavar="FILE")
+    nodes: str | None = node_option(
+        "A table of nodes, or the item metadata of Amazon.", metavar="FILE"
+    )
     node_id: str | None = node_column("Node ids. [default: id]")
     node_labels: str | None = node_column("Node labels.")
     node_label_separator: str | None = node_option("Separator between the labels of a node.")
@@ -123,7 +125,7 @@ With a table of your own:
         }
         return {name: value for name, value in values.items() if value is not None}
 
-    def _node_tables(self) -> "list[NodeTable]":
+    def _node_tables(self) -> "list[NodeTable | str]":
         from edgeformers.data.prepare import open_nodes
 
         columns = {
@@ -135,4 +137,6 @@ With a table of your own:
         }
         given = {name: value for name, value in columns.items() if value is not None}
         on_error = choose("--on-error", self.on_error, ("stop", "skip"))
-        return [open_nodes(self.nodes, on_error=on_error, **given)] if self.nodes else []
+        if self.nodes is None or not given:
+            return [self.nodes] if self.nodes else []
+        return [open_nodes(self.nodes, on_error=on_error, **given)]

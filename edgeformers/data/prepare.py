@@ -1,7 +1,7 @@
 """`prepare`: from files, data frames, raw public dumps or named datasets to a network on disk."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from os import PathLike
@@ -89,7 +89,8 @@ def prepare(
     `source`, `target`, `text`, `label` and `time` name columns (the first three default to their
     own names). A raw public format, whose columns are known, is recognized by its contents. With
     `bipartite=False` sources and targets are nodes of one type. `nodes` are tables with labels
-    and texts of nodes; use `read_nodes` to name their columns.
+    and texts of nodes; use `read_nodes` to name their columns. The Amazon datasets of the paper
+    take their node classes from the metadata file.
 
     `splits` are `SplitConfig`s or descriptions such as "link=per-source+new-pairs". `tokenizer`
     is "minilm", a folder, a name on the Hugging Face hub, "train:8000", or None to tokenize
@@ -125,9 +126,15 @@ def prepare(
         simulation = {name: columns.pop(name) for name in ("num_edges", "seed") if name in columns}
         _refuse_columns("the dataset simulated", **columns, nodes=_as_list(nodes))
         return prepare_simulated(out, config=config, overwrite=overwrite, **simulation)
-    _refuse_columns(f"the dataset {dataset}", **columns, nodes=_as_list(nodes))
+    _refuse_columns(f"the dataset {dataset}", **columns)
     recipe = load_recipe(dataset)
-    return prepare_recipe(recipe, raw_files, out, config, on_error=on_error, overwrite=overwrite)
+    tables = [
+        open_nodes(node_data, on_error=on_error, classes=recipe.node_classes)
+        for node_data in _as_list(nodes)
+    ]
+    return prepare_recipe(
+        recipe, raw_files, out, config, nodes=tables, on_error=on_error, overwrite=overwrite
+    )
 
 
 def prepare_simulated(
@@ -181,14 +188,20 @@ def open_edges(
     return read_edges(data, format=format, on_error=on_error, **columns)
 
 
-def open_nodes(data: Any, *, on_error: OnError = "stop", **columns: Any) -> NodeTable:
-    """A node table from a file or frame whose columns are named, or from a raw public format."""
+def open_nodes(
+    data: Any, *, on_error: OnError = "stop", classes: Collection[str] = (), **columns: Any
+) -> NodeTable:
+    """A node table from a file or frame whose columns are named, or from a raw public format.
+
+    `classes` are the labels to take from Amazon metadata.
+    """
     if isinstance(data, NodeTable):
         return data
     if columns.keys() <= {"side"} and not is_frame(data):
         raw = detect_raw_format(expand_paths(data)[0])
         if raw is not None and raw in NODE_READERS:
-            return NODE_READERS[raw](data, on_error=on_error)
+            chosen = {"classes": classes} if classes and raw == "amazon-metadata" else {}
+            return NODE_READERS[raw](data, on_error=on_error, **chosen)
     return read_nodes(data, on_error=on_error, **columns)
 
 

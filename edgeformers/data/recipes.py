@@ -19,7 +19,7 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.detect import RAW_READERS
 from edgeformers.data.readers.files import PathOrGlob
 from edgeformers.data.splits import TRAIN, SplitConfig
-from edgeformers.data.table import BATCH_ROWS, EdgeTable, OnError, edge_schema
+from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, OnError, edge_schema
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError, require, suggest
 
@@ -54,6 +54,8 @@ class Recipe:
     splits: tuple[SplitConfig, ...]
     counts: Mapping[str, int]
     near: Mapping[str, int | str]
+    node_file: str = ""  # the published name of the file with node labels
+    node_classes: tuple[str, ...] = ()  # classes of node classification
     join_texts: bool = False
     min_sources_per_target: int = 1
 
@@ -112,6 +114,7 @@ def prepare_recipe(
     out: str | PathLike[str],
     config: PrepareConfig,
     *,
+    nodes: Sequence[NodeTable] = (),
     on_error: OnError = "stop",
     overwrite: bool = False,
 ) -> EdgeTextGraph:
@@ -121,6 +124,9 @@ def prepare_recipe(
             f"the recipe {recipe.name} needs its raw file {recipe.file} ({recipe.about}): "
             f"edgeformers prepare {recipe.name} RAW -o {out}"
         )
+    notes = [f"the paper's dataset {recipe.title}: {recipe.about}"]
+    if recipe.node_file and not nodes:
+        notes.append(f"no node labels; for node classification add --nodes {recipe.node_file}")
     own_splits = config.splits is not None  # nothing was published for these
 
     def check(graph: EdgeTextGraph) -> list[str]:
@@ -131,10 +137,11 @@ def prepare_recipe(
         splits=config.splits if own_splits else recipe.splits,
         positive_labels=recipe.positive_labels,
         neighbors={side: list(sizes) for side, sizes in recipe.neighbors.items()},
-        notes=[*config.notes, f"the paper's dataset {recipe.title}: {recipe.about}"],
+        notes=[*config.notes, *notes],
         check=check,
     )
-    return write_network(recipe.read(paths, on_error), out, config=config, overwrite=overwrite)
+    table = recipe.read(paths, on_error)
+    return write_network(table, out, nodes=nodes, config=config, overwrite=overwrite)
 
 
 def published_counts(graph: EdgeTextGraph, *, splits: bool = True) -> dict[str, int]:
@@ -236,6 +243,7 @@ def _parse_recipe(name: str, values: dict[str, Any]) -> Recipe:
         name=name,
         labels=tuple(values.pop("labels")),
         positive_labels=tuple(values.pop("positive")),
+        node_classes=tuple(values.pop("node_classes", ())),
         neighbors=neighbors,
         splits=tuple(splits),
         **values,

@@ -65,7 +65,8 @@ def network_node_labels(graph: EdgeTextGraph, *, side: Side | None = None) -> La
     """The node labels that a network was prepared with, of one side or of all nodes."""
     if graph.node_labels is None:
         raise InputError(
-            f"{graph.path} was prepared without node labels; pass a table with --labels FILE"
+            f"{graph.path} was prepared without node labels; prepare it again with --nodes FILE "
+            "and --node-labels COLUMN, or pass a table with --labels FILE"
         )
     offsets, codes = graph.node_labels
     first, stop = 0, graph.num_nodes

@@ -16,6 +16,7 @@ from edgeformers.data.readers.tables import read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe
 from edgeformers.data.splits import SplitConfig
 from edgeformers.errors import ConfigError, InputError
+from edgeformers.experiments.node_classification import find_labels
 
 PLAIN = PrepareConfig(tokenizer=None, progress=False)
 
@@ -215,6 +216,31 @@ def test_a_recipe_of_the_paper_is_prepared_from_its_raw_file(amazon, tmp_path):
     assert graph.meta.positive_labels == ["5"]
     assert sorted(graph.meta.splits) == ["edge", "link"]
     assert any("published counts were not checked" in note for note in graph.notes)
+
+
+def test_a_recipe_takes_its_node_classes_from_the_metadata(amazon, tmp_path):
+    paths = {
+        "a0": [["Apps for Android", "Games", "Sports"]],
+        "a1": [["Apps for Android", "News &amp; Magazines"], ["Apps for Android", "Sports"]],
+        "a2": [["Appstore"]],
+    }
+    items = ({"asin": asin, "categories": path, "title": "An app"} for asin, path in paths.items())
+    metadata = tmp_path / "meta.json"
+    metadata.write_text("".join(f"{item!r}\n" for item in items))
+    data = ["amazon-apps", str(amazon)]
+    graph = prepare(data, tmp_path / "net", nodes=str(metadata), config=PLAIN)
+    labels = find_labels(graph)
+    assert graph.node_names(labels.nodes) == ["a0", "a1"]
+    assert labels.names == ["Games", "News & Magazines", "Sports"]
+    assert labels.labels.tolist() == [[True, False, False], [False, True, True]]
+    assert not graph.meta.has_node_texts
+
+
+def test_a_recipe_takes_labels_from_any_node_table(amazon, tmp_path):
+    frame = pd.DataFrame({"item": ["a0", "a1"], "kinds": ["x|y", "y"]})
+    nodes = read_nodes(frame, id="item", labels="kinds", label_separator="|", side="target")
+    graph = prepare(["amazon-apps", str(amazon)], tmp_path / "net", nodes=nodes, config=PLAIN)
+    assert find_labels(graph).labels.tolist() == [[True, True], [False, True]]
 
 
 def test_published_split_sizes_are_not_checked_for_other_splits(amazon, tmp_path, monkeypatch):

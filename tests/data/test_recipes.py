@@ -204,6 +204,12 @@ def test_a_file_of_another_size_is_not_checked():
     assert "of unknown size" in note
 
 
+def test_amazon_has_the_node_classes_of_the_paper():
+    assert load_recipe("amazon-movie").node_classes == ("Movies", "TV")
+    apps = load_recipe("amazon-apps").node_classes
+    assert (len(set(apps)), apps[0], apps[-1]) == (26, "Books & Comics", "Weather")
+
+
 def test_a_network_matches_a_recipe_if_it_has_all_its_counts():
     recipe = load_recipe("amazon-apps")
     counts = {**recipe.counts, **recipe.near}

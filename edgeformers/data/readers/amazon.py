@@ -2,8 +2,9 @@
 
 import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -64,10 +65,15 @@ def read_amazon_reviews(
 
 
 def read_amazon_metadata(
-    paths: PathOrGlob | Iterable[PathOrGlob], *, on_error: OnError = "stop"
+    paths: PathOrGlob | Iterable[PathOrGlob],
+    *,
+    classes: Collection[str] = (),
+    on_error: OnError = "stop",
 ) -> NodeTable:
     """Item metadata: the categories are the labels, title and description the text.
 
+    With `classes`, the labels of an item are the first of these classes in each of its category
+    paths ("Apps for Android" > "Games" > "Sports" is Games), and it has no text.
     Lines of 2014 are Python literals (nothing is executed); those of 2018 and 2023 are JSON. HTML
     tags and entities are removed. An item may occur several times, as in the files; when nodes
     are joined to a network, the first one counts.
@@ -76,7 +82,7 @@ def read_amazon_metadata(
 
     def rows() -> Iterator[dict[str, Any]]:
         for file in files:
-            for _, row in parse_lines(file, _metadata_row, errors):
+            for _, row in parse_lines(file, partial(_metadata_row, classes), errors):
                 yield row
 
     return NodeTable.from_rows(rows, origin=", ".join(map(str, files)), errors=errors)
@@ -105,17 +111,32 @@ def _integral_ratings(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), labels)
 
 
-def _metadata_row(line: str) -> dict[str, Any]:
+def _metadata_row(classes: Collection[str], line: str) -> dict[str, Any]:
     item = _parse_item(line)
     asin = item.get("parent_asin") or item.get("asin")
     if not asin:
         raise ValueError(
             f"no asin or parent_asin among the keys {', '.join(map(str, item)) or '(none)'}"
         )
-    labels = map(_plain_text, _strings(item.get("category") or item.get("categories")))
+    categories = item.get("category") or item.get("categories")
+    if classes:
+        found = (_first_class(path, classes) for path in _paths(categories))
+        own = list(dict.fromkeys(filter(None, found)))
+        return {"id": str(asin), "side": "target", "labels": own, "text": None}
+    labels = map(_plain_text, _strings(categories))
     text = "\n".join(filter(None, (_plain_text(item.get(key)) for key in ("title", "description"))))
     labels_once = list(dict.fromkeys(filter(None, labels)))
     return {"id": str(asin), "side": "target", "labels": labels_once, "text": text}
+
+
+def _paths(categories: Any) -> list[Any]:
+    """The category paths of an item: one list in 2018 and 2023, several in 2014."""
+    is_nested = isinstance(categories, list) and any(isinstance(c, list) for c in categories)
+    return categories if is_nested else [categories]
+
+
+def _first_class(path: Any, classes: Collection[str]) -> str | None:
+    return next((name for name in map(_plain_text, _strings(path)) if name in classes), None)
 
 
 def _parse_item(line: str) -> Mapping[str, Any]:
