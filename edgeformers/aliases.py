@@ -120,7 +120,12 @@ def current_model(
     name: str, model_config: Mapping[str, Any], encoder_config: Mapping[str, Any]
 ) -> str:
     """The current name of a saved model; its settings show whether 0.1 saved it."""
-    is_old = name in ("mean-sage", "max-sage", "gin") and "words" in encoder_config
+    if name in ("mean-sage", "max-sage", "gin"):
+        is_old = "words" in encoder_config
+    elif name in ("graphformers", "bert-max-sage"):
+        is_old = "node_tokens" not in model_config
+    else:
+        is_old = name == "graphformers-n" and "joined_tokens" in model_config
     return _current_row(name) if is_old else name
 
 

@@ -19,12 +19,9 @@ from edgeformers.baselines.collaborative.reciprocity import Reciprocity
 from edgeformers.baselines.graph.censnet import CensNet
 from edgeformers.baselines.graph.ehgnn import EHGNN
 from edgeformers.baselines.graph.gin import GIN, GINE
-from edgeformers.baselines.graph.graphformers import (
-    GraphFormersConfig,
-    GraphFormersForEdges,
-    GraphFormersForNodes,
-)
+from edgeformers.baselines.graph.graphformers import GraphFormersForEdges, GraphFormersForNodes
 from edgeformers.baselines.graph.nenn import NENN
+from edgeformers.baselines.graph.node_texts import NodeTextConfig
 from edgeformers.baselines.graph.sage import (
     MaxSAGE,
     MaxSAGEForEdges,
@@ -100,11 +97,13 @@ class ModelEntry:
     grid: tuple[GridPoint, ...] = BACKBONE_RATES
 
 
-def _edges_in_context(model: Callable[[Any, Any], nn.Module]) -> ModelEntry:
-    """An edge model in which a language model encodes nine texts per edge, to limit its cost."""
+def _edges_in_context(
+    model: Callable[[Any, Any], nn.Module], config: type[ModelConfig] = ModelConfig
+) -> ModelEntry:
+    """An edge model in which a language model reads nine texts per edge, to limit its cost."""
     neighbors = {"data.source_neighbors": [4], "data.target_neighbors": [4]}
     settings = {**EDGES_ALONE, **neighbors}
-    return ModelEntry(model=model, encodes="edges", context=True, settings=settings)
+    return ModelEntry(model=model, config=config, encodes="edges", context=True, settings=settings)
 
 
 def _vanilla_gnn(
@@ -142,8 +141,8 @@ MODELS: Mapping[str, ModelEntry] = {
         grid=BAG_RATES,
     ),
     "bert-ehgnn": _edges_in_context(EHGNN),
-    "bert-max-sage": _edges_in_context(MaxSAGEForEdges),
-    "graphformers": _edges_in_context(GraphFormersForEdges),
+    "bert-max-sage": _edges_in_context(MaxSAGEForEdges, NodeTextConfig),
+    "graphformers": _edges_in_context(GraphFormersForEdges, NodeTextConfig),
     "mean-sage": _vanilla_gnn(MeanSAGE, "none"),
     "max-sage": _vanilla_gnn(MaxSAGE, "none"),
     "gin": _vanilla_gnn(GIN, "none"),
@@ -158,9 +157,7 @@ MODELS: Mapping[str, ModelEntry] = {
     "bert-censnet": _nodes_over_bert(CensNet),
     "bert-nenn": _nodes_over_bert(NENN),
     "bert-n": ModelEntry(model=BertForNodes, encodes="nodes", settings=TEXT_ALONE),
-    "graphformers-n": ModelEntry(
-        model=GraphFormersForNodes, config=GraphFormersConfig, encodes="nodes", settings=TEXT_ALONE
-    ),
+    "graphformers-n": ModelEntry(model=GraphFormersForNodes, encodes="nodes", settings=TEXT_ALONE),
 }
 
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeformers.baselines.graph.ehgnn import DualRound
+from edgeformers.baselines.graph.node_texts import add_node_texts
 from edgeformers.baselines.text.bert import add_node_tokens
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.nn.backbones import random_backbone
@@ -130,22 +131,26 @@ def ehgnn(model, example):
     return h[0]
 
 
+def node_texts(model, example):
+    """The texts around each end, joined, if there are any."""
+    _, *around = example
+    for edges in around:
+        ordered = sorted(text for _, text in edges)
+        if ordered:
+            joined = [ordered[0][0], *(token for text in ordered for token in text[1:])]
+            yield joined[: model.encoder.config.max_positions]
+
+
 def max_sage(model, example):
-    (src, dst, text), *around = example
-    parts = [read(model, text)]
-    for center, edges in zip((src, dst), around, strict=True):
-        heard = [
-            model.message(torch.cat([model.nodes.table[node], read(model, words)])).relu()
-            for node, words in edges
-        ]
-        largest = torch.stack(heard).amax(0) if heard else torch.zeros(model.width).double()
-        parts.append(model.update(torch.cat([model.nodes.table[center], largest])).relu())
-    return model.out(torch.cat(parts))
+    (_, _, text), *_ = example
+    heard = [model.message(read(model, words)).relu() for words in node_texts(model, example)]
+    largest = torch.stack(heard).amax(0) if heard else torch.zeros(model.width).double()
+    return model.update(torch.cat([read(model, text), largest]))
 
 
 def graphformers(model, example):
-    (_, _, text), source, target = example
-    texts = [embed(model, words) for words in (text, *(w for _, w in (*source, *target)))]
+    (_, _, text), *_ = example
+    texts = [embed(model, words) for words in (text, *node_texts(model, example))]
     dim = TINY_ENCODER.width // TINY_ENCODER.heads
     heard = [rows[:0] for rows in texts]  # before the first layer nothing
     for layer, exchange in zip(model.encoder.layers, [*model.exchange, None], strict=True):
@@ -190,7 +195,7 @@ USED = {
     "text-one-hots": {"text", "ends"},
     "ehgnn": {"text", "ends", "texts around", "nodes around"},
     "bert-ehgnn": {"text", "ends", "texts around", "nodes around"},
-    "bert-max-sage": {"text", "ends", "texts around", "nodes around"},
+    "bert-max-sage": {"text", "texts around"},
     "graphformers": {"text", "texts around"},
 }
 CHANGED = {
@@ -266,18 +271,16 @@ def test_a_round_on_the_dual_agrees_with_torch_geometric():
 
 
 @torch.no_grad()
-def test_the_ends_of_max_sage_agree_with_torch_geometric():
+def test_max_sage_over_node_texts_agrees_with_torch_geometric():
     conv = pytest.importorskip("torch_geometric.nn").SAGEConv
     model, batch = make("bert-max-sage"), context_of(EXAMPLES)
-    theirs = conv((16, 6), 16, aggr="max").double()
-    theirs.lin_r.weight.copy_(model.update.weight[:, :6])
-    theirs.lin_l.weight.copy_(model.update.weight[:, 6:])
+    theirs = conv((16, 16), 16, aggr="max", project=True).double()
+    theirs.lin = model.message
+    theirs.lin_r.weight.copy_(model.update.weight[:, :16])
+    theirs.lin_l.weight.copy_(model.update.weight[:, 16:])
     theirs.lin_l.bias.copy_(model.update.bias)
-    ego = batch.target
-    neighbors = model.nodes.table[ego.neighbor]
-    messages = model.message(torch.cat([neighbors, model.encoder.encode(ego.text)], dim=1)).relu()
-    centers = model.nodes.table[batch.edge.dst]
-    between = torch.stack([torch.arange(len(messages)), ego.owner])
-    expected = theirs((messages, centers), between, size=(len(messages), len(centers))).relu()
-    found = model._end(batch.edge.dst, ego.neighbor, model.encoder.encode(ego.text), ego.owner)
-    torch.testing.assert_close(found, expected, **close)
+    texts, owner = add_node_texts(batch, TINY_ENCODER.max_positions)
+    states = model.encoder.encode(texts)
+    between = torch.stack([torch.arange(len(states) - 4), owner[4:]])
+    expected = theirs((states[4:], states[:4]), between, size=(len(states) - 4, 4))
+    torch.testing.assert_close(model(batch), expected, **close)

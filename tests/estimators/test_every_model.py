@@ -208,3 +208,19 @@ def test_a_run_of_0_1_names_its_model_as_0_1_did():
         "model.node_init": "factorized",
     }
     assert current_settings({"model.name": "gin"}) == {"model.name": "gin"}
+
+
+@pytest.mark.parametrize("name", ["graphformers", "bert-max-sage"])
+def test_node_texts_are_of_training_edges_without_the_edge_itself(name, simulated):
+    made = tiny(EdgeClassifier, **{**QUICK, "model.name": name}).make_objective(simulated)
+    train = np.flatnonzero(simulated.split("edge") == 0)[:64]
+    batch = made.loader.batch(train, epoch=0)
+    for egos, other in ((batch.source, batch.edge.dst), (batch.target, batch.edge.src)):
+        assert len(egos.neighbor) > 0
+        assert not (egos.neighbor == other[egos.owner]).any()
+    encoded = []
+    embed = made.model.encoder.embed
+    made.model.encoder.embed = lambda text: encoded.append(text) or embed(text)
+    made.model(batch)
+    with_texts = len(batch.source.occupied) + len(batch.target.occupied)
+    assert [text.num_texts for text in encoded] == [len(batch) + with_texts]

@@ -385,3 +385,19 @@ def test_node_centric_models_of_0_1_load_as_those_that_read_words(name, tmp_path
     new = load_model(save(tmp_path / "new", name))
     assert new.name == name
     assert isinstance(new.model.encoder, NoText)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [("graphformers-n", "joined_tokens"), ("graphformers", None), ("bert-max-sage", None)],
+)
+def test_models_of_0_1_that_are_defined_differently_now_must_be_trained_again(
+    name, setting, tmp_path
+):
+    folder = save(tmp_path / "old", name)
+    assert load_model(folder).name == name
+    config = json.loads((folder / "config.json").read_text())["model_config"]
+    config = {key: value for key, value in config.items() if key != "node_tokens"}
+    change_config(folder, model_config=config | ({setting: 256} if setting else {}))
+    with pytest.raises(FormatError, match=f"'{name}' of version 0.1.*train it again"):
+        load_model(folder)

@@ -21,7 +21,7 @@ from tests.training.batches import edges, egos, gradients, short, without_dropou
 close = {"atol": 1e-5, "rtol": 1e-4}
 BERT = replace(TINY_ENCODER, width=768, heads=12, layers=12, ffn_width=3072)
 CUDA = torch.device("cuda")
-NOT_CAPTURED = ("bert-nodes", "nenn", "bert-nenn", "graphformers-n")  # need offsets on the host
+NOT_CAPTURED = ("bert-nodes", "nenn", "bert-nenn")  # need offsets on the host
 
 
 class Rerun:

@@ -1,20 +1,15 @@
 """GraphFormers (Yang et al., 2021): texts exchange their [CLS] states between layers."""
 
-from dataclasses import dataclass
-from itertools import pairwise
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgeformers.baselines.graph.node_texts import NodeTextConfig, add_node_texts
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch, EgoBatch
-from edgeformers.data.types import Ids
-from edgeformers.errors import ConfigError
 from edgeformers.models.base import ModelConfig
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
-from edgeformers.nn.pooling import LocalAttention
+from edgeformers.nn.pooling import LocalAttention, reduce_rows
 from edgeformers.nn.ragged import Ragged
 
 
@@ -55,87 +50,43 @@ class _GraphFormers(NeuralBaseline):
 
 
 class GraphFormersForEdges(_GraphFormers):
-    """h_e = [CLS] of the text of e, grouped with the texts of the edges around both its ends.
+    """h_e = [CLS] of the text of e, in a group with the texts of its two nodes.
 
-    GraphFormers expects texts on nodes; here edges have them, and edges that share a node are
-    neighbors.
-
-    Inputs used: the text, and the texts of edges around either end.
+    Inputs used: the text, and the texts of edges around either end, joined to a text per node.
 
     Shapes: B edges, D width.
     """
 
+    config: NodeTextConfig
+
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
         own = batch.edge.text
-        order, groups = own.cached("groups", lambda: group_edges(batch))
-        return self.encode_groups(batch.texts, own, order, groups)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphFormersConfig(ModelConfig):
-    """Settings of GraphFormers for nodes."""
-
-    joined_tokens: int = 256  # of a node's text; fewer if the encoder has fewer positions
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.joined_tokens < 1:
-            raise ConfigError(f"joined_tokens must be at least 1 (got {self.joined_tokens})")
+        texts, owner = add_node_texts(batch, self.config.limit(self.encoder))
+        order, groups = own.cached("groups", lambda: group_rows(owner, len(batch)))
+        return self.encode_groups(texts, own, order, groups)
 
 
 class GraphFormersForNodes(_GraphFormers):
-    """h_v = [CLS] of the text of v, grouped with the texts of its edges.
+    """h_v = mean of the [CLS] states of the texts on the edges of v, which form a group.
 
-    Following the Edgeformers appendix, the text of a node is the concatenation of the texts on its
-    edges; its neighbors are those texts one by one, since an ego graph has one hop.
+    GraphFormers expects texts on nodes. Here edges have them, so that a node is the aggregate of
+    its edges, as in `BertForNodes`; it costs as much as encoding each text on its own.
 
     Inputs used: the texts of a node's edges. A node without edges is the zero vector.
 
-    Shapes: B centers, M of them with edges, D width.
+    Shapes: B centers, E edges of all centers, D width.
     """
-
-    config: GraphFormersConfig
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
-        limit = min(self.config.joined_tokens, self.encoder.config.max_positions)
-        own = join_ego_texts(batch.text, batch.egos, limit)  # M texts
-        order = batch.egos.layout(1).order  # each joined text before the texts of its edges
-        groups = batch.egos.cached("groups", lambda: _with_center(batch.egos))
-        states = self.encode_groups(PackedText.cat([own, batch.text]), own, order, groups)
-        return states.new_zeros(len(batch), self.width).index_copy(0, batch.occupied, states)
+        order = torch.arange(batch.owner.size(0), device=batch.owner.device)  # already grouped
+        states = self.encode_groups(batch.text, batch.text, order, batch.egos)  # [E, D]
+        return reduce_rows(states, batch.owner, len(batch), "mean")
 
 
-def group_edges(batch: EdgeContextBatch) -> tuple[Tensor, Ragged]:
-    """The order [E] that puts each edge next to those around it, and the resulting groups."""
-    own = torch.arange(len(batch), device=batch.edge.src.device)
-    owner = torch.cat([own, batch.source.owner, batch.target.owner])  # [E]
-    sizes = torch.bincount(owner, minlength=len(batch)).cpu()
+def group_rows(owner: Tensor, count: int) -> tuple[Tensor, Ragged]:
+    """The order [N] that puts the rows of each of `count` owners together, and the groups."""
+    sizes = torch.bincount(owner, minlength=count).cpu()
     offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    groups = Ragged.from_offsets(offsets.numpy())
-    return owner.argsort(stable=True), groups.to(owner.device)
-
-
-def join_ego_texts(text: PackedText, egos: Ragged, limit: int) -> PackedText:
-    """Concatenate the texts of each ego graph after one [CLS], cut to `limit` tokens.
-
-    Texts are sorted by their token ids, so that the result does not depend on the order in which
-    edges were drawn.
-    """
-    ids = text.token_ids.cpu().numpy()
-    texts = [ids[start:end] for start, end in pairwise(text.host_offsets)]
-    joined = [_join(texts[start:end])[:limit] for start, end in pairwise(egos.host_offsets)]
-    tokens = torch.from_numpy(np.concatenate([ids[:0], *joined]))
-    offsets = torch.from_numpy(np.cumsum([0, *map(len, joined)]))
-    return PackedText.from_tokens(tokens, offsets).to(text.device)
-
-
-def _join(texts: list[Ids]) -> Ids:
-    ordered = sorted(texts, key=lambda ids: ids.astype(">u4").tobytes())
-    return np.concatenate([ordered[0][:1], *(ids[1:] for ids in ordered)])
-
-
-def _with_center(egos: Ragged) -> Ragged:
-    """Each ego graph with one row more, as in `egos.layout(1)`."""
-    return Ragged.from_offsets(egos.host_offsets + np.arange(egos.num_groups + 1)).to(egos.device)
+    return owner.argsort(stable=True), Ragged.from_offsets(offsets.numpy()).to(owner.device)

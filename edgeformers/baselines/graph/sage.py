@@ -7,9 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.graph.ego import EgoModel
+from edgeformers.baselines.graph.node_texts import NodeTextConfig, add_node_texts
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch, EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
+from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.pooling import reduce_rows
 
 
@@ -88,35 +90,29 @@ class MeanSAGEWithTexts(MaxSAGEWithTexts):
 
 
 class MaxSAGEForEdges(NeuralBaseline):
-    """h_v = ReLU(W [z_v ; max over its edges e to u of ReLU(W_m [z_u ; h_e])]) for both ends.
+    """h_ij = W [h_e ; max of ReLU(W_m h_i) and ReLU(W_m h_j)], over the texts of both nodes.
 
-    Then h_ij = W_o [h_e ; h_i ; h_j]. The edge between i and j is excluded from both maxima. Each
-    text is encoded on its own.
+    Each text is encoded on its own; that of a node is made of the edges around it.
 
-    Inputs used: the text, both nodes, and the texts and neighbors of the edges around either.
+    Inputs used: the text, and the texts of edges around either end, joined to a text per node.
 
-    Shapes: B edges, E edges including those around them, K node width, D width.
+    Shapes: B edges, N texts of edges and nodes, D width.
     """
 
-    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
+    uses_nodes = False
+    config: NodeTextConfig
+    encoder: TextEncoder
+
+    def __init__(self, config: NodeTextConfig, encoder: TextEncoder) -> None:
         super().__init__(config, encoder)
-        width, both = encoder.width, config.node_width + encoder.width
-        self.message = nn.Linear(both, width)  # W_m
-        self.update = nn.Linear(both, width)  # W
-        self.out = nn.Linear(3 * width, width)  # W_o
+        self.message = nn.Linear(encoder.width, encoder.width)  # W_m
+        self.update = nn.Linear(2 * encoder.width, encoder.width)  # W
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
-        texts = self.encoder.encode(batch.texts)  # [E, D]
-        sizes = [len(batch), len(batch.source.neighbor), len(batch.target.neighbor)]
-        own, source_texts, target_texts = texts.split(sizes)
-        source = self._end(batch.edge.src, batch.source.neighbor, source_texts, batch.source.owner)
-        target = self._end(batch.edge.dst, batch.target.neighbor, target_texts, batch.target.owner)
-        output: Tensor = self.out(torch.cat([own, source, target], dim=1))
+        texts, owner = add_node_texts(batch, self.config.limit(self.encoder))
+        own, nodes = self.encoder.encode(texts).tensor_split([len(batch)])  # [B, D], [N - B, D]
+        messages = F.relu(self.message(nodes))
+        pooled = reduce_rows(messages, owner[len(batch) :], len(batch), "max")  # [B, D]
+        output: Tensor = self.update(torch.cat([own, pooled], dim=1))
         return output
-
-    def _end(self, center: Tensor, neighbor: Tensor, texts: Tensor, owner: Tensor) -> Tensor:
-        """End nodes [B] and the edges around them -> h_v [B, D]."""
-        messages = F.relu(self.message(torch.cat([self.nodes(neighbor), texts], dim=1)))
-        pooled = reduce_rows(messages, owner, len(center), "max")  # [B, D]
-        return F.relu(self.update(torch.cat([self.nodes(center), pooled], dim=1)))
