@@ -118,7 +118,7 @@ On a dataset of the paper, with its settings, next to its numbers:
 
     def _print_results(self, results: "Sequence[ExperimentResults]") -> None:
         """Print tables on stdout and the rest on stderr; exit with code 1 if a run failed."""
-        from edgeformers.experiments.claims import claim_lines
+        from edgeformers.experiments.claims_table import claim_lines
         from edgeformers.experiments.render import render
 
         tables = [render(result.tables, self.format).rstrip("\n") for result in results]

@@ -22,14 +22,20 @@ from edgeformers.evaluation.scorers import (
 from edgeformers.evaluation.significance import (
     Interval,
     PairedComparison,
+    PolynomialFit,
     SeedSummary,
     bootstrap_f1,
     bootstrap_interval,
     bootstrap_statistic,
     compare_paired,
+    draw_clusters,
     f1_intervals,
+    fit_polynomial,
+    holm,
     is_significant,
     summarize_seeds,
+    two_level_difference,
+    welch_test,
 )
 
 __all__ = [
@@ -46,6 +52,7 @@ __all__ = [
     "LinkReport",
     "LinkTable",
     "PairedComparison",
+    "PolynomialFit",
     "ScoreCorrection",
     "Scorer",
     "SeedSummary",
@@ -54,8 +61,11 @@ __all__ = [
     "bootstrap_interval",
     "bootstrap_statistic",
     "compare_paired",
+    "draw_clusters",
     "evaluate_links",
     "f1_intervals",
+    "fit_polynomial",
+    "holm",
     "is_significant",
     "node_positions",
     "order_pairs",
@@ -64,4 +74,6 @@ __all__ = [
     "rank_sampled",
     "sample_negatives",
     "summarize_seeds",
+    "two_level_difference",
+    "welch_test",
 ]

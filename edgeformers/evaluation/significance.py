@@ -18,6 +18,8 @@ from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, index_blocks
 
+MAX_CLUSTERS = 4096  # of a two-level bootstrap; more are merged at random, at the same variance
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
@@ -196,6 +198,141 @@ def compare_paired(
         losses=losses,
         ties=len(sums) - wins - losses,
     )
+
+
+def draw_clusters(clusters: ArrayLike, seed: int, *, resamples: int = 2000) -> tuple[Ids, Floats]:
+    """Draw clusters of examples with replacement, such as all edges of one source.
+
+    Returns the cluster of each example [n], and how often each is drawn [resamples, G].
+    """
+    _, cluster = np.unique(np.asarray(clusters), return_inverse=True)
+    count = int(cluster.max()) + 1 if len(cluster) else 0
+    rng = np.random.default_rng([seed, 2])
+    if count > MAX_CLUSTERS:
+        cluster, count = rng.permutation(count)[cluster] % MAX_CLUSTERS, MAX_CLUSTERS
+    drawn = rng.integers(0, max(count, 1), (resamples, count))
+    drawn += np.arange(resamples)[:, None] * count
+    counts = np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count)
+    return cluster.astype(np.int64), counts.astype(np.float64)
+
+
+def two_level_difference(
+    first: Sequence[Floats],
+    second: Sequence[Floats],
+    value: float,
+    seed: int,
+    level: float = 0.95,
+) -> tuple[Interval, float]:
+    """The interval and p-value of a difference whose variance is over examples and over seeds.
+
+    Each array [resamples, runs] has the scores of one model's runs on the same resampled examples;
+    `first` and `second` are averaged over models. Then runs are drawn with replacement too. With
+    few runs this underestimates their spread: it is scaled by k / (k - 1), and the interval by
+    Student's t with the degrees of freedom of Welch and Satterthwaite. With one run, only examples
+    vary.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    rng = np.random.default_rng([seed, 3])
+
+    def mean(models: Sequence[Floats], draw: Callable[[Floats], Floats]) -> Floats:
+        return np.asarray(np.mean([draw(scores) for scores in models], axis=0))
+
+    examples, resampled = (
+        mean(first, draw) - mean(second, draw)
+        for draw in (lambda scores: scores.mean(axis=1), lambda scores: _draw_runs(scores, rng))
+    )
+    variances = [
+        (float(scores.mean(axis=0).var(ddof=1)) / runs / len(models) ** 2, runs - 1)
+        for models in (first, second)
+        for scores in models
+        if (runs := scores.shape[1]) > 1
+    ]
+    total = float(examples.var()) + sum(variance for variance, _ in variances)
+    freedom = sum(variance**2 / runs for variance, runs in variances)
+    if freedom:
+        upper = (1 + level) / 2
+        widening = float(stdtrit(total**2 / freedom, upper) / ndtri(upper))
+        resampled = resampled.mean() + widening * (resampled - resampled.mean())
+    opposite = min((resampled <= 0).sum(), (resampled >= 0).sum())
+    p_value = min(1.0, 2 * (1 + float(opposite)) / (1 + len(resampled)))
+    return _interval(value, resampled, level, len(resampled)), p_value
+
+
+def welch_test(
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], level: float = 0.95
+) -> tuple[Interval, float]:
+    """The difference of two means over models, each with one score per run, by Welch's t-test.
+
+    Returns its interval and two-sided p-value. A model with a single run counts as exact.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    value, total, terms = 0.0, 0.0, 0.0
+    for models, sign in ((first, 1.0), (second, -1.0)):
+        for scores in (np.asarray(model, np.float64) for model in models):
+            value += sign * float(scores.mean()) / len(models)
+            if len(scores) > 1:
+                variance = float(scores.var(ddof=1)) / len(scores) / len(models) ** 2
+                total, terms = total + variance, terms + variance**2 / (len(scores) - 1)
+    if not terms:
+        return Interval(value=value, low=math.nan, high=math.nan, level=level), math.nan
+    freedom, error = total**2 / terms, math.sqrt(total)
+    half = float(stdtrit(freedom, (1 + level) / 2)) * error
+    interval = Interval(value=value, low=value - half, high=value + half, level=level)
+    return interval, 2 * float(stdtr(freedom, -abs(value) / error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolynomialFit:
+    """The leading coefficient of a least-squares polynomial with its interval, and R²."""
+
+    coefficient: Interval
+    r_squared: float
+
+
+def fit_polynomial(
+    x: ArrayLike, y: ArrayLike, degree: int = 1, level: float = 0.95
+) -> PolynomialFit:
+    """Ordinary least squares of y on x; without spare points the interval is NaN."""
+    from scipy.special import stdtrit
+
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if len(np.unique(xs)) <= degree:
+        raise InputError(f"a fit of degree {degree} needs {degree + 1} different values of x")
+    design = np.vander(xs, degree + 1)
+    solution = np.linalg.lstsq(design, ys, rcond=None)[0]
+    errors, spread = ys - design @ solution, ys - ys.mean()
+    total, freedom = float(spread @ spread), len(ys) - degree - 1
+    half = math.nan
+    if freedom:
+        variance = float(errors @ errors) / freedom * float(np.linalg.inv(design.T @ design)[0, 0])
+        half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(variance)
+    value = float(solution[0])
+    return PolynomialFit(
+        coefficient=Interval(value=value, low=value - half, high=value + half, level=level),
+        r_squared=1 - float(errors @ errors) / total if total else 1.0,
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values of several tests of which any one may succeed."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def _draw_runs(scores: Floats, rng: np.random.Generator) -> Floats:
+    """The mean over runs drawn with replacement, of scores [resamples, runs]."""
+    mean, runs = scores.mean(axis=1), scores.shape[1]
+    if runs == 1:
+        return np.asarray(mean)
+    drawn = rng.integers(0, runs, scores.shape)
+    deviation = np.take_along_axis(scores, drawn, axis=1).mean(axis=1) - mean
+    return np.asarray(mean + math.sqrt(runs / (runs - 1)) * deviation)
 
 
 def _sign_flip_p(differences: Floats, rng: np.random.Generator, resamples: int) -> float:

@@ -1,14 +1,16 @@
 """Collects the results of finished runs into a record, with paired significance tests."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from edgeformers.experiments.claims import deciding_margins
-from edgeformers.experiments.compare import compare_rows
+from edgeformers.experiments.claim_effects import RowPair
+from edgeformers.experiments.claims import claimed_pairs
+from edgeformers.experiments.compare import RowComparison
+from edgeformers.experiments.model_rows import varies_with_seed
 from edgeformers.experiments.plan import PLAN, Plan, PlannedRun
 from edgeformers.experiments.record import DIGITS, Comparison, Entry, Record, RowInfo
 from edgeformers.experiments.runner import read_outcome
@@ -16,8 +18,6 @@ from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import TableSpec, best_first, row_means, table_specs
 from edgeformers.experiments.tune import TRIALS, trial_records
 from edgeformers.runs import read_results
-
-Examples = Mapping[str, Sequence[pa.Table]]  # row -> the examples of its runs
 
 
 def collect_results(plan: Plan) -> Record:
@@ -28,12 +28,18 @@ def collect_results(plan: Plan) -> Record:
     for run in finished:
         if (table := read_examples(run.path)) is not None:
             examples.setdefault(run.row, []).append(table)
+    rows = RowComparison(examples, fixed=[row for row in examples if not varies_with_seed(row)])
     leads = [lead for spec in table_specs(record.experiment) for lead in _leads(record, spec)]
-    pairs = [(spec, m.metric, m.above, m.below) for spec, m in deciding_margins(record)]
+    tests: dict[tuple[str, str, str, str], Comparison] = {}
+    for spec, metric, pairs in claimed_pairs(record):
+        found = [test for pair in pairs if (test := _compare(rows, spec, metric, pair))]
+        if found:
+            weakest = min(found, key=lambda test: (test.low > 0, test.low))
+            tests[weakest.table, weakest.metric, weakest.best, weakest.second] = weakest
     return replace(
         record,
-        comparisons=list(_comparisons(leads, examples)),
-        claim_tests=list(_comparisons(pairs, examples)),
+        comparisons=[lead for one in leads if (lead := _compare(rows, *one))],
+        claim_tests=list(tests.values()),
     )
 
 
@@ -88,31 +94,30 @@ def flat_metrics(results: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _leads(record: Record, spec: TableSpec) -> Iterator[tuple[TableSpec, str, str, str]]:
+def _leads(record: Record, spec: TableSpec) -> Iterator[tuple[TableSpec, str, RowPair]]:
     """The best and the second row by each metric, unless they are tied."""
     means = row_means(record, spec)
     for metric in spec.metrics:
         best, second = [*best_first(means, metric, spec.lower_is_better), "", ""][:2]
         if second and means[best][metric].value != means[second][metric].value:
-            yield spec, metric, best, second
+            yield spec, metric, ((best,), (second,))
 
 
-def _comparisons(
-    pairs: Sequence[tuple[TableSpec, str, str, str]], examples: Examples
-) -> Iterator[Comparison]:
-    """Paired comparisons of rows that saved the same examples."""
-    for spec, metric, best, second in pairs:
-        runs = examples.get(best, []), examples.get(second, [])
-        gap = compare_rows(*runs, spec.part, metric)
-        if gap is not None:
-            yield Comparison(
-                table=spec.name,
-                metric=metric,
-                best=best,
-                second=second,
-                difference=round(gap.value, DIGITS),
-                low=round(gap.low, DIGITS),
-                high=round(gap.high, DIGITS),
-                p_value=gap.p_value,
-                examples=gap.examples,
-            )
+def _compare(rows: RowComparison, spec: TableSpec, metric: str, pair: RowPair) -> Comparison | None:
+    """A paired comparison of rows that saved the same examples."""
+    gap = rows.compare(*pair, spec.part, metric)
+    if gap is None:
+        return None
+    best, second = map("+".join, pair)
+    return Comparison(
+        table=spec.name,
+        metric=metric,
+        best=best,
+        second=second,
+        difference=round(gap.value, DIGITS),
+        low=round(gap.low, DIGITS),
+        high=round(gap.high, DIGITS),
+        p_value=gap.p_value,
+        examples=gap.examples,
+        seeds=gap.seeds,
+    )

@@ -4,15 +4,17 @@ import re
 from pathlib import Path
 
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.claims import check_claims, claims_list, claims_markdown
+from edgeformers.experiments.claims import check_claims
+from edgeformers.experiments.claims_table import claims_markdown, claims_table, network_claims
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.render import table_markdown, to_markdown
-from edgeformers.experiments.tables import make_tables
+from edgeformers.experiments.tables import PROTOCOLS, make_tables
 from edgeformers.files import write_atomic
 
 #: <!-- table: NAME from PATH --> or <!-- claims: ... -->, the generated text, <!-- end -->
+#: <!-- claims: PROTOCOL from PATH PATH ... --> is one table over several experiments on a network.
 BLOCK = re.compile(
-    r"(?P<start><!-- (?P<kind>table|claims): (?P<name>\S+) from (?P<path>\S+) -->\n)"
+    r"(?P<start><!-- (?P<kind>table|claims): (?P<name>\S+) from (?P<paths>\S+(?: \S+)*) -->\n)"
     r"(?P<body>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -22,8 +24,14 @@ def render_document(text: str, root: Path) -> str:
     """The document with every block rendered again; record paths are relative to `root`."""
 
     def render(block: re.Match[str]) -> str:
-        body = table_block if block["kind"] == "table" else claims_block
-        return block["start"] + body(root / block["path"], block["name"]) + block["end"]
+        files = [root / path for path in block["paths"].split()]
+        if block["kind"] == "claims" and block["name"] in PROTOCOLS:
+            body = claims_table(network_claims(map(Record.read, files), block["name"]))
+        else:
+            body = (table_block if block["kind"] == "table" else claims_block)(
+                files[0], block["name"]
+            )
+        return block["start"] + body + block["end"]
 
     return BLOCK.sub(render, text)
 
@@ -56,4 +64,4 @@ def claims_block(record_file: Path, name: str) -> str:
     known = dict.fromkeys(claim.table for claim in checked)
     if name not in known:
         raise InputError(f"{record_file} has no claims about '{name}'; {suggest(name, known)}")
-    return claims_list([claim for claim in checked if claim.table == name])
+    return claims_table([claim for claim in checked if claim.table == name])

@@ -135,6 +135,12 @@ NEIGHBORS = (2, 3, 4, 5, 6, 8)
 COLD_SPLIT = "cold-source+drop-target"  # the default split of the cold-start experiment
 
 
+def varies_with_seed(row: str) -> bool:
+    """Whether the results of a row, given by name, vary with the seed."""
+    known = ROWS.get(row.removesuffix("-cold"))
+    return known is None or known.is_random
+
+
 def ablation_rows() -> tuple[ModelRow, ...]:
     """Both Edgeformers, complete and without each of their virtual tokens."""
     rows = []

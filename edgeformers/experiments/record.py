@@ -39,7 +39,10 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A paired comparison of two rows on the same examples by one metric of one table."""
+    """A paired comparison of two rows on the same examples by one metric of one table.
+
+    Several rows joined by + are averaged. Times are compared by their ratio minus 1.
+    """
 
     table: str
     metric: str
@@ -50,6 +53,20 @@ class Comparison:
     high: float
     p_value: float
     examples: int
+    seeds: int = 0  # runs per row; 0: seeds were averaged, the interval does not cover them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A number measured on trained models, with a 95 % interval if it has one."""
+
+    name: str
+    value: float
+    what: str = ""  # in words
+    low: float | None = None
+    high: float | None = None
+    examples: int = 0
+    seeds: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +82,7 @@ class Record:
     entries: list[Entry]
     comparisons: list[Comparison] = field(default_factory=list)  # of the best two rows
     claim_tests: list[Comparison] = field(default_factory=list)  # of rows that claims compare
+    measurements: list[Measurement] = field(default_factory=list)  # of attention and embeddings
     failures: list[str] = field(default_factory=list)  # what failed or was left out, and why
     trials: list[dict[str, Any]] = field(default_factory=list)
     reference: str | None = None  # dataset of the paper whose leads are noted

@@ -1,5 +1,6 @@
 """Reproduces a table or figure of the paper: plans runs, executes them, and writes the results."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,13 @@ from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, suggest
-from edgeformers.experiments.claims import CheckedClaim, check_claims, claims_markdown
+from edgeformers.experiments.claims import CheckedClaim, check_claims
+from edgeformers.experiments.claims_table import (
+    claim_values,
+    claims_markdown,
+    claims_table,
+    network_claims,
+)
 from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.efficiency import time_models
 from edgeformers.experiments.figures import write_figures
@@ -97,17 +104,7 @@ class ExperimentResults:
                 }
                 for table in self.tables
             },
-            "claims": [
-                {
-                    "table": checked.table,
-                    "claim": checked.claim.text,
-                    "verdict": checked.verdict,
-                    "margin": checked.margin,
-                    "interval": checked.test and [checked.test.low, checked.test.high],
-                    "rows_missing": checked.missing,
-                }
-                for checked in self.checked
-            ],
+            "claims": [claim_values(checked) for checked in self.checked],
             "failures": self.failures,
             "notes": self.notes,
         }
@@ -210,6 +207,7 @@ def write_outputs(
         if tables:
             write_atomic(plan.path / name, text)
     files = [plan.path / name for name in (RECORD, *(texts if tables else ()))]
+    files += write_claims(Path(plan.folder))
     figures, notes = write_figures(plan, graph, record)
     return ExperimentResults(
         plan=plan,
@@ -220,6 +218,21 @@ def write_outputs(
         failures=list(failures),
         notes=notes,
     )
+
+
+def write_claims(folder: Path) -> list[Path]:
+    """Write one table of the paper's claims over all experiments in a folder."""
+    records = [Record.read(path) for path in sorted(folder.glob(f"*/{RECORD}"))]
+    claims = network_claims(records)
+    first, names = records[0], ", ".join(record.experiment for record in records)
+    title = (
+        f"# The paper's claims on {first.network['name']}\n\nRecipe {first.recipe}, backbone "
+        f"{first.backbone}, protocol paper. Measured: {names}.\n\n"
+    )
+    files = [folder / "claims.md", folder / "claims.json"]
+    write_atomic(files[0], title + claims_table(claims))
+    write_atomic(files[1], json.dumps([claim_values(one) for one in claims], indent=1) + "\n")
+    return files
 
 
 def _plan_experiment(

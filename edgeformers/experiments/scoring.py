@@ -1,6 +1,6 @@
 """Scores of any fitted model or baseline, with per-example values for paired comparisons.
 
-`predictions.parquet` holds part, edge, label and predicted class of every scored edge.
+`predictions.parquet` holds part, edge, source node, label and predicted class of every scored edge.
 `ranks.parquet` holds part, edge, query, the rank under each protocol, and the degree and profile
 group of every scored link.
 """
@@ -119,7 +119,8 @@ def _score_edges(
         names = ("macro_f1", "micro_f1", "accuracy")
         results = {name: getattr(metrics, name)(labels, predicted) for name in names}
     results |= f1_intervals(labels, predicted, seed)
-    columns = {"label": labels, "predicted": predicted}
+    sources = np.asarray(graph.src)[edges]
+    columns = {"source": sources, "label": labels, "predicted": predicted}
     return results, {name: pa.array(values, pa.int32()) for name, values in columns.items()}
 
 

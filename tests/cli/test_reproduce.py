@@ -139,7 +139,10 @@ def test_json_is_the_only_output(home):
     assert told["experiment"] == "edge-classification"
     assert told["runs"][2] == {"row": "edgeformer-e", "seed": 1, "finished": True}
     assert set(told["tables"]["edge-classification/test"]) == {"tfidf", "edgeformer-e"}
-    assert told["claims"][0]["verdict"] in ("holds", "does not hold")
+    assert told["claims"][0]["verdict"] != "cannot be tested"
+    assert told["claims"][0]["seeds"] == 2
+    claims = json.loads((home / "out" / "claims.json").read_text())
+    assert claims[0]["verdict"] == told["claims"][0]["verdict"]
 
 
 def test_settings_are_tuned_on_validation(home, tmp_path):

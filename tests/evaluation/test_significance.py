@@ -11,10 +11,16 @@ from edgeformers.evaluation import (
     bootstrap_interval,
     bootstrap_statistic,
     compare_paired,
+    draw_clusters,
+    fit_polynomial,
+    holm,
     is_significant,
     metrics,
     summarize_seeds,
+    two_level_difference,
+    welch_test,
 )
+from edgeformers.evaluation.significance import MAX_CLUSTERS
 
 
 def test_the_interval_of_a_mean_agrees_with_theory():
@@ -146,3 +152,70 @@ def test_the_standard_error_of_groups_of_different_sizes():
     gains, groups = np.array([1.0, 2.0, 3.0]), np.array([7, 7, 5])  # mean 2, error 2 / 3
     assert is_significant(gains, groups)
     assert not is_significant(gains - 0.7, groups)
+
+
+def test_drawn_clusters_are_weighted_by_how_often_they_are_drawn():
+    cluster, counts = draw_clusters([7, 7, 3, 9], 0, resamples=50)
+    assert cluster.tolist() == [1, 1, 0, 2]
+    assert counts.shape == (50, 3)
+    assert (counts.sum(axis=1) == 3).all()
+
+
+def test_many_clusters_are_merged_at_random():
+    cluster, counts = draw_clusters(np.arange(20_000), 0, resamples=3)
+    assert counts.shape[1] == MAX_CLUSTERS == len(np.unique(cluster))
+    assert np.bincount(cluster).max() <= 5
+
+
+@pytest.mark.parametrize(("runs", "spread"), [(1, 0.0), (3, 0.0), (3, 0.1), (2, 0.05)])
+def test_two_level_intervals_cover_the_truth(runs, spread):
+    rng, covered = np.random.default_rng(0), 0
+    for trial in range(100):
+        first, second = (
+            values[:, None] + rng.normal(0, spread, runs) for values in rng.normal(0, 0.5, (2, 200))
+        )
+        cluster, counts = draw_clusters(np.arange(200), trial, resamples=200)
+        resampled = [[counts[:, cluster] @ values / 200] for values in (first, second)]
+        gap = first.mean() - second.mean()
+        interval, p_value = two_level_difference(*resampled, gap, trial)
+        covered += interval.low <= 0 <= interval.high
+        assert interval.value == gap
+        assert 0 < p_value <= 1
+    assert covered >= 88
+
+
+def test_welch_agrees_with_scipy():
+    from scipy import stats
+
+    a, b = [0.1, 0.4, 0.35], [0.2, 0.1, 0.15, 0.12]
+    found, p_value = welch_test([a], [b])
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    assert p_value == pytest.approx(expected.pvalue)
+    assert [found.low, found.high] == pytest.approx(list(expected.confidence_interval(0.95)))
+    exact, p_value = welch_test([[0.3]], [[0.1]])
+    assert (exact.value, math.isnan(exact.low), math.isnan(p_value)) == (
+        pytest.approx(0.2),
+        True,
+        True,
+    )
+
+
+def test_a_fitted_line_agrees_with_scipy():
+    from scipy import stats
+
+    x, y = [2, 3, 4, 5, 5], [1.0, 1.4, 2.1, 2.3, 2.6]
+    found, expected = fit_polynomial(x, y), stats.linregress(x, y)
+    assert found.coefficient.value == pytest.approx(expected.slope)
+    assert found.r_squared == pytest.approx(expected.rvalue**2)
+    half = stats.t.ppf(0.975, 3) * expected.stderr
+    assert found.coefficient.high - found.coefficient.value == pytest.approx(half)
+    curve = fit_polynomial([1, 2, 3, 4], [1, 4, 9, 16], 2)
+    assert curve.coefficient.value == pytest.approx(1)
+    assert math.isnan(fit_polynomial([1, 2], [3, 5]).coefficient.low)
+    with pytest.raises(InputError, match="degree 2"):
+        fit_polynomial([1, 1, 2], [1, 2, 3], 2)
+
+
+def test_holm_adjusts_the_smallest_p_value_most():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -5,20 +6,24 @@ import pytest
 from edgeformers.experiments.claims import (
     OPTIONAL_ROWS,
     check_claims,
-    claim_lines,
+    claimed_pairs,
     claims_about,
-    claims_list,
+)
+from edgeformers.experiments.claims_table import (
+    claim_lines,
+    claim_values,
     claims_markdown,
-    deciding_margins,
+    claims_table,
+    network_claims,
 )
 from edgeformers.experiments.published import published_table
-from edgeformers.experiments.record import Entry
+from edgeformers.experiments.record import Entry, Measurement, RowInfo
 from edgeformers.experiments.reproduce import EXPERIMENTS
 from tests.experiments.records import KNOWN, edge_runs, lead, link_runs, make_record
 
 
-def verdicts(record, table):
-    return {one.claim.text: one for one in check_claims(record) if one.table == table}
+def by_id(record, table):
+    return {one.claim.id: one for one in check_claims(record) if one.table == table}
 
 
 def published_record(table, experiment, dataset):
@@ -34,26 +39,38 @@ def published_record(table, experiment, dataset):
     return make_record(experiment, values, part="train" if experiment == "efficiency" else "test")
 
 
+def study(experiment, scores):
+    """A record of a varied setting: {value: [score of each seed]}, the same by every metric."""
+    record = make_record(experiment)
+    rows = [
+        RowInfo(name=f"row-{x}", title=str(x), group="ours", task="link-prediction") for x in scores
+    ]
+    entries = [
+        Entry(row=f"row-{x}", seed=seed, metrics={"test": link_runs(score)[0]})
+        for x, runs in scores.items()
+        for seed, score in enumerate(runs)
+    ]
+    return replace(record, rows=rows, entries=entries)
+
+
 def test_claims_are_checked_with_popularity_correction_if_measured():
     def asked(runs):
-        rows = {"netmf": runs(0.1), "edgeformer-n": runs(0.2)}
-        return verdicts(make_record("link-prediction", rows), "link-prediction/test/paper-shifted")
+        rows = {"gin": runs(0.1), "edgeformer-n": runs(0.2)}
+        return by_id(make_record("link-prediction", rows), "link-prediction/test/paper-shifted")
 
     assert asked(link_runs) == {}
     found = asked(lambda mrr: [{**link_runs(mrr)[0], "paper-shifted/mrr": mrr}])
-    assert found["Edgeformer-N outperforms every baseline"].verdict == "holds"
+    assert found["links-best"].verdict == "holds"
 
 
 def test_a_claim_holds_by_its_smallest_margin():
     rows = {"tfidf": edge_runs(0.3), "bert": edge_runs(0.6), "edgeformer-e": edge_runs(0.62)}
     rows["tfidf"][0]["micro_f1"], rows["edgeformer-e"][0]["micro_f1"] = 0.4, 0.51
-    found = verdicts(make_record(values=rows), "edge-classification/test")
-    best = found["Edgeformer-E outperforms every baseline"]
-    assert (best.verdict, best.compared) == ("holds", 4)
-    assert best.margin == pytest.approx(0.01)
-    assert best.weakest == "Edgeformer-E over BERT in Micro-F1"
-    assert best.missing == 6
-    for words in ("holds by the means (not tested)", "4.2 (a), A.3", "by +1.00", "6 of its rows"):
+    best = by_id(make_record(values=rows), "edge-classification/test")["edges-best"]
+    assert (best.verdict, best.compared, best.missing) == ("holds", 4, 2)
+    assert best.effect.value == pytest.approx(0.01)
+    assert best.effect.what == "Edgeformer-E over BERT in Micro-F1"
+    for words in ("holds by the means (not tested)", "4.2 (a)", "+1.00", "2 of its rows"):
         assert words in str(best)
 
 
@@ -73,12 +90,11 @@ def test_a_tested_lead_holds_only_if_its_interval_excludes_0(low, high, verdict)
         lead("edgeformer-n", "bert-n", **where | {"low": 0.005, "high": 0.1}, metric="full/ndcg"),
     ]
     record = make_record("link-prediction", rows, claim_tests=tests)
-    found = verdicts(record, "link-prediction/test/full")["Edgeformer-N outperforms every baseline"]
+    found = by_id(record, "link-prediction/test/full")["links-best"]
     assert found.verdict == verdict
-    assert str(found).startswith(f"{verdict}: Edgeformer-N outperforms every baseline")
-    assert f"in MRR by +0.0100 (95% interval {low:.4f} to {high:.4f})" in str(found)
-    untested = verdicts(record, "link-prediction/test/sampled")
-    assert untested["Edgeformer-N outperforms every baseline"].test is None
+    assert f"in MRR: +0.0100 (95% interval {low:.4f} to {high:.4f})" in str(found)
+    untested = by_id(record, "link-prediction/test/sampled")["links-best"]
+    assert not untested.effect.is_tested
 
 
 @pytest.mark.parametrize(
@@ -87,135 +103,208 @@ def test_a_tested_lead_holds_only_if_its_interval_excludes_0(low, high, verdict)
 )
 def test_a_tested_loss_counts_only_if_its_interval_excludes_0(low, high, verdict):
     rows = {"tfidf": edge_runs(0.4), "tfidf-nodes": edge_runs(0.3, micro=0.6)}
-    test = lead("tfidf-nodes", "tfidf", low=low, high=high)
-    found = verdicts(make_record(values=rows, claim_tests=[test]), "edge-classification/test")
-    claim = found["nodes help a bag of words: TF-IDF+nodes outperforms TF-IDF"]
-    assert (claim.verdict, claim.test) == (verdict, test)
+    test = lead("tfidf-nodes", "tfidf", low=low, high=high, seeds=3)
+    found = by_id(make_record(values=rows, claim_tests=[test]), "edge-classification/test")
+    claim = found["edges-nodes"]
+    assert (claim.verdict, claim.effect.low, claim.effect.high) == (verdict, low, high)
+    assert claim.effect.covers_seeds
 
 
-def test_the_closest_pair_by_each_metric_decides_and_is_listed_once():
+def test_without_tests_on_examples_seeds_are_tested():
+    runs = {"bert": edge_runs(0.50, 0.52, 0.54)}
+    runs["bert-nodes"] = edge_runs(0.53, 0.55, 0.57, micro=0.6)
+    record = make_record(values=runs)
+    found = by_id(record, "edge-classification/test")["edges-nodes"]
+    runs["bert-nodes"] = edge_runs(0.63, 0.65, 0.67, micro=0.6)
+    clear = by_id(make_record(values=runs), "edge-classification/test")["edges-nodes"]
+    assert (found.verdict, clear.verdict) == ("not significant", "holds")
+    assert (clear.effect.seeds, clear.effect.covers_seeds) == (3, True)
+
+
+def test_one_seed_of_a_random_row_cannot_be_tested_by_seeds():
+    runs = {"bert": edge_runs(0.50, 0.52), "bert-nodes": edge_runs(0.7, micro=0.6)}
+    found = by_id(make_record(values=runs), "edge-classification/test")["edges-nodes"]
+    assert (found.verdict, found.effect.seeds, found.effect.is_tested) == ("holds", 1, False)
+
+
+def test_all_pairs_of_a_claim_are_to_be_tested():
     rows = {name: link_runs(mrr) for name, mrr in (("gin", 0.3), ("nenn", 0.1), ("bert-gin", 0.2))}
     rows["edgeformer-n"] = link_runs(0.25)
-    rows["edgeformer-n"][0]["full/ndcg"] = 0.35
-    calls = deciding_margins(make_record("link-prediction", rows))
-    mine = [one for spec, one in calls if spec.name == "link-prediction/test/full"]
-    keys = [(one.above, one.below, one.metric) for one in mine]
-    assert keys == [
-        ("edgeformer-n", "gin", "full/mrr"),
-        ("edgeformer-n", "gin", "full/ndcg"),
-        ("bert-gin", "gin", "full/mrr"),  # of two claims
-        ("bert-gin", "gin", "full/ndcg"),
-        ("nenn", "gin", "full/mrr"),
-        ("nenn", "gin", "full/ndcg"),
+    record = make_record("link-prediction", rows)
+    pairs = [
+        pairs
+        for spec, metric, pairs in claimed_pairs(record)
+        if (spec.name, metric) == ("link-prediction/test/full", "full/mrr")
     ]
-    assert mine[0].value == pytest.approx(-0.05)
-    timed = make_record(
-        "efficiency", {"bert-gin": [{"2": 1.0}], "edgeformer-n": [{"2": 2.0}]}, part="train"
-    )
-    assert deciding_margins(timed) == []
+    mine = [(("edgeformer-n",), (other,)) for other in ("gin", "nenn", "bert-gin")]
+    assert [set(one) for one in pairs] == [
+        set(mine),
+        {(("bert-gin",), ("gin",))},  # the best of each family
+        {(("bert-gin",), ("gin", "nenn"))},  # their means
+        {(("nenn",), ("gin",))},
+    ]
+
+
+def test_families_are_compared_by_their_best_and_by_their_means():
+    rows = {"gin": link_runs(0.2), "nenn": link_runs(0.3)}
+    rows |= {"bert-gin": link_runs(0.35), "bert-censnet": link_runs(0.1)}
+    table = "link-prediction/test/full"
+    claim = by_id(make_record("link-prediction", rows), table)["links-language-models"]
+    assert claim.verdict == "does not hold"
+    assert claim.effect.what == "the mean of 2 models over the mean of 2 models in MRR"
+    assert claim.effect.value == pytest.approx(-0.025)
+    rows["bert-censnet"] = link_runs(0.2)
+    claim = by_id(make_record("link-prediction", rows), table)["links-language-models"]
+    assert claim.verdict == "holds"
+
+
+def test_one_edge_aware_family_is_enough_after_a_correction():
+    rows = {"gin": link_runs(0.2), "nenn": link_runs(0.3)}
+    rows |= {"bert-gin": link_runs(0.4), "bert-nenn": link_runs(0.3)}
+    where = {"table": "link-prediction/test/full", "seeds": 3}
+    loss = {"low": -0.2, "high": -0.05, "p_value": 0.001}
+
+    def verdict(p_value):
+        tests = [
+            lead(*pair, **where, **values, metric=f"full/{metric}")
+            for metric in ("mrr", "ndcg")
+            for pair, values in (
+                (("nenn", "gin"), {"p_value": p_value}),
+                (("bert-nenn", "bert-gin"), loss),
+            )
+        ]
+        record = make_record("link-prediction", rows, claim_tests=tests)
+        return by_id(record, "link-prediction/test/full")["links-edge-aware"]
+
+    assert verdict(0.01).verdict == "holds"
+    assert verdict(0.01).effect.what == "NENN over GIN in MRR"
+    assert verdict(0.04).verdict == "not significant"  # of two sides, the p-value counts twice
 
 
 def test_a_single_comparison_refutes_a_claim_and_a_tie_is_no_lead():
     rows = {"bert": edge_runs(0.6), "bert-nodes": edge_runs(0.7)}  # Micro-F1 is the same
-    found = verdicts(make_record(values=rows), "edge-classification/test")
-    claim = found["nodes help a language model: BERT+nodes outperforms BERT"]
-    assert (claim.verdict, claim.margin) == ("does not hold", 0.0)
+    claim = by_id(make_record(values=rows), "edge-classification/test")["edges-nodes"]
+    assert (claim.verdict, claim.effect.value) == ("does not hold", 0.0)
 
 
-def test_an_unmeasured_claim_is_reported_as_such():
-    found = verdicts(make_record(values={"bert": edge_runs(0.6)}), "edge-classification/test")
-    claim = found["nodes help a bag of words: TF-IDF+nodes outperforms TF-IDF"]
-    assert (claim.verdict, claim.margin) == ("not measured", None)
-    assert str(claim).startswith("not measured: nodes help a bag of words")
+def test_a_claim_without_results_or_without_a_test_says_so():
+    found = by_id(make_record(values={"bert": edge_runs(0.6)}), "edge-classification/test")
+    assert (found["edges-nodes"].verdict, found["edges-nodes"].effect) == ("cannot be tested", None)
+    assert found["edges-nodes"].reason == "not measured"
+    assert found["edges-homophily"].verdict == "cannot be tested"
+    assert "isolates" in str(found["edges-homophily"])
 
 
-def test_means_over_seeds_are_compared():
-    rows = {"tfidf": edge_runs(0.1, 0.5), "tfidf-nodes": edge_runs(0.25, 0.31, micro=0.6)}
-    found = verdicts(make_record(values=rows), "edge-classification/test")
-    claim = found["nodes help a bag of words: TF-IDF+nodes outperforms TF-IDF"]
-    assert claim.verdict == "does not hold"
-    assert claim.margin == pytest.approx(-0.02)
-
-
-def test_only_the_best_of_each_side_is_compared_if_the_claim_says_so():
-    rows = {"gin": link_runs(0.3), "censnet": link_runs(0.1), "nenn": link_runs(0.35)}
-    found = verdicts(make_record("link-prediction", rows), "link-prediction/test/full")
-    claim = found["the best edge-aware GNN outperforms the best node-centric GNN"]
-    assert (claim.verdict, claim.weakest) == ("holds", "NENN over GIN in MRR")
-
-
-def test_less_time_is_better_and_time_grows_with_neighbors():
-    times = {"bert-gin": [1, 2, 3, 4], "edgeformer-n": [2, 3, 2.5, 5]}
+def times(**rows):
     entries = [
         Entry(row=row, seed=0, metrics={"train": dict(zip("2345", values, strict=True))})
-        for row, values in times.items()
+        for row, values in ((name.replace("_", "-"), values) for name, values in rows.items())
     ]
-    record = make_record("efficiency", {"bert-gin": [], "edgeformer-n": []})
-    found = verdicts(type(record)(**{**vars(record), "entries": entries}), "efficiency/train")
-    close, nested, rising = list(found.values())
-    assert (close.verdict, close.margin) == ("does not hold", 1.25 * 1 - 2)
-    assert close.weakest == "Edgeformer-N over BERT+GIN with 2 neighbors"
-    assert (nested.verdict, nested.margin) == ("does not hold", -0.5)
-    assert (rising.verdict, rising.margin, rising.weakest) == ("does not hold", -0.5, "3 to 4")
+    return replace(make_record("efficiency", {entry.row: [] for entry in entries}), entries=entries)
 
 
-def test_increasing_values_are_compared_step_by_step():
-    record = make_record("node-dimension")
-    rows = [(f"edgeformer-n-width-{n}", value) for n, value in ((4, 0.1), (8, 0.3), (64, 0.2))]
-    entries = [Entry(row=name, seed=0, metrics={"test": link_runs(v)[0]}) for name, v in rows]
-    info = make_record("link-prediction", {"edgeformer-n": []}).rows[0]
-    infos = [replace(info, name=name, title=name.rpartition("-")[2]) for name, _ in rows]
-    record = type(record)(**{**vars(record), "rows": infos, "entries": entries})
-    (claim,) = verdicts(record, "node-dimension/test/full").values()
-    assert claim.verdict == "does not hold"
-    assert claim.weakest == "64 over 8 in MRR"
+def test_linear_means_a_line_through_the_times():
+    rising = times(edgeformer_n=[2, 3, 4, 5.1])
+    jumping = times(edgeformer_n=[2, 2.1, 2.2, 8])
+    falling = times(edgeformer_n=[5, 4, 3, 2])
+    found = [by_id(one, "efficiency/train")["time-linear"] for one in (rising, jumping, falling)]
+    assert [one.verdict for one in found] == ["holds", "does not hold", "does not hold"]
+    assert found[0].effect.value == pytest.approx(1.03)
+    assert "R² = 0.99" in found[0].effect.what
+
+
+def test_close_times_are_tested_by_their_ratio():
+    record = times(bert_gin=[10, 20, 30, 40], edgeformer_n=[11, 22, 36, 44])
+    found = by_id(record, "efficiency/train")
+    assert (found["time-close"].verdict, found["time-close"].effect.shown) == ("holds", "1.20×")
+    assert found["time-close"].effect.what == "Edgeformer-N to BERT+GIN with 4 neighbors"
+    assert found["time-nested"].verdict == "holds"
+    test = lead("edgeformer-n", "bert-gin", table="efficiency/train", metric="4")
+    unsure = replace(record, claim_tests=[replace(test, difference=0.2, low=0.1, high=0.3)])
+    assert by_id(unsure, "efficiency/train")["time-close"].verdict == "not significant"
+    slow = times(bert_gin=[10, 20, 30, 40], edgeformer_n=[13, 22, 36, 44])
+    assert by_id(slow, "efficiency/train")["time-close"].verdict == "does not hold"
+    fast = times(bert_gin=[10, 20, 30, 40], edgeformer_n=[9, 22, 36, 44])
+    assert by_id(fast, "efficiency/train")["time-nested"].verdict == "does not hold"
+    assert by_id(fast, "efficiency/inference") == {}
+
+
+def test_a_trend_may_have_a_dip_but_not_vanish():
+    grows = {4: [0.10, 0.11], 8: [0.14, 0.15], 16: [0.13, 0.14], 32: [0.17, 0.18]}
+    flat = {4: [0.10, 0.13], 8: [0.14, 0.11], 16: [0.13, 0.10], 32: [0.11, 0.14]}
+    falls = {x: [1 - y for y in ys] for x, ys in grows.items()}
+    found = [
+        by_id(study("node-dimension", one), "node-dimension/test/paper")["dimension-grows"]
+        for one in (grows, flat, falls)
+    ]
+    assert [one.verdict for one in found] == ["holds", "not significant", "does not hold"]
+    assert found[0].effect.value == pytest.approx(0.02)  # per doubling
+    assert (found[0].effect.seeds, found[0].effect.covers_seeds) == (2, True)
+
+
+def test_growth_that_slows_down_has_a_negative_curvature():
+    log = {n: [math.log(n), math.log(n) + 0.01] for n in (2, 3, 4, 5, 6, 8)}
+    line = {n: [0.1 * n, 0.1 * n + 0.01] for n in log}
+    square = {n: [0.1 * n * n, 0.1 * n * n + 0.01] for n in log}
+    found = [
+        by_id(study("neighbor-size", one), "neighbor-size/test/paper")
+        for one in (log, line, square)
+    ]
+    assert [one["neighbors-grow"].verdict for one in found] == ["holds"] * 3
+    assert [one["neighbors-slow-down"].verdict for one in found] == [
+        "holds",
+        "not significant",
+        "does not hold",
+    ]
+
+
+def test_measurements_of_models_are_claims_of_their_own():
+    def asked(**values):
+        measured = Measurement(name="virtual-minus-text", examples=200, **values)
+        record = make_record("attention-map", measurements=[measured])
+        (claim,) = check_claims(record)
+        return claim
+
+    assert asked(value=0.1, low=0.05, high=0.2).verdict == "holds"
+    assert asked(value=0.1, low=-0.05, high=0.2).verdict == "not significant"
+    assert asked(value=-0.1, low=-0.2, high=-0.05).verdict == "does not hold"
+    (claim,) = check_claims(make_record("attention-map"))
+    assert claim.verdict == "cannot be tested"
 
 
 def test_an_ablated_token_is_named():
     rows = {"edgeformer-n": link_runs(0.3), "edgeformer-n-without-local": link_runs(0.2)}
-    found = verdicts(make_record("ablation", rows), "ablation/links/test/full")
-    claim = found["the neighbor text token helps: Edgeformer-N outperforms the model without it"]
-    assert claim.weakest == "Edgeformer-N over the model without the neighbor text token in MRR"
+    found = by_id(make_record("ablation", rows), "ablation/links/test/full")["ablation-local"]
+    assert found.effect.what == "Edgeformer-N over the model without the neighbor text token in MRR"
 
 
 @pytest.mark.parametrize(
     ("experiment", "dataset", "wrong"),
     [
-        ("edge-classification", "amazon-movie", []),
-        ("edge-classification", "amazon-apps", []),
-        ("edge-classification", "goodreads-crime", []),
-        ("edge-classification", "goodreads-children", []),
+        *(("edge-classification", name, []) for name in ("amazon-movie", "amazon-apps")),
+        *(("edge-classification", f"goodreads-{name}", []) for name in ("crime", "children")),
         ("ablation", "amazon-movie", []),
-        ("ablation", "amazon-apps", ["the neighbor text token helps"]),
-        ("link-prediction", "amazon-movie", ["BERT+CensNet outperforms CensNet"]),
-        ("link-prediction", "goodreads-children", ["BERT+CensNet outperforms CensNet"]),
-        (
-            "link-prediction",
-            "stackoverflow",
-            ["BERT+CensNet outperforms CensNet", "the best edge-aware GNN with BERT"],
-        ),
+        ("ablation", "amazon-apps", ["ablation-local"]),  # as the paper says
+        *(("link-prediction", name, []) for name in ("amazon-movie", "amazon-apps")),
+        *(("link-prediction", f"goodreads-{name}", []) for name in ("crime", "children")),
+        ("link-prediction", "stackoverflow", []),
         ("node-classification", "amazon-movie", []),
-        (
-            "node-classification",
-            "amazon-apps",  # by Macro-F1
-            ["the best edge-aware GNN outperforms MF", "the best edge-aware GNN with BERT"],
-        ),
+        ("node-classification", "amazon-apps", ["nodes-edge-aware"]),  # by Macro-F1
         ("efficiency", "amazon-apps", []),
     ],
 )
-def test_the_paper_s_numbers_support_its_claims_with_known_exceptions(experiment, dataset, wrong):
+def test_the_paper_s_numbers_support_its_claims(experiment, dataset, wrong):
     checked = check_claims(published_record(experiment, experiment, dataset))
-    failed = {one.claim.text for one in checked if one.verdict == "does not hold"}
-    assert len(failed) == len(wrong)
-    assert all(any(text.startswith(start) for text in failed) for start in wrong)
+    failed = {one.claim.id for one in checked if one.verdict == "does not hold"}
+    assert failed == set(wrong)
 
 
-@pytest.mark.parametrize(
-    "experiment", [name for name in EXPERIMENTS if name not in ("node-dimension", "neighbor-size")]
-)
-def test_claims_name_existing_rows(experiment):
-    for claim in claims_about(experiment):
-        assert {*claim.better, *claim.worse} <= set(KNOWN)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_claims_name_existing_rows_and_have_distinct_ids(experiment):
+    claims = claims_about(experiment)
+    assert len({claim.id for claim in claims}) == len(claims)
+    for claim in claims:
+        assert set(claim.rows) <= set(KNOWN)
 
 
 def test_optional_rows_do_not_count_as_missing():
@@ -224,24 +313,42 @@ def test_optional_rows_do_not_count_as_missing():
         "popularity": [{"full/mrr/degree 1-3": 0.1, "links/degree 1-3": 7.0}],
     }
     [plain] = [claim for claim in claims_about("link-prediction") if claim.groups]
-    assert "reciprocity" in plain.worse
+    assert "reciprocity" in plain.rows
     assert "reciprocity-cold" in OPTIONAL_ROWS
-    assert set(plain.worse) - OPTIONAL_ROWS >= {"popularity", "lightgcn", "bert-n"}
     record = make_record("link-prediction", rows)
-    [checked] = [one for one in check_claims(record) if one.claim == plain and one.margin]
-    assert checked.missing == len(plain.worse) - 2  # all but popularity, and but reciprocity
+    [checked] = [one for one in check_claims(record) if one.claim == plain and one.effect]
+    assert checked.missing == len(plain.rows) - 3  # all but the two rows and reciprocity
 
 
-def test_lines_list_measured_claims_and_markdown_all_claims():
+def test_lines_list_tested_claims_and_markdown_all_claims():
     rows = {"tfidf": edge_runs(0.3), "tfidf-nodes": edge_runs(0.4, micro=0.6)}
     checked = check_claims(make_record(values=rows))
     lines = claim_lines(checked)
     assert len(lines) == 2
     assert lines[0].startswith("edge-classification/test: holds by the means (not tested)")
-    assert lines[1] == "5 claims of the paper were not measured"
-    assert claims_markdown(checked).startswith(
-        "### What the paper claims\n\n`edge-classification/test`:\n\n- **not measured**: Edge"
-    )
-    assert claims_markdown(checked).count("\n- **holds** by the means (not tested): ") == 1
-    assert claims_markdown(checked).count("\n- **not measured**: ") == 5
-    assert claims_markdown([]) == claims_list([]) == ""
+    assert lines[1] == "5 claims of the paper could not be tested"
+    markdown = claims_markdown(checked)
+    assert markdown.startswith("### What the paper claims\n\n`edge-classification/test`:\n\n| cl")
+    assert markdown.count("| **holds** |") == 1
+    assert markdown.count("| **cannot be tested** |") == 5
+    assert claims_markdown([]) == claims_table([]) == ""
+
+
+def test_a_network_has_one_table_of_claims():
+    edges = make_record(values={"bert": edge_runs(0.5, 0.52), "bert-nodes": edge_runs(0.6, 0.61)})
+    test = lead("edgeformer-n", "gin", table="link-prediction/test/paper", metric="paper/mrr")
+    runs = {"gin": link_runs(0.1), "edgeformer-n": link_runs(0.2)}
+    links = make_record("link-prediction", runs, claim_tests=[replace(test, seeds=1)])
+    checked = network_claims([edges, links])
+    paper = [c for e in EXPERIMENTS for c in claims_about(e) if c.section != "ours"]
+    assert sorted(one.claim.id for one in checked) == sorted(claim.id for claim in paper)
+    found = {one.claim.id: one for one in checked}
+    assert found["links-best"].table == "link-prediction/test/paper"
+    assert found["time-linear"].reason == "not run"
+    text = claims_table(checked)
+    assert text.count("\n|") == len(checked) + 1
+    assert "| 1* |" in text
+    assert "not other seeds" in text
+    values = claim_values(found["links-best"])
+    assert (values["verdict"], values["seeds"], values["covers_seeds"]) == ("holds", 1, False)
+    assert values["interval"] == [0.01, 0.04]

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.experiments.claims import OURS, check_claims, claim_lines, claims_markdown
+from edgeformers.experiments.claims import OURS, check_claims
+from edgeformers.experiments.claims_table import claim_lines, claims_markdown
 from edgeformers.experiments.collect import flat_metrics
 from edgeformers.experiments.model_rows import COLD_SPLIT, LINK_ROWS, cold_rows
 from edgeformers.experiments.plan import ExperimentOptions
@@ -129,7 +130,7 @@ def test_cold_start_claims_are_checked_overall_and_by_group():
     }
     checked = check_claims(make_record("cold-start", runs))
     found = {
-        (one.table, one.claim.text): (one.verdict, one.margin)
+        (one.table, one.claim.text): (one.verdict, one.effect.value)
         for one in checked
         if one.claim.worse == ("popularity-cold",)
     }
@@ -158,10 +159,10 @@ def test_queries_of_low_degree_have_their_own_claim():
     (claim,) = [
         one
         for one in check_claims(make_record("link-prediction", runs))
-        if one.claim.section == OURS and one.margin is not None
+        if one.claim.section == OURS and one.effect is not None
     ]
     assert (claim.table, claim.verdict) == ("link-prediction/test/full/degree", "holds")
-    assert claim.weakest.endswith("over EASE in degree 1-3")
+    assert claim.effect.what.endswith("over EASE in degree 1-3")
 
 
 def test_baselines_are_scored_by_degree(simulated, tmp_path):

@@ -5,6 +5,15 @@ from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.runner import execute
 
 
+def test_claims_are_tested_over_seeds(tiny_plan):
+    plan = tiny_plan("bert", "bert-nodes", seeds=2)
+    assert execute(plan, show=False) == []
+    record = collect_results(plan)
+    assert {test.seeds for test in record.claim_tests} == {2}
+    (checked,) = [one for one in check_claims(record) if one.effect is not None]
+    assert (checked.claim.id, checked.effect.covers_seeds) == ("edges-nodes", True)
+
+
 @pytest.fixture
 def record(tiny_plan):
     plan = tiny_plan("tfidf", "tfidf-nodes")
@@ -21,6 +30,9 @@ def test_rows_that_claims_compare_are_tested_on_their_examples(record):
         expected = scores["tfidf-nodes"][test.metric] - scores["tfidf"][test.metric]
         assert test.difference == pytest.approx(expected, abs=1e-5)
         assert test.low <= test.difference <= test.high
-    (checked,) = [claim for claim in check_claims(record) if claim.margin is not None]
-    assert checked.test in record.claim_tests
+        assert test.seeds == 1
+    (checked,) = [claim for claim in check_claims(record) if claim.effect is not None]
+    assert (checked.effect.low, checked.effect.high) in [
+        (t.low, t.high) for t in record.claim_tests
+    ]
     assert "(95% interval " in str(checked)

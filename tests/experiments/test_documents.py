@@ -4,7 +4,7 @@ import pytest
 
 from edgeformers.errors import FormatError, InputError
 from edgeformers.experiments.documents import render_document, update_document
-from tests.experiments.records import edge_runs, make_record
+from tests.experiments.records import edge_runs, link_runs, make_record
 
 ROOT = Path(__file__).parents[2]
 TABLE = "<!-- table: {} from results/apps.json -->\n{}<!-- end -->"
@@ -35,8 +35,19 @@ def test_a_table_is_rendered_from_its_record(root):
 
 def test_claims_are_rendered_from_their_record(root):
     rendered = render_document(CLAIMS.format("edge-classification/test", "old\n"), root)
-    assert rendered.count("- **not measured**: ") == 5
-    assert rendered.count("- **holds** by the means (not tested): ") == 1
+    assert rendered.count("| **cannot be tested** |") == 5
+    assert rendered.count("| **holds** |") == 1
+    assert render_document(rendered, root) == rendered
+
+
+def test_the_claims_of_a_network_are_one_table_from_several_records(root):
+    rows = {"gin": link_runs(0.1), "edgeformer-n": link_runs(0.2)}
+    make_record("link-prediction", rows).write(root / "results" / "links.json")
+    block = "<!-- claims: full from results/apps.json results/links.json -->\n<!-- end -->"
+    rendered = render_document(block, root)
+    assert rendered.count("| claim |") == 1
+    assert "Edgeformer-N over GIN in MRR" in rendered
+    assert "not run" in rendered
     assert render_document(rendered, root) == rendered
 
 
