@@ -67,7 +67,7 @@ def row_effects(
     """
     means = row_means(record, spec)
     tests = {(t.table, t.metric, t.best, t.second): t for t in record.claim_tests}
-    found = [(pair, tests.get((spec.name, metric, *map("+".join, pair)))) for pair in pairs]
+    found = [((a, b), tests.get((spec.name, metric, "+".join(a), "+".join(b)))) for a, b in pairs]
     is_tested = any(test is not None for _, test in found)
     for pair, test in found:
         if test is not None or not is_tested:
@@ -199,7 +199,7 @@ def _row_effect(
         low, high, p_value = test.low, test.high, test.p_value
         covers_seeds = test.seeds > 1
     elif runs and min(runs) > 1:
-        interval, p_value = welch_test(*scores)
+        interval, p_value = welch_test(scores[0], scores[1])
         low, high = interval.low, interval.high
     sign = 1 if difference > 0 else -1
     if math.isfinite(low):

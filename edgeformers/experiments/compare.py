@@ -95,7 +95,9 @@ class RowComparison:
         sides = known[: len(ours)], known[len(ours) :]
         means = [float(np.mean([scores.values.mean() for scores in side])) for side in sides]
         resampled = [[scores.resampled for scores in side] for side in sides]
-        interval, p_value = two_level_difference(*resampled, means[0] - means[1], self.seed)
+        interval, p_value = two_level_difference(
+            resampled[0], resampled[1], means[0] - means[1], self.seed
+        )
         draws = known[0].draws
         rows = zip((*first, *second), known, strict=True)
         runs = [len(scores.values) for row, scores in rows if row not in self.fixed]
