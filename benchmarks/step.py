@@ -591,17 +591,22 @@ def _attentions(bench: Bench, centers: int) -> None:
 
 def _short_attention(bench: Bench, centers: int, text: Any, shape: tuple[int, int]) -> None:
     """The kernels for short texts, checked against torch's own in float32, then timed."""
-    from edgeformers.nn.fast.short_attention import attend_rows, attend_text, block_size
+    from edgeformers.nn.fast.short_attention import attend_short, block_size
 
     block = block_size(text.max_length)
     virtual = torch.randn(text.num_texts, 3, 2, *shape, device="cuda").bfloat16()
     bias = torch.randn(3 * shape[0] * shape[1], device="cuda")
-    for name, count, op in (("text", 3, attend_text), ("rows", 2, attend_rows)):
+
+    def op(*parts: Tensor) -> Tensor:
+        q = parts[0] if len(parts) == 4 else None
+        return attend_short(*parts[-3:], text.offsets, block, q)
+
+    for name, count in (("text", 3), ("rows", 2)):
         many = torch.randn(text.num_tokens, count, *shape, device="cuda").bfloat16()
         rows = torch.randn(text.num_texts, *shape, device="cuda").bfloat16()
         inputs = [many, bias, virtual] if name == "text" else [rows, many, bias, virtual]
         leaves = [part.requires_grad_() for part in inputs]
-        out = op(*leaves, text.offsets, block)
+        out = op(*leaves)
         grad = torch.randn_like(out)
         found = torch.autograd.grad(out, leaves, grad, retain_graph=True)
         wide = [part.detach().float().requires_grad_() for part in leaves]
@@ -612,7 +617,7 @@ def _short_attention(bench: Bench, centers: int, text: Any, shape: tuple[int, in
             for a, b in zip((out, *found), (exact, *right), strict=True)
         ]
         del exact, right, wide
-        forward = device_ms(lambda: op(*leaves, text.offsets, block))  # noqa: B023
+        forward = device_ms(lambda: op(*leaves))  # noqa: B023
         back = device_ms(
             lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)  # noqa: B023
         )

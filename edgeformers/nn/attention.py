@@ -11,12 +11,11 @@ from torch.nn.attention.varlen import varlen_attn
 from edgeformers.errors import ConfigError
 from edgeformers.nn.buckets import Buckets
 from edgeformers.nn.fast.dispatch import (
-    MAX_SHORT_TOKENS,
     compute_dtype,
     short_attention_obstacle,
     varlen_attention_obstacle,
 )
-from edgeformers.nn.fast.short_attention import attend_rows, attend_text, block_size
+from edgeformers.nn.fast.short_attention import attend_short, block_size
 from edgeformers.nn.ragged import Ragged
 
 Backend = Literal["auto", "short", "varlen", "bucketed"]
@@ -117,7 +116,7 @@ class AsymmetricAttention(nn.Module):
         return maps
 
     def _is_short(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> bool:
-        """Whether to use the operators for short texts."""
+        """Whether to use the kernels for short texts."""
         if self.backend not in ("auto", "short") or not text.num_groups:
             return False
         obstacle = self._short_obstacle(hidden, text, _count(virtual))
@@ -130,9 +129,6 @@ class AsymmetricAttention(nn.Module):
             return "needs absolute positions and plain linear maps"
         if self.window is not None and self.window < text.max_length - 1:
             return f"does not support windows (got {self.window})"
-        if self.backend == "short" and hidden.device.type == "cpu":
-            too_long = text.max_length > MAX_SHORT_TOKENS
-            return f"needs at most {MAX_SHORT_TOKENS} tokens" if too_long else ""
         head_width = hidden.size(-1) // self.heads
         return short_attention_obstacle(
             hidden.device, compute_dtype(hidden), head_width, text.max_length, num_virtual
@@ -142,26 +138,23 @@ class AsymmetricAttention(nn.Module):
         self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
         """As `mix`, with one product for q, k and v of the text."""
-        maps, groups = (self.query, self.key_value), (text.offsets, block_size(text.max_length))
-        bias = (
-            None if self.query.bias is None else torch.cat([linear.bias for linear in maps])
-        )  # [3D]
+        maps, q = (self.query, self.key_value), None
+        bias = None if self.query.bias is None else torch.cat([part.bias for part in maps])  # [3D]
         if readout is None:
             weight = torch.cat([linear.weight for linear in maps])
             rows = self._product(hidden, weight, bias)  # [T, 3, H, D/H]
         else:
             rows = self._product(hidden, self.key_value.weight, self.key_value.bias)
+            q = self._product(readout, self.query.weight, self.query.bias)[:, 0]  # [B, H, D/H]
         if virtual is None:
             virtual_kv = rows.new_empty(text.num_groups, 0, 2, *rows.shape[2:])
         else:  # [B, V, 2, H, D/H]
             virtual_kv = self._product(virtual, self.key_value.weight, self.key_value.bias)
-        if readout is None:
-            return cast(Tensor, attend_text(rows, bias, virtual_kv, *groups)).flatten(1)
-        q = self._product(readout, self.query.weight, self.query.bias)[:, 0]  # [B, H, D/H]
-        return cast(Tensor, attend_rows(q, rows, bias, virtual_kv, *groups)).flatten(1)
+        block = block_size(text.max_length)
+        return attend_short(rows, bias, virtual_kv, text.offsets, block, q).flatten(1)
 
     def _product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """[..., D] -> [..., 1 to 3, H, D/H]; the operators compute the gradient of the bias."""
+        """[..., D] -> [..., 1 to 3, H, D/H]; `attend_short` computes the gradient of the bias."""
         product = F.linear(rows, weight, None if bias is None else bias.detach())
         heads = (-1, self.heads, rows.size(-1) // self.heads)
         return cast(Tensor, product.unflatten(-1, heads))
@@ -238,7 +231,7 @@ def attend_within(qkv: Tensor, groups: Ragged) -> Tensor:
         return attend(q, k, v, groups)
     no_virtual = qkv.new_empty(groups.num_groups, 0, 2, *qkv.shape[2:])
     block = block_size(groups.max_length)
-    return cast(Tensor, attend_text(qkv, None, no_virtual, groups.offsets, block))
+    return attend_short(qkv, None, no_virtual, groups.offsets, block)
 
 
 def _attend_bucketed(q: Tensor, k: Tensor, v: Tensor, plan: Buckets, dropout: float) -> Tensor:

@@ -55,8 +55,8 @@ def short_attention_obstacle(
     device: torch.device, dtype: torch.dtype, head_width: int, max_length: int, num_virtual: int
 ) -> str:
     """Why the kernels of `short_attention` cannot be used; empty if they can."""
-    if device.type != "cuda" or dtype not in _HALF:
-        return f"needs CUDA and bfloat16 or float16 (got {device.type}, {dtype})"
+    if device.type != "cuda" or dtype not in _HALF or torch.compiler.is_compiling():
+        return f"needs CUDA and bfloat16 or float16, without compiler (got {device.type}, {dtype})"
     if head_width not in _HEAD_WIDTHS:
         return f"needs a head width of {', '.join(map(str, _HEAD_WIDTHS))} (got {head_width})"
     if max_length > MAX_SHORT_TOKENS or num_virtual > MAX_VIRTUAL_TOKENS:

@@ -1,5 +1,9 @@
-"""Attention operators for short texts against attention computed text by text."""
+"""Attention within short texts against attention computed text by text.
 
+Plain PyTorch functions replace the kernels.
+"""
+
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,18 +11,23 @@ import pytest
 import torch
 
 from edgeformers.errors import ConfigError
+from edgeformers.nn import attention as attention_module
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fast.dispatch import short_attention_obstacle
-from edgeformers.nn.fast.short_attention import (
-    attend_rows,
-    attend_text,
-    block_size,
-)
+from edgeformers.nn.fast.short_attention import attend_short, block_size
 from edgeformers.nn.packed import PackedText
+from tests.nn.fast import padded_attention
 
 LENGTHS, H, DH = (5, 1, 16, 9), 2, 8
 OFFSETS = torch.tensor([0, 5, 6, 22, 31], dtype=torch.int32)
 close = {"atol": 1e-10, "rtol": 1e-8}
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Replacements of the kernels, used on a CPU."""
+    monkeypatch.setattr(attention_module, "short_attention_obstacle", lambda *given: "")
+    monkeypatch.setitem(sys.modules, "edgeformers.nn.fast.triton_attention", padded_attention)
 
 
 def draw(*shape):
@@ -37,10 +46,11 @@ def by_text(queries, keys, values, virtual):
     return torch.cat(out)
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("num_virtual", [0, 2, 3])
 @pytest.mark.parametrize("readout", [False, True], ids=["text", "rows"])
-def test_the_operators_and_their_gradients_match_plain_attention(num_virtual, readout, biased):
+def test_attention_and_its_gradients_match_plain_attention(num_virtual, readout, biased):
     torch.manual_seed(0)
     stacked, virtual = draw(31, 3, H, DH), draw(4, num_virtual, 2, H, DH)
     q, bias = draw(4, H, DH), draw(3 * H * DH)
@@ -55,9 +65,9 @@ def test_the_operators_and_their_gradients_match_plain_attention(num_virtual, re
         )
 
     rows, kv, virtual_kv = moved(bias.detach())
-    joint = (rows, kv) if readout else (torch.cat([rows[:, None], kv], 1),)
-    attend = attend_rows if readout else attend_text
-    found = attend(*joint, bias if biased else None, virtual_kv, OFFSETS, 16)
+    stacked_rows = kv if readout else torch.cat([rows[:, None], kv], 1)
+    given = (stacked_rows, bias if biased else None, virtual_kv, OFFSETS, 16)
+    found = attend_short(*given, rows if readout else None)
     rows, kv, virtual_kv = moved(bias)
     expected = by_text(rows, kv[:, 0], kv[:, 1], virtual_kv)
     torch.testing.assert_close(found, expected, **close)
@@ -70,17 +80,7 @@ def test_the_operators_and_their_gradients_match_plain_attention(num_virtual, re
         torch.testing.assert_close(one, other, **close)
 
 
-def test_the_operators_pass_opcheck():
-    torch.manual_seed(0)
-    virtual = torch.randn(4, 3, 2, H, DH, requires_grad=True)
-    qkv = torch.randn(31, 3, H, DH, requires_grad=True)
-    rows = torch.randn(31, 2, H, DH, requires_grad=True)
-    q = torch.randn(4, H, DH, requires_grad=True)
-    for bias in (torch.randn(3 * H * DH, requires_grad=True), None):
-        torch.library.opcheck(attend_text, (qkv, bias, virtual, OFFSETS, 16))
-        torch.library.opcheck(attend_rows, (q, rows, bias, virtual, OFFSETS, 16))
-
-
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("readout", [False, True], ids=["text", "readout"])
 @pytest.mark.parametrize("num_virtual", [0, 2, 3])
@@ -102,6 +102,7 @@ def test_backends_short_and_bucketed_agree(num_virtual, readout, biased):
         torch.testing.assert_close(one, other, **close)
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("readout", [False, True], ids=["text", "readout"])
 def test_the_gradient_of_a_bias_is_accurate_in_half_precision(readout):
     torch.manual_seed(2)
