@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.nn.bag_of_words import BagOfWords
-from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.layer import TransformerLayer
+from edgeformers.nn.encoder import TextEncoder, TransformerLayer
 from edgeformers.nn.no_text import NoText
 from edgeformers.nn.nodes import NodeLookup, NodeProjection
 from edgeformers.nn.packed import PackedText

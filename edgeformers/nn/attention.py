@@ -45,10 +45,6 @@ class AsymmetricAttention(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        if width % heads:
-            raise ConfigError(
-                f"width must be divisible by heads (got width={width}, heads={heads})"
-            )
         self.heads = heads
         self.dropout = dropout
         self.rotary_theta = rotary_theta

@@ -190,11 +190,6 @@ def test_a_compiled_layer_gives_the_same(draw, make_text, options):
         torch.testing.assert_close(compiled(hidden, text, virtual), expected)
 
 
-def test_width_must_split_into_heads():
-    with pytest.raises(ConfigError, match="width=10, heads=4"):
-        AsymmetricAttention(10, heads=4)
-
-
 def test_varlen_without_a_gpu_is_refused_with_a_sentence(text, draw):
     q = draw(T, 2, 8)
     with pytest.raises(ConfigError, match="CUDA"):

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgeformers.errors import ConfigError
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.layer import FeedForward, PostNormLayer, PreNormLayer
+from edgeformers.nn.encoder import FeedForward, PostNormLayer, PreNormLayer
 
 D, F, HEADS, B, T = 16, 24, 4, 5, 27
 KINDS = pytest.mark.parametrize("kind", [PostNormLayer, PreNormLayer])
@@ -103,8 +102,3 @@ def test_a_gated_ffn_multiplies_by_the_second_half(draw):
     expected = (nn.functional.gelu(inner) * gate) @ ffn.down.weight.T
     torch.testing.assert_close(ffn(rows), expected)
     assert ffn.up.bias is None
-
-
-def test_an_unknown_activation_is_named_with_the_nearest():
-    with pytest.raises(ConfigError, match="'gelu'"):
-        FeedForward(D, F, activation="gelo")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -12,8 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgeformers.nn.encoder import PostNormLayer
 from edgeformers.nn.fast.dispatch import can_use_onednn
-from edgeformers.nn.layer import PostNormLayer
 from edgeformers.nn.ragged import Ragged
 
 PLAIN_ATTENTION_TOKENS = 48  # up to here plain products are faster than fused attention
@@ -79,16 +78,14 @@ class OneDNNLayer:
         self.out = PackedLinear(self.attention.out)
         self.up, self.down = PackedLinear(layer.ffn.up), PackedLinear(layer.ffn.down)
 
-    def accepts(self, text: Ragged) -> bool:
-        """Whether it can compute the layer on these texts."""
-        window = self.attention.window
-        sees_all = window is None or window >= text.max_length - 1
-        return sees_all and text.num_groups > 0 and not torch.is_autocast_enabled("cpu")
-
     def __call__(
         self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None
     ) -> Tensor:
-        """[T, D] and [B, V, D] -> [T, D]; with `readout` [B, D] -> [B, D]."""
+        """As `TransformerLayer.compute`, which runs if this does not apply."""
+        window = self.attention.window
+        sees_all = window is None or window >= text.max_length - 1
+        if not sees_all or not text.num_groups or torch.is_autocast_enabled("cpu"):
+            return self.layer.compute(hidden, text, virtual, readout)
         if readout is None:
             rows, mixed = hidden, self.attend_text(hidden, text, virtual)
         else:
@@ -100,40 +97,34 @@ class OneDNNLayer:
 
     def attend_text(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> Tensor:
         """All tokens attend to virtual tokens and their text: -> [T, D]."""
-        runs = equal_length_runs(text)
-        rows = _take(self.query_key_value(hidden), runs.rows)  # [T, 3D]
-        virtual_kv = None
-        if virtual is not None:
-            virtual_kv = _take(self.attention.key_value(virtual), runs.groups)  # [B, V, 2D]
+        rows = self.query_key_value(hidden)  # [T, 3D]
+        virtual_kv = None if virtual is None else self.attention.key_value(virtual)  # [B, V, 2D]
         mixed = torch.empty_like(hidden)
-        for run in runs.runs:
+        for run in equal_length_runs(text):
             q, k, v = self._split(run.stack(rows[run.rows]), 3)  # [b, H, L, D/H] each
             if virtual_kv is not None:
                 pairs = zip(self._split(virtual_kv[run.groups], 2), (k, v), strict=True)
                 k, v = (torch.cat(pair, dim=2) for pair in pairs)
             heads = _attend(q, k, v).transpose(1, 2)  # [b, L, H, D/H]
             mixed[run.rows] = heads.reshape(-1, hidden.size(1))
-        return _take(mixed, runs.rows_inverse)
+        return mixed
 
     def attend_rows(
         self, readout: Tensor, hidden: Tensor, text: Ragged, virtual: Tensor | None
     ) -> Tensor:
         """One row per text attends to virtual tokens and its text: -> [B, D]."""
-        runs, maps = equal_length_runs(text), self.attention.key_value
+        maps = self.attention.key_value
         key, value = maps.weight.unflatten(0, (2, self.heads, -1)).unbind()  # [H, D/H, D] each
         q = self.attention.query(readout).unflatten(1, (self.heads, -1)).transpose(0, 1)
         queries = (q @ key * key.size(1) ** -0.5).transpose(0, 1)  # [B, H, D]
-        queries, states = _take(queries, runs.groups), _take(hidden, runs.rows)
-        virtual = None if virtual is None else _take(virtual, runs.groups)
         sums = torch.empty_like(queries)
-        for run in runs.runs:
-            context = run.stack(states[run.rows])  # [b, L, D]
+        for run in equal_length_runs(text):
+            context = run.stack(hidden[run.rows])  # [b, L, D]
             if virtual is not None:
                 context = torch.cat([virtual[run.groups], context], dim=1)
             weights = (queries[run.groups] @ context.transpose(1, 2)).softmax(-1)  # [b, H, V+L]
             sums[run.groups] = weights @ context
-        sums = _take(sums, runs.groups_inverse).transpose(0, 1)  # [H, B, D]
-        mixed = (sums @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
+        mixed = (sums.transpose(0, 1) @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
         return cast(Tensor, mixed if maps.bias is None else mixed + maps.bias.chunk(2)[1])
 
     def _split(self, rows: Tensor, parts: int) -> tuple[Tensor, ...]:
@@ -150,12 +141,12 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scores.softmax(-1) @ v
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EqualLengthRun:
-    """Consecutive groups of one length."""
+    """Groups of one length."""
 
-    groups: slice
-    rows: slice
+    groups: slice | Tensor
+    rows: slice | Tensor
     length: int
 
     def stack(self, rows: Tensor) -> Tensor:
@@ -163,44 +154,20 @@ class EqualLengthRun:
         return cast(Tensor, rows.unflatten(0, (-1, self.length)))
 
 
-@dataclass(frozen=True, eq=False)
-class EqualLengthRuns:
-    """One run per length, and the permutations into that order and back; None: the identity."""
-
-    runs: list[EqualLengthRun]
-    rows: Tensor | None = None  # [T]
-    groups: Tensor | None = None  # [B]
-    rows_inverse: Tensor | None = None
-    groups_inverse: Tensor | None = None
-
-
-def equal_length_runs(text: Ragged) -> EqualLengthRuns:
-    """The groups sorted by length."""
+def equal_length_runs(text: Ragged) -> list[EqualLengthRun]:
+    """The groups of each length; those of one length that are consecutive are not copied."""
     return text.cached("equal_length_runs", lambda: _plan_runs(text.host_offsets))
 
 
-def _plan_runs(offsets: NDArray[np.int64]) -> EqualLengthRuns:
-    lengths = np.diff(offsets)
-    changes = np.flatnonzero(np.diff(lengths)) + 1
-    if len(changes) + 1 == len(np.unique(lengths)):
-        return EqualLengthRuns(_cut(lengths, changes))
-    groups = np.argsort(lengths, kind="stable")
-    ordered = lengths[groups]
-    ends = np.cumsum(ordered)
-    rows = np.arange(ends[-1]) + np.repeat(offsets[groups] - (ends - ordered), ordered)
-    orders = (rows, groups, np.argsort(rows), np.argsort(groups))
-    runs = _cut(ordered, np.flatnonzero(np.diff(ordered)) + 1)
-    return EqualLengthRuns(runs, *map(torch.from_numpy, orders))
-
-
-def _cut(lengths: NDArray[np.int64], changes: NDArray[np.int64]) -> list[EqualLengthRun]:
-    """A run between each two changes of length."""
-    starts = [0, *np.cumsum(lengths).tolist()]
-    bounds = pairwise([0, *changes.tolist(), len(lengths)])
-    return [
-        EqualLengthRun(slice(a, b), slice(starts[a], starts[b]), int(lengths[a])) for a, b in bounds
-    ]
-
-
-def _take(rows: Tensor, order: Tensor | None) -> Tensor:
-    return rows if order is None else rows.index_select(0, order)
+def _plan_runs(offsets: NDArray[np.int64]) -> list[EqualLengthRun]:
+    lengths, runs = np.diff(offsets), []
+    for length in np.unique(lengths).tolist():
+        groups = np.flatnonzero(lengths == length)
+        if groups[-1] - groups[0] == len(groups) - 1:
+            first, end = int(groups[0]), int(groups[-1]) + 1
+            rows = slice(int(offsets[first]), int(offsets[end]))
+            runs.append(EqualLengthRun(slice(first, end), rows, length))
+        else:
+            indices = torch.from_numpy((offsets[groups, None] + np.arange(length)).ravel())
+            runs.append(EqualLengthRun(torch.from_numpy(groups), indices, length))
+    return runs

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from edgeformers.nn.attention import AsymmetricAttention
+from edgeformers.nn.encoder import FeedForward, PostNormLayer
 from edgeformers.nn.fast import fused_ops as fused
 from edgeformers.nn.fast.fused_ops import feed_forward_norm
-from edgeformers.nn.layer import FeedForward, PostNormLayer
 from edgeformers.nn.packed import PackedText
 
 R, D, INNER = 23, 16, 64

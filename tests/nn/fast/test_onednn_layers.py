@@ -13,7 +13,6 @@ from edgeformers.nn.fast import fast_paths
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.nn.fast.onednn_layers import (
     PLAIN_ATTENTION_TOKENS,
-    EqualLengthRun,
     OneDNNLayer,
     PackedLinear,
     equal_length_runs,
@@ -45,9 +44,11 @@ def make_encoder(**settings):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Grows with every call of a oneDNN layer."""
-    seen, call = [], OneDNNLayer.__call__
-    monkeypatch.setattr(OneDNNLayer, "__call__", lambda *args: seen.append(1) or call(*args))
+    """Grows with every attention of a oneDNN layer."""
+    seen = []
+    for name in ("attend_text", "attend_rows"):
+        call = getattr(OneDNNLayer, name)
+        monkeypatch.setattr(OneDNNLayer, name, lambda *a, c=call: seen.append(1) or c(*a))
     return seen
 
 
@@ -116,25 +117,19 @@ def test_texts_longer_than_plain_attention_give_the_same_results():
 
 def test_equal_length_runs_by_hand():
     """Lengths 2 1 2 1: texts 1 and 3 come first, then 0 and 2; tokens 2, 5, then 0 1 3 4."""
-    found = equal_length_runs(texts(2, 1, 2, 1))
-    assert found.runs == [
-        EqualLengthRun(slice(0, 2), slice(0, 2), 1),
-        EqualLengthRun(slice(2, 4), slice(2, 6), 2),
-    ]
-    assert found.groups.tolist() == [1, 3, 0, 2]
-    assert found.rows.tolist() == [2, 5, 0, 1, 3, 4]
-    assert found.rows[found.rows_inverse].tolist() == list(range(6))
-    assert found.groups[found.groups_inverse].tolist() == list(range(4))
+    one, two = equal_length_runs(texts(2, 1, 2, 1))
+    assert (one.groups.tolist(), one.rows.tolist(), one.length) == ([1, 3], [2, 5], 1)
+    assert (two.groups.tolist(), two.rows.tolist(), two.length) == ([0, 2], [0, 1, 3, 4], 2)
 
 
 @pytest.mark.parametrize("lengths", [(3, 3, 2), (1, 4, 4), (5,), (2, 9, 3)])
-def test_texts_already_sorted_by_length_are_not_permuted(lengths):
-    found = equal_length_runs(texts(*lengths))
-    assert (found.rows, found.groups, found.rows_inverse, found.groups_inverse) == (None,) * 4
-    assert [run.length for run in found.runs] == list(dict.fromkeys(lengths))
-    assert [run.groups.stop - run.groups.start for run in found.runs] == [
-        lengths.count(length) for length in dict.fromkeys(lengths)
-    ]
+def test_texts_of_one_length_after_another_are_not_copied(lengths):
+    runs = equal_length_runs(texts(*lengths))
+    assert [run.length for run in runs] == sorted(set(lengths))
+    for run in runs:
+        count = lengths.count(run.length)
+        assert run.groups.stop - run.groups.start == count
+        assert run.rows.stop - run.rows.start == count * run.length
 
 
 def test_packed_linear_maps_match_linear_maps():
