@@ -1,5 +1,6 @@
 """Computes the data card of a network from all of its edges."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,19 @@ from edgeformers.data.card.card import (
     CUTS,
     Counts,
     DataCard,
+    LabelSummary,
     NamedCount,
     NodeLabelSummary,
+    Overlap,
+    PartSummary,
     SideSummary,
+    SplitSummary,
     TextSummary,
     WeightSummary,
 )
 from edgeformers.data.card.distributions import (
     CHARACTER_WIDTHS,
+    CHUNK,
     TOKEN_WIDTHS,
     Array,
     count_distinct,
@@ -27,14 +33,9 @@ from edgeformers.data.card.distributions import (
     length_distribution,
 )
 from edgeformers.data.card.findings import card_findings
-from edgeformers.data.card.phrasing import shorten
-from edgeformers.data.card.split_summary import (
-    code_counts,
-    summarize_labels,
-    summarize_split,
-    touched_nodes,
-)
+from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.random import splitmix64
+from edgeformers.data.splits import PARTS
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
@@ -55,12 +56,12 @@ def describe(graph: "EdgeTextGraph") -> DataCard:
         counts=_counts(graph, keys),
         sides=_sides(graph),
         texts=_texts(graph),
-        labels=summarize_labels(graph, np.ones(graph.num_edges, dtype=bool)),
+        labels=_labels(graph, np.ones(graph.num_edges, dtype=bool)),
         node_labels=_node_labels(graph),
         times=count_times(graph.times),
         weights=_weights(graph.weights),
-        edge_types=_edge_types(graph),
-        splits=[summarize_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
+        edge_types=_named_counts(graph.edge_types, graph.edge_type_names),
+        splits=[_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
         notes=list(graph.notes),
         skipped=graph.skipped.get("count", 0),
         skipped_examples=list(graph.skipped.get("examples", [])),
@@ -90,7 +91,7 @@ def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
         repeating_edges=graph.num_edges - len(edges_per_pair),
         identical_edges=graph.num_edges - len(count_distinct(keys["edge"])[0]),
         self_loops=int(np.count_nonzero(graph.src == graph.dst)),
-        isolated=graph.num_nodes - int(np.count_nonzero(touched_nodes(graph, slice(None)))),
+        isolated=graph.num_nodes - int(np.count_nonzero(_touched_nodes(graph, slice(None)))),
         shared_names=graph.node_index.count_shared_ids(),
     )
 
@@ -152,7 +153,7 @@ def _node_labels(graph: "EdgeTextGraph") -> NodeLabelSummary | None:
         return None
     offsets, codes = graph.node_labels
     labeled = int(np.count_nonzero(np.diff(offsets)))
-    return NodeLabelSummary(labeled, code_counts(codes, graph.node_label_names))
+    return NodeLabelSummary(labeled, _named_counts(codes, graph.node_label_names))
 
 
 def _weights(weights: Array | None) -> WeightSummary | None:
@@ -163,8 +164,115 @@ def _weights(weights: Array | None) -> WeightSummary | None:
     return WeightSummary(len(weights) - len(known), negative, distribution(known))
 
 
-def _edge_types(graph: "EdgeTextGraph") -> list[NamedCount]:
-    if graph.edge_types is None:
+def _labels(graph: "EdgeTextGraph", chosen: Array) -> LabelSummary | None:
+    """The labels of the edges selected by a mask; None for a network without labels."""
+    values, kind = graph.labels, graph.label_kind
+    if values is None or kind is None:
+        return None
+    total = int(np.count_nonzero(chosen))
+    if kind == "number":
+        numbers = np.asarray(values)[chosen]
+        numbers = numbers[np.isfinite(numbers)]
+        return LabelSummary(kind, len(numbers), total - len(numbers), [], distribution(numbers))
+    counts, labeled = np.zeros(len(graph.label_names), dtype=np.int64), 0
+    for start in range(0, len(values), CHUNK):
+        rows = np.asarray(values[start : start + CHUNK])[chosen[start : start + CHUNK]]
+        has_label = rows.any(axis=1) if kind == "multi" else rows >= 0
+        labeled += int(np.count_nonzero(has_label))
+        if kind == "multi":
+            counts += rows.sum(axis=0)
+        else:
+            counts += np.bincount(rows[has_label], minlength=len(counts))
+    return LabelSummary(kind, labeled, total - labeled, _named(graph.label_names, counts), None)
+
+
+def _named_counts(codes: Array | None, names: Sequence[str]) -> list[NamedCount]:
+    """How often the code of each name occurs; negative codes are missing values."""
+    if codes is None:
         return []
-    types = np.asarray(graph.edge_types)
-    return code_counts(types[types >= 0], graph.edge_type_names)
+    codes = np.asarray(codes)
+    return _named(names, np.bincount(codes[codes >= 0], minlength=len(names)))
+
+
+def _named(names: Sequence[str], counts: Array) -> list[NamedCount]:
+    return [NamedCount(str(n), int(c)) for n, c in zip(names, counts, strict=True)]
+
+
+def _split(graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Array]) -> SplitSummary:
+    """All parts of a split; `keys` are equal for edges that share a text, a pair or both."""
+    codes = np.asarray(codes)
+    train = codes == PARTS["train"]
+    known = _touched_nodes(graph, train)
+    has_text = graph.text_lengths > 0  # an empty text is not shared
+    trained = {
+        what: np.sort(values[train & has_text if what == "text" else train])
+        for what, values in keys.items()
+    }
+    parts = []
+    for part, code in PARTS.items():
+        chosen = codes == code
+        if part in ("profile", "none") and not chosen.any():
+            continue
+        overlaps: dict[str, Overlap | None] = dict.fromkeys(keys)
+        if part in ("val", "test"):
+            for what, values in keys.items():
+                edge_ids = np.flatnonzero(chosen & has_text if what == "text" else chosen)
+                total = int(np.count_nonzero(chosen))
+                overlaps[what] = _overlap(graph, what, edge_ids, values, trained[what], total)
+        parts.append(_part(graph, part, chosen, known, overlaps))
+    config = graph.split_configs.get(name)
+    return SplitSummary(name, parts, config.to_text() if config else "")
+
+
+def _part(
+    graph: "EdgeTextGraph",
+    name: str,
+    chosen: Array,
+    known: Array,
+    overlaps: dict[str, Overlap | None],
+) -> PartSummary:
+    edges = int(np.count_nonzero(chosen))
+    touched = _touched_nodes(graph, chosen)
+    is_known = known[graph.src] & known[graph.dst]
+    sides = {"nodes": slice(0, graph.num_nodes)}
+    if graph.is_bipartite:
+        border = graph.num_sources
+        sides = {"sources": slice(0, border), "targets": slice(border, graph.num_nodes)}
+    return PartSummary(
+        name=name,
+        edges=edges,
+        share=edges / max(graph.num_edges, 1),
+        nodes={side: int(np.count_nonzero(touched[at])) for side, at in sides.items()},
+        cold={side: int(np.count_nonzero((touched & ~known)[at])) for side, at in sides.items()},
+        cold_edges=int(np.count_nonzero(chosen & ~is_known)),
+        labels=_labels(graph, chosen),
+        same_text=overlaps["text"],
+        same_pair=overlaps["pair"],
+        same_edge=overlaps["edge"],
+    )
+
+
+def _touched_nodes(graph: "EdgeTextGraph", chosen: Array | slice) -> Array:
+    """A mask of the nodes that have one of the chosen edges."""
+    touched = np.zeros(graph.num_nodes, dtype=bool)
+    touched[graph.src[chosen]] = True
+    touched[graph.dst[chosen]] = True
+    return touched
+
+
+def _overlap(
+    graph: "EdgeTextGraph", what: str, edge_ids: Array, keys: Array, trained: Array, total: int
+) -> Overlap:
+    """The edges whose key is among those of training; `total` edges are in their part."""
+    values = keys[edge_ids]
+    ordered = np.sort(values)  # searching in order is many times faster than at random
+    place = np.minimum(np.searchsorted(trained, ordered), len(trained) - 1)
+    shared = ordered[trained[place] == ordered] if len(trained) else ordered[:0]
+    if not len(shared):
+        return Overlap(0, 0.0, "")
+    example = int(edge_ids[int(np.argmax(values == shared[0]))])
+    text = shorten(graph.texts(np.array([example]))[0])
+    ends = np.array([graph.src[example], graph.dst[example]])
+    pair = " → ".join(shorten(name, NAME_CHARACTERS) for name in graph.node_names(ends))
+    shown = {"text": text, "pair": pair, "edge": f"{pair}: {text}"}[what]
+    return Overlap(len(shared), len(shared) / total, shown)

@@ -1,9 +1,28 @@
-"""What the numbers of a data card mean for training; findings.toml has the texts."""
+"""What the numbers of a data card mean for training; findings.toml has the texts.
 
-from edgeformers.data.card.card import CUTS, DataCard, Finding, LabelSummary, SideSummary
-from edgeformers.data.card.collector import FindingCollector
-from edgeformers.data.card.phrasing import counted, percent, quoted, share_of
-from edgeformers.data.card.split_findings import add_split_findings
+Splits with the same problem share one finding, which gives the numbers of each.
+"""
+
+import math
+import shlex
+import tomllib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from edgeformers.data.card.card import (
+    CUTS,
+    DataCard,
+    Finding,
+    LabelSummary,
+    PartSummary,
+    Severity,
+    SideSummary,
+)
+from edgeformers.data.card.phrasing import counted, listed, percent, quoted, share_of
+from edgeformers.data.splits import DEFAULT_SPLITS, SplitConfig
 
 # Shares from which something is reported.
 MANY_LONG_TEXTS = 0.1
@@ -12,35 +31,162 @@ RARE_LABEL, FEW_EDGES = 0.01, 10  # share and number of labeled edges
 MANY_SHARED_NAMES, FEW_NAMES = 0.2, 10  # share of the smaller side; a number that may be chance
 HUB, SMALL_SIDE = 0.1, 10  # share of the edges; number of nodes where such a share is normal
 MANY_REPEATING_EDGES = 0.05
+# Shares of the held-out edges from which a note becomes a warning.
+MANY_SAME_TEXTS = 0.05
+MANY_COLD_EDGES = 0.05
+MANY_SINGLE_EDGES = 0.3  # of the nodes on the side whose edges are divided
 
 SIDE_NAMES = {"outgoing": "nodes with outgoing edges", "incoming": "nodes with incoming edges"}
+OPTIONS = "{options}"
+
+
+@dataclass(frozen=True)
+class _Affected:
+    """The held-out edges of a split that a finding is about."""
+
+    split: str
+    part: PartSummary
+    count: int
+    example: str = ""
+
+    @property
+    def share(self) -> float:
+        return self.count / self.part.edges
+
+
+class _Findings(list[Finding]):
+    """The findings of a card; all that advise `--split` options advise the same ones.
+
+    `--split` replaces all default splits, so the options list every split of the network. If it
+    is not known how the splits were made, the default ones are changed.
+    """
+
+    def __init__(self, card: DataCard) -> None:
+        super().__init__()
+        specs = [split.spec for split in card.splits if split.spec]
+        self.configs = {c.name: c for c in map(SplitConfig.parse, specs)}
+        self.suggested = dict(self.configs) or {c.name: c for c in DEFAULT_SPLITS}
+
+    def add(
+        self,
+        name: str,
+        severity: Severity = "note",
+        *,
+        numbers: dict[str, float] | None = None,
+        splits: Sequence[str] = (),
+        about: str = "",
+        advice: str = "advice",
+        **values: str,
+    ) -> None:
+        """Add a finding with the text of this name; `values` fill its placeholders.
+
+        `advice` names a variant of the advice, which is used if the text has it.
+        """
+        text = _texts()[name]
+        sentence = text["sentence"].format(**values)
+        sentence = sentence[:1].upper() + sentence[1:]
+        remedy = text.get(advice, text["advice"]).format(**values, options=OPTIONS)
+        self.append(Finding(severity, about or name, sentence, remedy, numbers or {}, list(splits)))
+
+    def add_share(
+        self,
+        name: str,
+        count: int,
+        total: int,
+        things: str = "edges",
+        *,
+        at_least: float = 0.0,
+        warn_from: float = math.inf,
+        **values: Any,
+    ) -> None:
+        """Add a finding about `count` of `total` things if any are concerned."""
+        if count and count >= at_least * total:
+            severity: Severity = "warning" if count >= warn_from * total else "note"
+            numbers = {"count": count, "share": count / total}
+            subject = share_of(count, total, things)
+            self.add(name, severity, numbers=numbers, subject=subject, **values)
+
+    def add_affected(
+        self, name: str, severity: Severity, affected: list[_Affected], example: str = ""
+    ) -> None:
+        """Add one finding for all affected splits, with the numbers of the worst."""
+        worst, splits = _worst(affected), [each.split for each in affected]
+        configs = [config for split, config in self.configs.items() if split in splits]
+        columns = [
+            "the split column"
+            if config.column == "split"
+            else f"the column {quoted(config.column)}"
+            for config in configs
+            if config.how == "column"
+        ]
+        self.add(
+            name,
+            severity,
+            numbers={"count": worst.count, "share": worst.share},
+            splits=splits,
+            advice="advice_column" if columns else "advice",
+            subject=_shares(affected),
+            example=example or worst.example,
+            column=listed(columns),
+        )
+
+    def change_splits(
+        self, names: Collection[str], *, links_only: bool = False, **changes: Any
+    ) -> None:
+        """Suggest a change of the named splits.
+
+        With `links_only`, random splits (for edge classification) stay as they are unless there
+        are no others.
+        """
+        known = [name for name in self.suggested if name in names or not self.configs]
+        if links_only:
+            known = [name for name in known if self.suggested[name].how != "random"] or known
+        for name in known:
+            self.suggested[name] = replace(self.suggested[name], **changes)
+
+    def ordered(self) -> list[Finding]:
+        """All findings, warnings first, with the suggested `--split` options."""
+        texts = (config.to_text() for config in self.suggested.values())
+        options = " ".join(f"--split {shlex.quote(text)}" for text in texts)
+        ordered = sorted(self, key=lambda finding: finding.severity != "warning")
+        return [replace(each, advice=each.advice.replace(OPTIONS, options)) for each in ordered]
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return tomllib.loads(files(__package__).joinpath("findings.toml").read_text("utf-8"))
 
 
 def card_findings(card: DataCard) -> list[Finding]:
     """All findings, warnings first."""
-    collector = FindingCollector(card)
-    if not card.counts.edges:
-        collector.add("no edges", "warning")
-        return collector.findings()
-    _add_text_findings(card, collector)
+    found, edges = _Findings(card), card.counts.edges
+    if not edges:
+        found.add("no edges", "warning")
+        return found.ordered()
+    _add_text_findings(card, found)
     if card.labels is not None:
-        _add_label_findings(card.labels, collector)
+        _add_label_findings(card.labels, found)
     for side in card.sides:
-        _add_degree_findings(side, card.counts.edges, collector)
-    _add_node_findings(card, collector)
-    _add_repeat_findings(card, collector)
-    _add_input_findings(card, collector)
-    add_split_findings(card, collector)
-    return collector.findings()
+        _add_degree_findings(side, edges, found)
+    _add_node_findings(card, found)
+    _add_repeat_findings(card, found)
+    found.add_share("skipped rows", card.skipped, edges + card.skipped, "rows", warn_from=0.01)
+    if (times := card.times) is not None:
+        first, last = times.first[:10], times.last[:10]
+        found.add_share("missing times", times.missing, edges)
+        found.add_share("times far off", times.far, edges, first=first, last=last)
+    if (weights := card.weights) is not None:
+        found.add_share("weights", weights.missing + weights.negative, edges)
+    _add_split_findings(card, found)
+    return found.ordered()
 
 
-def _add_text_findings(card: DataCard, collector: FindingCollector) -> None:
-    texts, edges = card.texts, card.counts.edges
-    collector.add_share("empty texts", texts.empty, edges, "edges", warn_from=0.05)
+def _add_text_findings(card: DataCard, found: _Findings) -> None:
+    found.add_share("empty texts", card.texts.empty, card.counts.edges, warn_from=0.05)
     short, longer = CUTS[:2]
-    share, next_share = texts.cut.get(str(short), 0.0), texts.cut.get(str(longer), 0.0)
+    share, next_share = (card.texts.cut.get(str(limit), 0.0) for limit in (short, longer))
     if share >= MANY_LONG_TEXTS:
-        collector.add(
+        found.add(
             "long texts",
             numbers={"share": share, "share_at_128": next_share},
             share=percent(share),
@@ -50,15 +196,14 @@ def _add_text_findings(card: DataCard, collector: FindingCollector) -> None:
         )
 
 
-def _add_label_findings(labels: LabelSummary, collector: FindingCollector) -> None:
-    total = labels.labeled + labels.unlabeled
-    collector.add_share("unlabeled edges", labels.unlabeled, total, "edges")
+def _add_label_findings(labels: LabelSummary, found: _Findings) -> None:
+    found.add_share("unlabeled edges", labels.unlabeled, labels.labeled + labels.unlabeled)
     if not labels.labeled or len(labels.balance) < 2:
         return
     frequent = max(labels.balance, key=lambda label: label.count)
     share = frequent.count / labels.labeled
     if labels.kind == "class" and share >= FREQUENT_LABEL:
-        collector.add(
+        found.add(
             "label balance",
             "warning" if share >= DOMINANT_LABEL else "note",
             numbers={"share": share},
@@ -69,7 +214,7 @@ def _add_label_findings(labels: LabelSummary, collector: FindingCollector) -> No
     rare = [label for label in labels.balance if label.count < threshold]
     if rare:
         rarest = min(rare, key=lambda label: label.count)
-        collector.add(
+        found.add(
             "rare labels",
             numbers={"labels": len(rare), "fewest": rarest.count},
             labels=counted(len(rare), "label has", "labels have"),
@@ -80,8 +225,8 @@ def _add_label_findings(labels: LabelSummary, collector: FindingCollector) -> No
         )
 
 
-def _add_degree_findings(side: SideSummary, edges: int, collector: FindingCollector) -> None:
-    collector.add_share(
+def _add_degree_findings(side: SideSummary, edges: int, found: _Findings) -> None:
+    found.add_share(
         "single edges",
         side.single,
         side.nodes - side.unused,
@@ -91,48 +236,151 @@ def _add_degree_findings(side: SideSummary, edges: int, collector: FindingCollec
     )
     if side.nodes > SMALL_SIDE and side.hubs:
         hub, about = side.hubs[0], f"hubs, {side.name}"
-        node = quoted(hub.name)
-        collector.add_share("hubs", hub.count, edges, "edges", at_least=HUB, about=about, node=node)
+        found.add_share("hubs", hub.count, edges, at_least=HUB, about=about, node=quoted(hub.name))
 
 
-def _add_node_findings(card: DataCard, collector: FindingCollector) -> None:
+def _add_node_findings(card: DataCard, found: _Findings) -> None:
     counts = card.counts
-    smaller = min(counts.sources, counts.targets)
-    if counts.shared_names >= max(MANY_SHARED_NAMES * smaller, FEW_NAMES):
-        collector.add_share(
-            "two kinds of nodes", counts.shared_names, counts.sources, "sources", warn_from=0
-        )
-    collector.add_share("isolated nodes", counts.isolated, counts.nodes, "nodes")
+    smaller, shared = min(counts.sources, counts.targets), counts.shared_names
+    if shared >= max(MANY_SHARED_NAMES * smaller, FEW_NAMES):
+        found.add_share("two kinds of nodes", shared, counts.sources, "sources", warn_from=0)
+    found.add_share("isolated nodes", counts.isolated, counts.nodes, "nodes")
 
 
-def _add_repeat_findings(card: DataCard, collector: FindingCollector) -> None:
+def _add_repeat_findings(card: DataCard, found: _Findings) -> None:
     counts, edges = card.counts, card.counts.edges
-    collector.add_share("identical edges", counts.identical_edges, edges, "edges", warn_from=0.01)
-    collector.add_share("shared texts", card.texts.shared, edges, "edges", at_least=0.05)
+    found.add_share("identical edges", counts.identical_edges, edges, warn_from=0.01)
+    found.add_share("shared texts", card.texts.shared, edges, at_least=0.05)
     if counts.repeating_edges >= MANY_REPEATING_EDGES * edges:
-        configs = collector.configs.values()
+        configs = found.configs.values()
         is_solved = configs and all(c.new_pairs or c.how == "random" for c in configs)
         if not is_solved:
-            collector.change_splits(
-                [split.name for split in card.splits], links_only=True, new_pairs=True
-            )
-        collector.add(
+            names = [split.name for split in card.splits]
+            found.change_splits(names, links_only=True, new_pairs=True)
+        found.add(
             "repeated pairs",
             numbers={"pairs": counts.repeated_pairs, "count": counts.repeating_edges},
             advice="advice_new_pairs" if is_solved else "advice",
             pairs=counted(counts.repeated_pairs, "pair of nodes has", "pairs of nodes have"),
             subject=share_of(counts.repeating_edges, edges, "edges"),
         )
-    collector.add_share("self-loops", counts.self_loops, edges, "edges")
+    found.add_share("self-loops", counts.self_loops, edges)
 
 
-def _add_input_findings(card: DataCard, collector: FindingCollector) -> None:
-    edges, times, weights = card.counts.edges, card.times, card.weights
-    rows = edges + card.skipped
-    collector.add_share("skipped rows", card.skipped, rows, "rows", warn_from=0.01)
-    if times is not None:
-        first, last = times.first[:10], times.last[:10]
-        collector.add_share("missing times", times.missing, edges, "edges")
-        collector.add_share("times far off", times.far, edges, "edges", first=first, last=last)
-    if weights is not None:
-        collector.add_share("weights", weights.missing + weights.negative, edges, "edges")
+def _add_split_findings(card: DataCard, found: _Findings) -> None:
+    """Models are scored on the test part, or on validation if test is empty."""
+    held_out: list[tuple[str, PartSummary, PartSummary]] = []  # split, training, held-out part
+    lacking: dict[str, list[str]] = {}
+    for split in card.splits:
+        train, parts = split.part("train"), (split.part("test"), split.part("val"))
+        part = next((part for part in parts if part and part.edges), None)
+        if train is None or not train.edges:
+            lacking.setdefault("training", []).append(split.name)
+        elif part is None:
+            lacking.setdefault("validation or test", []).append(split.name)
+        else:
+            held_out.append((split.name, train, part))
+    for name, splits in lacking.items():
+        quotes = listed([quoted(split) for split in splits])
+        subject = f"The split {quotes} has" if len(splits) == 1 else f"The splits {quotes} have"
+        found.add("empty part", "warning", splits=splits, subject=subject, part=name)
+    for part_name in ("test", "val"):
+        comparable = [each for each in held_out if each[2].name == part_name]
+        parts_of = {split: part for split, _, part in comparable}
+        _add_leaks(card, parts_of, found)
+        _add_cold_nodes(parts_of, found)
+        _add_unseen_labels(comparable, found)
+    for config in found.configs.values():
+        _add_single_edges(card, config, found)
+
+
+def _add_leaks(card: DataCard, parts: dict[str, PartSummary], found: _Findings) -> None:
+    for what in ("same_edge", "same_text", "same_pair"):
+        overlaps = [(split, part, getattr(part, what)) for split, part in parts.items()]
+        affected = [_Affected(s, p, o.edges, o.example) for s, p, o in overlaps if o and o.edges]
+        if not affected:
+            continue
+        if what == "same_edge":
+            found.add_affected("leak: identical edge", "warning", affected)
+        elif what == "same_text":
+            many = _worst(affected).share >= MANY_SAME_TEXTS
+            found.add_affected("leak: same text", "warning" if many else "note", affected)
+        else:
+            found.change_splits([each.split for each in affected], links_only=True, new_pairs=True)
+            found.add_affected("leak: same pair", "note" if card.labels else "warning", affected)
+
+
+def _add_cold_nodes(parts: dict[str, PartSummary], found: _Findings) -> None:
+    intended = {config.name for config in found.configs.values() if config.is_cold}
+    affected = []
+    for split, part in parts.items():
+        if part.cold_edges and split not in intended:
+            cold = {side: count for side, count in part.cold.items() if count}
+            sides = [f"{count:,} of {part.nodes[side]:,} {side}" for side, count in cold.items()]
+            affected.append(_Affected(split, part, part.cold_edges, listed(sides)))
+    if affected:
+        found.change_splits([each.split for each in affected], links_only=True, unseen="drop")
+        worst = _worst(affected)
+        where = f"in {worst.split} " if len({each.example for each in affected}) > 1 else ""
+        severity: Severity = "warning" if worst.share >= MANY_COLD_EDGES else "note"
+        found.add_affected("cold nodes", severity, affected, where + worst.example)
+
+
+def _add_unseen_labels(
+    held_out: list[tuple[str, PartSummary, PartSummary]], found: _Findings
+) -> None:
+    groups: dict[tuple[str, ...], list[_Affected]] = {}  # unseen labels -> splits
+    for split, train, part in held_out:
+        if train.labels is not None and part.labels is not None:
+            pairs = zip(train.labels.balance, part.labels.balance, strict=True)
+            unseen = {label.name: label.count for t, label in pairs if label.count and not t.count}
+            if unseen:
+                affected = _Affected(split, part, sum(unseen.values()))
+                groups.setdefault(tuple(unseen), []).append(affected)
+    for labels, group in groups.items():
+        splits = [each.split for each in group]
+        configs = [config for name, config in found.configs.items() if name in splits]
+        is_drawn = all(c.how in ("random", "per_source", "per_target") for c in configs)
+        if is_drawn:
+            seed = 1 + max((config.seed for config in configs), default=0)
+            found.change_splits(splits, seed=seed)
+        found.add(
+            "unseen labels",
+            "warning",
+            numbers={"labels": len(labels), "count": _worst(group).count},
+            splits=splits,
+            advice="advice" if is_drawn else "advice_column",
+            labels=counted(len(labels), "label occurs", "labels occur"),
+            part=group[0].part.name,
+            label=quoted(labels[0]),
+        )
+
+
+def _add_single_edges(card: DataCard, config: SplitConfig, found: _Findings) -> None:
+    """A split that divides the edges of each node cannot divide a single edge."""
+    strategy, _, end = config.how.rpartition("_")
+    is_dropped = config.unseen in ("drop", f"drop_{end}")
+    in_test = not int(config.fractions[0] + config.fractions[1])
+    if not strategy.endswith("per") or is_dropped or not in_test:
+        return
+    names = {"source": ("sources", "outgoing"), "target": ("targets", "incoming")}[end]
+    for side in card.sides:
+        used = side.nodes - side.unused
+        if side.name in names and side.single >= max(1, MANY_SINGLE_EDGES * used):
+            name = "single edges in test"
+            found.change_splits([config.name], unseen="drop")
+            found.add_share(name, side.single, used, f"{end}s", splits=[config.name])
+
+
+def _worst(affected: list[_Affected]) -> _Affected:
+    return max(affected, key=lambda each: each.share)
+
+
+def _shares(affected: list[_Affected]) -> str:
+    """'12% of the test edges (1,204)', or '12% and 9% of the test edges (1,204 and 871)'."""
+    shares = [percent(each.share) for each in affected]
+    counts = [f"{each.count:,}" for each in affected]
+    if len(set(shares)) == 1:
+        shares = shares[:1]
+        counts = counts[:1] if len(set(counts)) == 1 else counts
+    return f"{listed(shares)} of the {affected[0].part.name} edges ({listed(counts)})"
