@@ -6,42 +6,30 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgeformers.data.readers.detect import HEAD_BYTES, first_keys
-from edgeformers.data.readers.files import PathOrGlob, expand_paths, parse_lines, read_head
+from edgeformers.data.readers.files import (
+    HEAD_BYTES,
+    PathOrGlob,
+    expand_paths,
+    first_keys,
+    parse_lines,
+    read_head,
+)
 from edgeformers.data.readers.html import html_to_text
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 
-
-class Layout(TypedDict):
-    """The keys of a review file."""
-
-    source: str
-    target: str
-    text: str
-    label: str
-    time: str
-
-
-#: Year of the release -> keys of its review files; 2014 has those of 2018.
-LAYOUTS = {
-    "2018": Layout(
-        source="reviewerID",
-        target="asin",
-        text="reviewText",
-        label="overall",
-        time="unixReviewTime",
-    ),
-    "2023": Layout(
-        source="user_id", target="parent_asin", text="text", label="rating", time="timestamp"
-    ),
-}
+ROLES = ("source", "target", "text", "label", "time")
+#: The keys of review files for each role: of 2014 and 2018, and of 2023.
+LAYOUTS = (
+    ("reviewerID", "asin", "reviewText", "overall", "unixReviewTime"),
+    ("user_id", "parent_asin", "text", "rating", "timestamp"),
+)
 
 
 def read_amazon_reviews(
@@ -57,10 +45,11 @@ def read_amazon_reviews(
     for file in files:
         if (other := find_layout(file)) != layout:
             raise InputError(
-                f"{file} has the key '{other['source']}', but {files[0]} has '{layout['source']}': "
+                f"{file} has the key '{other[0]}', but {files[0]} has '{layout[0]}': "
                 "they are from different releases; read them separately"
             )
-    table = read_edges(files, **layout, format="jsonl", on_error=on_error)
+    columns: dict[str, Any] = dict(zip(ROLES, layout, strict=True))
+    table = read_edges(files, **columns, format="jsonl", on_error=on_error)
     return replace(table, open=lambda: map(_integral_ratings, table.open()))
 
 
@@ -88,11 +77,11 @@ def read_amazon_metadata(
     return NodeTable.from_rows(rows, origin=", ".join(map(str, files)), errors=errors)
 
 
-def find_layout(file: Path) -> Layout:
+def find_layout(file: Path) -> tuple[str, ...]:
     """The layout of a review file, from the keys of its first records."""
     keys = first_keys(read_head(file, HEAD_BYTES))
-    for layout in LAYOUTS.values():
-        if {layout["source"], layout["target"]} <= keys:
+    for layout in LAYOUTS:
+        if {*layout[:2]} <= keys:
             return layout
     if {"asin", "parent_asin"} & keys:
         raise InputError(

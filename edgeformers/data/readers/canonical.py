@@ -16,7 +16,7 @@ from edgeformers.errors import InputError, require, suggest
 DELIMITERS = (";", "\t", "|", ",")  # likely ones, if the header has a single column
 LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
 MAX_EXACT_FLOAT = 1 << 53  # integers below are exact as floats
-TIME_EXAMPLES = "2023-05-31T12:00:00, 2023-05-31 or Unix seconds"
+TIME = "a time; write it as 2023-05-31T12:00:00, 2023-05-31 or Unix seconds"
 
 #: A bare number is a year, a date without dashes, or a Unix time in seconds, milliseconds or
 #: microseconds, depending on its size. Anything else is ISO 8601, or a date such as
@@ -51,8 +51,10 @@ class Columns:
         """All columns to read, each once."""
         return list(dict.fromkeys([*self.roles.values(), *self.keep]))
 
-    def check(self, sources: Sequence[RowSource]) -> dict[str, pa.DataType]:
-        """The types of the available columns, after checking those that are read in all sources."""
+    def check(
+        self, sources: Sequence[RowSource]
+    ) -> tuple[dict[str, pa.DataType], dict[str, pa.DataType]]:
+        """The types of the available columns and of the extra ones, the same in all sources."""
         first = sources[0].types()
         for source in sources:
             types = source.types()
@@ -70,11 +72,7 @@ class Columns:
                         f"{source.origin}: column '{name}' holds {types[name]}, but in "
                         f"{sources[0].origin} it holds {first[name]}; write both as one type"
                     )
-        return first
-
-    def extra_types(self, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """The types of the kept columns; every kind of text becomes a plain string."""
-        return {name: _plain_type(types[name]) for name in self.keep}
+        return first, {name: _plain_type(first[name]) for name in self.keep}
 
     def _missing_remedy(self, role: str, name: str, available: list[str]) -> str:
         if len(available) == 1:
@@ -128,16 +126,16 @@ def convert_edges(
         elif role == "text":
             column = pc.fill_null(column, "")
         elif role == "time":
-            column = _parse(column, parse_times, problems, name, "a time", TIME_EXAMPLES)
+            column = _parse(column, parse_times, problems, name, TIME)
         elif role == "weight":
-            column = _parse(column, parse_numbers, problems, name, "a number", "0.5")
+            column = _parse(column, parse_numbers, problems, name, "a number; write it as 0.5")
         elif role in ("label", "edge_type", "split"):
             column = _strip(column)
             if role == "label":
                 _check_labels(problems, column, name, labels)
             elif role == "split":
                 column = pc.utf8_lower(column)
-                _check_allowed(problems, column, name, list(PART_ALIASES))
+                _check_allowed(problems, column, name, list(PART_ALIASES), PART_ALIASES)
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 
@@ -178,14 +176,8 @@ def parse_times(column: pa.Array) -> pa.Array:
 def parse_numbers(column: pa.Array) -> pa.Array:
     """Numbers as written -> float64, null if unreadable or infinite."""
     stripped = pc.utf8_trim_whitespace(column)
-    numbers = pc.if_else(_is_number(stripped), stripped, None).cast(pa.float64())
+    numbers = pc.if_else(is_number(stripped), stripped, None).cast(pa.float64())
     return pc.if_else(pc.is_finite(numbers), numbers, None)
-
-
-def looks_like_numbers(texts: pa.Array) -> bool:
-    """Whether a text column holds only numbers, at least ten."""
-    filled = texts.filter(pc.invert(is_blank(texts)))
-    return len(filled) >= 10 and pc.all(_is_number(filled)).as_py() is True
 
 
 def is_blank(column: pa.Array) -> pa.Array:
@@ -195,20 +187,12 @@ def is_blank(column: pa.Array) -> pa.Array:
 
 def is_text(type_: pa.DataType) -> bool:
     """Whether a column of this type is text, in any Arrow layout."""
-    return bool(
-        pa.types.is_string(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_string_view(type_)
-    )
+    return type_ in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_list(type_: pa.DataType) -> bool:
     """Whether a column of this type holds lists, in any Arrow layout."""
-    return bool(
-        pa.types.is_list(type_)
-        or pa.types.is_large_list(type_)
-        or pa.types.is_fixed_size_list(type_)
-    )
+    return isinstance(type_, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def excerpt(value: str) -> str:
@@ -300,7 +284,8 @@ def _time_parser() -> Any:
     return connection
 
 
-def _is_number(column: pa.Array) -> pa.Array:
+def is_number(column: pa.Array) -> pa.Array:
+    """Where a text column holds numbers."""
     return pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*$")
 
 
@@ -310,22 +295,17 @@ def _strip(column: pa.Array) -> pa.Array:
 
 
 def _parse(
-    column: pa.Array,
-    parse: Callable[[pa.Array], pa.Array],
-    problems: Problems,
-    name: str,
-    kind: str,
-    examples: str,
+    column: pa.Array, parse: Callable[..., pa.Array], problems: Problems, name: str, kind: str
 ) -> pa.Array:
     parsed = parse(column)
     is_unread = pc.and_(pc.is_null(parsed), pc.invert(is_blank(column)))
-    problems.add(is_unread, name, f"is not {kind}; write it as {examples}", column)
+    problems.add(is_unread, name, f"is not {kind}", column)
     return parsed
 
 
 def _check_labels(problems: Problems, column: pa.Array, name: str, labels: LabelFormat) -> None:
     if labels.kind == "number":
-        _parse(column, parse_numbers, problems, name, "a number", "3.5")
+        _parse(column, parse_numbers, problems, name, "a number; write it as 3.5")
     elif labels.classes is not None:
         classes = set(labels.classes)
         values = filter(None, column.unique().to_pylist())  # combinations, if kind is "multi"
@@ -334,12 +314,8 @@ def _check_labels(problems: Problems, column: pa.Array, name: str, labels: Label
 
 
 def _check_allowed(
-    problems: Problems,
-    column: pa.Array,
-    name: str,
-    allowed: Iterable[str],
-    shown: Iterable[str] | None = None,
+    problems: Problems, column: pa.Array, name: str, allowed: list[str], shown: Iterable[str]
 ) -> None:
     is_allowed = pc.is_in(column, pa.array(allowed, pa.string()))
     unknown = pc.and_(pc.is_valid(column), pc.invert(is_allowed))
-    problems.add(unknown, name, f"is not one of {', '.join(shown or allowed)}", column)
+    problems.add(unknown, name, f"is not one of {', '.join(shown)}", column)

@@ -5,12 +5,14 @@ nor recovery after a malformed row, nor delimiters of several characters, nor Du
 of spaces around quotes.
 """
 
+import csv
 import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,10 +25,6 @@ MAX_FIELD = 1 << 28  # characters; a longer field is taken for an unclosed quote
 MAX_REREAD = 1_000_000  # lines per file that are read again after unclosed quotes
 NOT_UTF8 = "the bytes are not UTF-8; convert the file to UTF-8"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class MalformedRowError(Exception):
-    """A row violates the format; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,10 @@ class DelimitedSource(TextSource):
             if not line.rstrip("\r\n"):
                 continue
             parser = parser or _RowParser(self.delimiter, self.quote, returns="\r" in line)
-            lines.mark()
+            lines.taken.clear()
             try:
                 row = parser.parse(line, lines)
-            except MalformedRowError as error:
+            except csv.Error as error:
                 errors.report(f"{self.path}, line {number}: {error}", number)
                 lines.go_back()
             else:
@@ -129,7 +127,7 @@ class _RowParser:
         line_end = "\r\n|\n|\r" if returns else "\r?\n"
         self.end = re.compile(f"{re.escape(delimiter)}|{line_end}|\\Z")
         self.opening = re.compile(f"{spaces}{sign}")
-        self.inside = re.compile(f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+")
+        self.inside: Any = re.compile(f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+").match
         self.closing = re.compile(f"{sign}{spaces}({self.end.pattern})")
 
     def parse(self, line: str, lines: "_Lines") -> list[str]:
@@ -151,38 +149,35 @@ class _RowParser:
             fields.append(value)
             start = end[1]
             if line[slice(*end)] != self.delimiter:
-                lines.push(line[start:])  # a carriage return alone also ends a row
+                if start < len(line):  # a carriage return alone also ends a row
+                    lines.waiting.appendleft(line[start:])
                 return fields
 
     def _quoted(self, line: str, start: int, lines: "_Lines") -> tuple[str, str, tuple[int, int]]:
         """(value, line where it ends, span of the delimiter or line end after it)."""
         parts: list[str] = []
         size = 0
-        while True:
-            inside = self.inside.match(line, start)
-            end = inside.end() if inside else start
-            parts.append(line[start:end])
+        while (end := self.inside(line, start).end()) == len(line):
+            parts.append(line[start:])
             size += end - start
-            if end < len(line):
-                break
-            following = next(lines, None) if size < MAX_FIELD else None
-            if following is None:
-                raise MalformedRowError(
+            line, start = next(lines, "") if size < MAX_FIELD else "", 0
+            if not line:
+                raise csv.Error(
                     f"a quote ({self.quote}) is opened here and never closed; close it, or pass "
                     "`quote=''` if quotes are ordinary characters"
                 )
-            line, start = following, 0
+        parts.append(line[start:end])
         closing = self.closing.match(line, end)
         if closing is None:
-            raise MalformedRowError(
+            raise csv.Error(
                 f"{line[end + 1 : end + 11].strip()!r} follows a closing quote; double the quotes "
                 "inside quoted fields, or pass `quote=''` if quotes are ordinary characters"
             )
         return "".join(parts).replace(self.quote * 2, self.quote), line, closing.span(1)
 
 
-class _Lines:
-    """Decoded, numbered lines with their ends; can go back to a marked line."""
+class _Lines(Iterator[str]):
+    """Decoded, numbered lines with their ends, which can be read again."""
 
     def __init__(self, path: Path) -> None:
         self.number = 0
@@ -190,34 +185,22 @@ class _Lines:
             line.decode("utf-8", "surrogateescape")
             for _, line in numbered_lines(path, keep_ends=True)
         )
-        self._waiting: deque[str] = deque()
-        self._taken: list[str] = []
+        self.waiting: deque[str] = deque()
+        self.taken: list[str] = []  # since they were last cleared
         self._reread = 0
 
-    def __iter__(self) -> "_Lines":
-        return self
-
     def __next__(self) -> str:
-        line = self._waiting.popleft() if self._waiting else next(self._source)
+        line = self.waiting.popleft() if self.waiting else next(self._source)
         self.number += 1
-        self._taken.append(line)
+        self.taken.append(line)
         return line
 
-    def push(self, rest: str) -> None:
-        """Make the rest of a line the next line."""
-        if rest:
-            self._waiting.appendleft(rest)
-
-    def mark(self) -> None:
-        """Let `go_back` return to the line after this one."""
-        self._taken.clear()
-
     def go_back(self) -> None:
-        """Read the lines since `mark` again, unless too many have been read again already."""
-        if self._reread + len(self._taken) <= MAX_REREAD:
-            self._reread += len(self._taken)
-            self.number -= len(self._taken)
-            self._waiting.extendleft(reversed(self._taken))
+        """Read the lines in `taken` again, unless too many have been read again already."""
+        if self._reread + len(self.taken) <= MAX_REREAD:
+            self._reread += len(self.taken)
+            self.number -= len(self.taken)
+            self.waiting.extendleft(reversed(self.taken))
 
 
 def _is_broken(fields: list[str]) -> bool:

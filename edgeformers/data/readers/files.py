@@ -1,6 +1,9 @@
 """Opens text files, plain or compressed with gzip or zstd, and reads them line by line."""
 
+import ast
+import csv
 import gzip
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
@@ -23,6 +26,8 @@ MAGIC = {
     b"\xfd7zXZ": ("xz", None),
     b"PK\x03\x04": ("zip", None),
 }
+HEAD_BYTES = 1 << 20  # uncompressed, from which a format is recognized
+FIRST_RECORDS = 20  # a single record may lack a key
 BOM = b"\xef\xbb\xbf"
 DAMAGE = (EOFError, zlib.error, pa.ArrowInvalid, OSError)  # raised by damaged compressed files
 
@@ -107,6 +112,22 @@ def read_head(path: Path, size: int) -> bytes:
             return stream.read(size).removeprefix(BOM)
     except DAMAGE as error:
         raise _damaged(path, 0, error) from error
+
+
+def first_keys(head: bytes) -> set[str]:
+    """The keys of the first records: of JSON objects or Python literals, or a CSV header."""
+    lines = head.decode("utf-8", errors="replace").split("\n", FIRST_RECORDS)[:FIRST_RECORDS]
+    if lines[0].lstrip().startswith("{"):
+        return {key for line in lines for key in _keys(line)}
+    return {column.strip() for column in next(csv.reader(lines[:1]), [])}
+
+
+def _keys(line: str) -> set[str]:
+    try:
+        record = ast.literal_eval(line) if line.startswith("{'") else json.loads(line)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return set()  # the last line may be cut off
+    return set(record) if isinstance(record, dict) else set()
 
 
 def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, bytes]]:

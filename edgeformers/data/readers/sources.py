@@ -1,13 +1,16 @@
-"""Row sources: Parquet files and data frames, and the base of the text formats.
+"""Row sources: JSON Lines and Parquet files, data frames, and the base of the text formats.
 
 A text file is read by DuckDB at full speed. Only if a row cannot be used, or rows are to be
 skipped, is it read again line by line, so that errors can name the line.
 """
 
+import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,20 +18,22 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgeformers.data.readers.files import compression_of, numbered_lines, parse_lines
 from edgeformers.data.table import BATCH_ROWS, RowErrors
 from edgeformers.errors import InputError, require
 
 MAX_DUCKDB_RECORD = 1 << 21  # bytes per row; DuckDB's buffers are many times that
+PROBED_RECORDS = 1000  # records read to find the keys
 #: (library, class) of data frames; compared by name, so that neither library is imported.
 FRAME_TYPES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("polars", "LazyFrame")}
+#: What to do about a JSON file, and what DuckDB accepts in it and Python does not: trailing commas
+#: and other spellings of NaN.
+REMEDY = 'write one {"source": ..., "target": ..., "text": ...} per line'
+LENIENT = re.compile(
+    r'("(?:[^"\\]|\\.)*+")|,(?=[ \t\r\n]*[}\]])|(?<![\w.])(-?)(nan|inf(?:inity)?)(?!\w)', re.I
+)
 
-
-@dataclass(frozen=True)
-class NumberedBatch:
-    """A batch with the line or row number of each of its rows."""
-
-    batch: pa.RecordBatch
-    numbers: Sequence[int]
+NumberedBatch = tuple[pa.RecordBatch, Sequence[int]]  # with the line or row number of each row
 
 
 class FastReadError(Exception):
@@ -57,7 +62,7 @@ class RowSource(ABC):
         """The same rows with their numbers; malformed rows are reported to `errors`."""
         start = 1
         for batch in self.batches(names):
-            yield NumberedBatch(batch, range(start, start + batch.num_rows))
+            yield batch, range(start, start + batch.num_rows)
             start += batch.num_rows
 
 
@@ -131,7 +136,7 @@ class TextSource(FileSource):
         is_glob = set("*?[") & set(str(self.path))  # to DuckDB
         query = None if is_glob else self.query(names)
         if query is None:
-            return (numbered.batch for numbered in self.numbered_batches(names, RowErrors()))
+            return (batch for batch, _ in self.numbered_batches(names, RowErrors()))
         return _duckdb_batches(query, names)
 
     def numbered_batches(self, names: list[str], errors: RowErrors) -> Iterator[NumberedBatch]:
@@ -141,7 +146,111 @@ class TextSource(FileSource):
             numbers, values = zip(*chunk, strict=True)
             columns = zip(zip(*values, strict=True), types, strict=True)
             arrays = [pa.array(column, type_) for column, type_ in columns]
-            yield NumberedBatch(pa.RecordBatch.from_arrays(arrays, names=names), numbers)
+            yield pa.RecordBatch.from_arrays(arrays, names=names), numbers
+
+
+class JsonLinesSource(TextSource):
+    """A file with one JSON object per line; numbers are read as text."""
+
+    def types(self) -> dict[str, pa.DataType]:
+        return dict(self._types)
+
+    @cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The keys of the first records: lists if all values are lists of strings, else text."""
+        first = next((line for _, line in numbered_lines(self.path) if line.strip()), b"")
+        if first.lstrip().startswith(b"["):
+            raise InputError(f"{self.path} is a JSON array; {REMEDY}, for example by 'jq -c .[]'")
+        kinds: dict[str, set[bool]] = {}  # of values that are not null: is it a list of strings?
+        errors = RowErrors("skip")  # they are reported when the rows are read
+        for _, record in islice(parse_lines(self.path, _parse_record, errors), PROBED_RECORDS):
+            for key, value in record.items():
+                is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+                kinds.setdefault(key, set()).update([] if value is None else [is_list])
+        if not kinds:
+            raise InputError((errors.examples or [f"{self.path} has no records; {REMEDY}"])[0])
+        texts, text = pa.list_(pa.string()), pa.string()
+        return {key: texts if kind == {True} else text for key, kind in kinds.items()}
+
+    def query(self, names: list[str]) -> str:
+        selected = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        kinds = {
+            name: "VARCHAR[]" if pa.types.is_list(self._types[name]) else "VARCHAR"
+            for name in names
+        }
+        columns = ", ".join(f"{sql_string(name)}: '{kind}'" for name, kind in kinds.items())
+        return (
+            f"SELECT {selected} FROM read_json({sql_string(str(self.path))}, "
+            f"format='newline_delimited', columns={{{columns}}}, "
+            f"maximum_object_size={MAX_DUCKDB_RECORD}, hive_partitioning=false, "
+            f"compression='{compression_of(self.path)}')"
+        )
+
+    def rows(self, names: list[str], errors: RowErrors) -> Iterator[tuple[int, list[Any]]]:
+        is_list = {name: pa.types.is_list(self._types[name]) for name in names}
+        for line, record in parse_lines(self.path, _parse_record, errors):
+            if record.repeated_key in names:
+                errors.report(
+                    f"{self.path}, line {line}: the key '{record.repeated_key}' occurs twice; "
+                    "rename one of them",
+                    line,
+                )
+            else:
+                yield line, [_as_written(record.get(name), is_list[name]) for name in names]
+
+
+class _Record(dict[str, Any]):
+    """A JSON object, with a key that occurs twice in it."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        keys = [key for key, _ in pairs]
+        is_unique = len(self) == len(pairs)
+        self.repeated_key = None if is_unique else next(k for k in keys if keys.count(k) > 1)
+
+
+def _parse_record(text: str) -> _Record:
+    """The object on a line; a ValueError says what is wrong with it."""
+    record = _loads(text)
+    if not isinstance(record, _Record):
+        raise ValueError(f"expected a JSON object (got {text.strip()[:40]}); {REMEDY}")
+    if "\\u" in text:
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            half = "an escape such as \\ud800 is half a surrogate pair; write both halves"
+            raise ValueError(half) from None
+    return record
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_Record)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply; remove the nested key") from None
+    except json.JSONDecodeError as error:
+        with suppress(json.JSONDecodeError):
+            return json.loads(LENIENT.sub(_standard_json, text.strip()), object_pairs_hook=_Record)
+        message = f"invalid JSON ({error.msg} at character {error.pos + 1}); {REMEDY}"
+        raise ValueError(message) from None
+
+
+def _standard_json(match: re.Match[str]) -> str:
+    string, sign, word = match.groups()
+    if string is not None:
+        return string
+    if word is None:
+        return ""
+    return "NaN" if word.lower() == "nan" else f"{sign}Infinity"
+
+
+def _as_written(value: Any, is_list: bool) -> Any:
+    if is_list and value is not None:
+        items = value if isinstance(value, list) else [value]
+        return [_as_written(item, False) for item in items]
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def is_frame(data: Any) -> bool:
@@ -170,11 +279,6 @@ def frame_to_arrow(frame: Any) -> pa.Table:
 def sql_string(text: str) -> str:
     """A string literal for a query."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def sql_names(names: Iterable[str]) -> str:
-    """Column names for a query."""
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def _duckdb_batches(query: str, names: list[str]) -> Iterator[pa.RecordBatch]:

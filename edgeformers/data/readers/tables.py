@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from edgeformers.data.readers.canonical import (
     LIST_SEPARATOR,
@@ -17,16 +18,17 @@ from edgeformers.data.readers.canonical import (
     convert_edges,
     convert_nodes,
     excerpt,
+    is_blank,
     is_list,
+    is_number,
     is_text,
-    looks_like_numbers,
 )
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import COMPRESSIONS, expand_paths, plain_suffix
-from edgeformers.data.readers.jsonlines import JsonLinesSource
 from edgeformers.data.readers.sources import (
     FastReadError,
     FrameSource,
+    JsonLinesSource,
     ParquetSource,
     RowSource,
     frame_to_arrow,
@@ -55,7 +57,8 @@ FORMATS = {
 }
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
-Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, Problems]]
+Converted = tuple[pa.RecordBatch, Problems]
+Convert = Callable[[pa.RecordBatch], Converted]
 
 
 def read_edges(
@@ -97,14 +100,16 @@ def read_edges(
     kind = label_kind or ("multi" if label_separator else "class")
     labels = LabelFormat(kind, label_separator, classes and [str(name) for name in classes])
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
-    types = columns.check(sources)
+    types, extra = columns.check(sources)
     if label is not None and is_list(types[label]):
         labels = replace(labels, kind="multi", separator=LIST_SEPARATOR)
-    schema = edge_schema(roles, columns.extra_types(types))
+    schema = edge_schema(roles, extra)
     errors = RowErrors(on_error)
     return EdgeTable(
         schema=schema,
-        open=lambda: _edge_batches(sources, columns, labels, schema, errors),
+        open=lambda: _edge_batches(
+            sources, columns, lambda raw: convert_edges(raw, columns, labels, schema), errors
+        ),
         origin=", ".join(s.origin for s in sources[:3]) + (", ..." if len(sources) > 3 else ""),
         bipartite=bipartite,
         directed=directed,
@@ -138,19 +143,17 @@ def read_nodes(
     roles = {role: name for role, name in names.items() if name is not None}
     columns = Columns(roles, tuple(keep), "read_nodes")
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
-    types = columns.check(sources)
+    types, extra = columns.check(sources)
     separator = LIST_SEPARATOR if labels and is_list(types[labels]) else label_separator
-    schema = pa.schema([*NODE_FIELDS.items(), *columns.extra_types(types).items()])
+    schema = pa.schema([*NODE_FIELDS.items(), *extra.items()])
     errors = RowErrors(on_error)
+
+    def convert(raw: pa.RecordBatch) -> Converted:
+        return convert_nodes(raw, columns, schema, side, separator)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for source in sources:
-            yield from _converted(
-                source,
-                columns.names,
-                lambda raw: convert_nodes(raw, columns, schema, side, separator),
-                errors,
-            )
+            yield from _converted(source, columns.names, convert, errors)
 
     return NodeTable(schema=schema, open=batches, origin=sources[0].origin, errors=errors)
 
@@ -189,17 +192,11 @@ def _open_file(path: Path, format: str | None, delimiter: str | None, quote: str
 
 
 def _edge_batches(
-    sources: Sequence[RowSource],
-    columns: Columns,
-    labels: LabelFormat,
-    schema: pa.Schema,
-    errors: RowErrors,
+    sources: Sequence[RowSource], columns: Columns, convert: Convert, errors: RowErrors
 ) -> Iterator[pa.RecordBatch]:
     rows = 0
     for source in sources:
-        for batch in _converted(
-            source, columns.names, lambda raw: convert_edges(raw, columns, labels, schema), errors
-        ):
+        for batch in _converted(source, columns.names, convert, errors):
             if rows == 0:
                 _check_text_column(source, batch, columns)
             rows += batch.num_rows
@@ -233,11 +230,11 @@ def _converted(
                 return
         except FastReadError:
             pass  # reading line by line fails with a better message, or succeeds
-    for numbered in source.numbered_batches(names, errors):
-        batch, problems = convert(numbered.batch)
+    for raw, numbers in source.numbered_batches(names, errors):
+        batch, problems = convert(raw)
         for row, message in sorted(problems.items()):
-            number = numbered.numbers[row]
-            errors.report(f"{source.origin}, {source.unit} {number}: {message}", number)
+            place = f"{source.origin}, {source.unit} {numbers[row]}"
+            errors.report(f"{place}: {message}", numbers[row])
         is_valid = np.ones(batch.num_rows, bool)
         is_valid[list(problems)] = False
         valid = batch.filter(pa.array(is_valid))
@@ -248,14 +245,15 @@ def _converted(
 
 
 def _check_text_column(source: RowSource, batch: pa.RecordBatch, columns: Columns) -> None:
+    """Raise an InputError if the texts are only numbers, at least ten."""
     texts, name = batch.column("text"), columns.roles["text"]
-    if not looks_like_numbers(texts):
+    filled = texts.filter(pc.invert(is_blank(texts)))
+    if len(filled) < 10 or not pc.all(is_number(filled)).as_py():
         return
-    example = next(value for value in texts.to_pylist() if value.strip())
     used = columns.roles.values()
     others = [n for n, type_ in source.types().items() if is_text(type_) and n not in used]
     remedy = f"available: {', '.join(others)}" if others else "there is no other text column"
     raise InputError(
         f"{source.origin}: the text column '{name}' holds only numbers (such as "
-        f"'{excerpt(example)}'); set `text=` to the column with the words; {remedy}"
+        f"'{excerpt(filled[0].as_py())}'); set `text=` to the column with the words; {remedy}"
     )

@@ -2,7 +2,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from edgeformers.data.readers.mailtext import body_text, decode_bytes, header_text, remove_quotes
+from edgeformers.data.readers.mbox import body_text, decode_bytes, header_text, remove_quotes
 
 
 def test_a_header_is_one_line_and_empty_if_missing():
