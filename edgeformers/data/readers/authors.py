@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from edgeformers.data.readers.canonical import excerpt
 from edgeformers.data.readers.files import parse_lines
 from edgeformers.data.table import EdgeTable, OnError, RowErrors
 from edgeformers.errors import InputError
@@ -84,7 +85,8 @@ def read_authors_pairs(folder: str | PathLike[str], *, on_error: OnError = "stop
                 pair = pairs.get((source, target))
                 if pair is None and split != "train":
                     continue
-                key = _digest(source, target, text)
+                # 16 bytes per edge, so that millions of texts need not stay in memory
+                key = blake2b(f"{source}\0{target}\0{text}".encode(), digest_size=16).digest()
                 if key in seen:
                     continue
                 seen.add(key)
@@ -105,7 +107,7 @@ def _parse_edge(line: str) -> list[str]:
     fields = [field.strip() for field in line.rsplit(FIELD, 3)]  # a text may contain FIELD
     if len(fields) < 4 or not all(fields[1:]):
         expected = FIELD.join(("text", "source", "target", "label"))
-        raise ValueError(f"expected {expected}, got {_shorten(line)}")
+        raise ValueError(f"expected {expected}, got '{excerpt(line)}'")
     return fields
 
 
@@ -113,7 +115,7 @@ def _parse_pair(line: str) -> NodePair:
     """One line of a link-prediction file; a ValueError says what is wrong with it."""
     fields = line.split(FIELD)
     if len(fields) != 3 or not fields[2].strip():
-        raise ValueError(f"expected node1{FIELD}node2{FIELD}label, got {_shorten(line)}")
+        raise ValueError(f"expected node1{FIELD}node2{FIELD}label, got '{excerpt(line)}'")
     source, source_neighbors = _parse_node(fields[0], "node1")
     target, target_neighbors = _parse_node(fields[1], "node2")
     return NodePair(source, target, fields[2].strip(), source_neighbors, target_neighbors)
@@ -124,7 +126,7 @@ def _parse_node(description: str, name: str) -> tuple[str, list[Neighbor]]:
     if not node.strip() or len(parts) not in (2, 4):
         raise ValueError(
             f"{name} should be id{PART}texts{PART}neighbors, or the same with two groups of each; "
-            f"got {len(parts) + 1} parts: {_shorten(description)}"
+            f"got {len(parts) + 1} parts: '{excerpt(description)}'"
         )
     groups, neighbors = len(parts) // 2, list[Neighbor]()
     for group, label in zip(range(groups), GROUP_LABELS, strict=False):
@@ -172,15 +174,6 @@ def _files(folder: str | PathLike[str]) -> dict[str, Path]:
 
 def _row(source: str, target: str, text: str, label: str, split: str) -> dict[str, str]:
     return {"source": source, "target": target, "text": text, "label": label, "split": split}
-
-
-def _digest(*values: str) -> bytes:
-    """16 bytes per edge, so that millions of texts need not stay in memory."""
-    return blake2b("\0".join(values).encode(), digest_size=16).digest()
-
-
-def _shorten(line: str) -> str:
-    return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
 def _table(folder: Any, rows: Any, errors: RowErrors) -> EdgeTable:

@@ -16,14 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgeformers.data.readers.files import compression_of, numbered_lines
+from edgeformers.data.readers.files import NOT_UTF8, compression_of, numbered_lines
 from edgeformers.data.readers.sources import MAX_DUCKDB_RECORD, TextSource, sql_string
 from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
 
 MAX_FIELD = 1 << 28  # characters; a longer field is taken for an unclosed quote
 MAX_REREAD = 1_000_000  # lines per file that are read again after unclosed quotes
-NOT_UTF8 = "the bytes are not UTF-8; convert the file to UTF-8"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -2,14 +2,13 @@
 
 import ast
 import csv
-import gzip
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
+from io import BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,8 +27,9 @@ MAGIC = {
 }
 HEAD_BYTES = 1 << 20  # uncompressed, from which a format is recognized
 FIRST_RECORDS = 20  # a single record may lack a key
+NOT_UTF8 = "the bytes are not UTF-8; convert the file to UTF-8"
 BOM = b"\xef\xbb\xbf"
-DAMAGE = (EOFError, zlib.error, pa.ArrowInvalid, OSError)  # raised by damaged compressed files
+DAMAGE = (pa.ArrowInvalid, OSError)  # raised by damaged compressed files
 
 PathOrGlob = str | PathLike[str]
 T = TypeVar("T")
@@ -64,15 +64,12 @@ def compression_of(path: Path) -> str:
     return COMPRESSIONS.get(path.suffix.lower(), "none")
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> BufferedReader:
     """The uncompressed bytes of a text file; raises if its first bytes contradict its name."""
     compression = compression_of(path)
     _check_first_bytes(path, compression)
-    if compression == "gzip":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if compression == "zstd":
-        return cast(BinaryIO, pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
-    return path.open("rb")
+    stream = pa.input_stream(str(path), compression if compression != "none" else None)
+    return BufferedReader(stream, 1 << 20)
 
 
 def _check_first_bytes(path: Path, named: str) -> None:
@@ -99,10 +96,9 @@ def _check_first_bytes(path: Path, named: str) -> None:
 
 def _is_utf16(head: bytes) -> bool:
     """Whether every other byte is NUL: Latin text in UTF-16, with or without a byte order mark."""
-    low, high = head[0::2], head[1::2]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return b"\0" in head
-    return len(head) >= 4 and (any(low), any(high)) in ((True, False), (False, True))
+    return len(head) >= 4 and any(head[0::2]) != any(head[1::2])
 
 
 def read_head(path: Path, size: int) -> bytes:
@@ -135,7 +131,7 @@ def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int
     number = 0
     try:
         with open_binary(path) as stream:
-            for number, line in enumerate(_lines(stream), start=1):
+            for number, line in enumerate(stream, start=1):
                 if number == 1:
                     line = line.removeprefix(BOM)
                 yield number, line if keep_ends else line.removesuffix(b"\n").removesuffix(b"\r")
@@ -166,7 +162,7 @@ def parse_lines(
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError:
-            raise ValueError("the bytes are not UTF-8; convert the file to UTF-8") from None
+            raise ValueError(NOT_UTF8) from None
         return parse(text)
 
     lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
@@ -179,15 +175,3 @@ def _damaged(path: Path, line: int, error: Exception) -> Exception:
     return InputError(
         f"{path}: the compressed file is damaged after line {line} ({error}); download it again"
     )
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    incomplete: list[bytes] = []  # pieces of a line that continues in the next chunk
-    while chunk := stream.read(1 << 20):
-        first, *others = chunk.split(b"\n")
-        incomplete.append(first)
-        for piece in others:
-            yield b"".join(incomplete) + b"\n"
-            incomplete = [piece]
-    if any(incomplete):
-        yield b"".join(incomplete)

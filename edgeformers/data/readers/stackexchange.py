@@ -55,7 +55,10 @@ def read_stackexchange_posts(path: str | PathLike[str], *, on_error: OnError = "
     def rows() -> Iterator[dict[str, Any]]:
         accepted = _accepted_answers(file)
         for edge in _edges(file, "answers", errors):
-            label = "accepted" if _contains(accepted, edge["id"]) else "other"
+            post = int(edge["id"]) if (edge["id"] or "").isdecimal() else -1
+            place = bisect_left(accepted, post)
+            is_accepted = place < len(accepted) and accepted[place] == post
+            label = "accepted" if is_accepted else "other"
             yield {**edge, "text": html_to_text(edge["text"]), "label": label}
 
     return EdgeTable.from_rows(
@@ -182,13 +185,6 @@ def _accepted_answers(file: Path) -> Ids:
     return np.sort(np.fromiter((int(i) for i in ids if i.isdecimal()), dtype=np.int64))
 
 
-def _contains(ids: Ids, post: str | None) -> bool:
-    if post is None or not post.isdecimal():
-        return False
-    index = bisect_left(ids, int(post))
-    return index < len(ids) and bool(ids[index] == int(post))
-
-
 def _edges(file: Path, kind: str, errors: RowErrors) -> Iterator[dict[str, Any]]:
     """The answers of Posts.xml or the comments of Comments.xml that have a user."""
     columns = ("OwnerUserId", "ParentId", "Body")
@@ -213,7 +209,8 @@ def _edge(row: Attributes, user: str, target: str, text: str) -> dict[str, Any] 
         if not row.get(name):
             raise ValueError(f"{where} no {name}; every edge needs source and target")
     try:
-        time, score = _utc(row.get("CreationDate")), int(row["Score"]) if "Score" in row else None
+        date, score = row.get("CreationDate"), int(row["Score"]) if "Score" in row else None
+        time = naive_utc(datetime.fromisoformat(date)) if date else None
     except ValueError:
         raise ValueError(
             f"{where} CreationDate '{row.get('CreationDate')}' and Score '{row.get('Score')}'; "
@@ -229,7 +226,3 @@ def _question(post: Attributes) -> dict[str, Any]:
     text = f"{post.get('Title', '')}\n{html_to_text(post.get('Body', ''))}".strip()
     labels = split_tags(post.get("Tags", ""))
     return {"id": post["Id"], "side": "target", "labels": labels, "text": text}
-
-
-def _utc(time: str | None) -> datetime | None:
-    return naive_utc(datetime.fromisoformat(time)) if time else None
