@@ -37,7 +37,7 @@ from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TokenStore
-from edgeformers.inference.encode import encode_edges, encode_nodes
+from edgeformers.inference.encode import EncodeOptions, encode_edges, encode_nodes
 from edgeformers.minilm import MINILM
 from edgeformers.nn.backbones import load_backbone
 
@@ -143,7 +143,7 @@ def edges(
     ways = {
         "padded": lambda: read(np.arange(len(ids)), MAX_TOKENS),
         "by_length": lambda: read(order, None),
-        "ours": lambda: encode_edges(model, loader, ids, device=CPU),
+        "ours": lambda: encode_edges(model, loader, ids, EncodeOptions(device=CPU)),
     }
     lengths = float(loader.lengths(ids).mean())
     return compare("edges", kind, lengths, len(ids), ways, options.rounds)
@@ -178,7 +178,10 @@ def nodes(
     read = loader.nodes(ids)
     print(f"{read.text.num_texts / len(ids):.2f} edges of at most {NEIGHBORS} a node", flush=True)
     lengths = read.text.num_tokens / read.text.num_texts
-    ways = {"padded": padded, "ours": lambda: encode_nodes(model, loader, ids, device=CPU)}
+    ways = {
+        "padded": padded,
+        "ours": lambda: encode_nodes(model, loader, ids, EncodeOptions(device=CPU)),
+    }
     return compare("nodes", kind, lengths, len(ids), ways, options.rounds)
 
 

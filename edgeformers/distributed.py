@@ -104,8 +104,12 @@ def average_gradients(modules: nn.Module) -> None:
     if world_size() == 1:
         return
     trained = [parameter for parameter in modules.parameters() if parameter.requires_grad]
+    grads = [parameter.grad for parameter in trained]
+    own = [_NO_GRAD if grad is None else _SPARSE if grad.is_sparse else _DENSE for grad in grads]
+    kinds = torch.tensor(own, device=_device())
+    dist.all_reduce(kinds, dist.ReduceOp.MAX)  # the kind of gradient in any of the processes
     dense: list[Tensor] = []
-    for parameter, kind in zip(trained, _gradient_kinds(trained), strict=True):
+    for parameter, kind in zip(trained, kinds.tolist(), strict=True):
         if kind == _SPARSE:
             parameter.grad = _average_sparse(parameter)
         elif kind == _DENSE:
@@ -182,17 +186,6 @@ def _gather(rows: Tensor) -> list[Tensor]:
     parts = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(parts, padded)
     return [part[:size] for part, size in zip(parts, sizes, strict=True)]
-
-
-def _gradient_kinds(parameters: list[nn.Parameter]) -> list[int]:
-    """The kind of gradient of each parameter, in any of the processes."""
-    kinds = [
-        _NO_GRAD if p.grad is None else _SPARSE if p.grad.is_sparse else _DENSE for p in parameters
-    ]
-    maximum = torch.tensor(kinds, device=_device())
-    dist.all_reduce(maximum, dist.ReduceOp.MAX)
-    agreed: list[int] = maximum.tolist()
-    return agreed
 
 
 def _average_sparse(parameter: nn.Parameter) -> Tensor:

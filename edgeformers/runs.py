@@ -10,10 +10,9 @@ from edgeformers.config import RunConfig, Task, read_toml
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
-from edgeformers.estimators.base import CONFIG, RESULTS, check_config
+from edgeformers.estimators.estimators import CONFIG, RESULTS, check_config
 from edgeformers.files import write_atomic
-from edgeformers.inference.encode import choose_device
-from edgeformers.inference.network import network_fingerprint
+from edgeformers.inference.fitted import network_fingerprint
 
 RECORD, MODEL = "run.json", "model"
 ESTIMATORS: dict[Task, type[EdgeClassifier] | type[LinkPredictor]] = {
@@ -93,13 +92,6 @@ def read_config(run: str | PathLike[str]) -> RunConfig:
 def is_finished(run: str | PathLike[str]) -> bool:
     """Whether a run was trained to the end and evaluated."""
     return (Path(run).expanduser() / RESULTS).is_file()
-
-
-def check_device(device: str | None) -> str | None:
-    """The device, if it is available."""
-    if device is not None:
-        choose_device(device)
-    return device
 
 
 def _start(

@@ -1,5 +1,6 @@
 """The program `edgeformers`; errors a user can correct are one sentence and exit code 2."""
 
+import re
 import sys
 from typing import Annotated
 
@@ -7,19 +8,11 @@ import typer
 
 import edgeformers
 from edgeformers.aliases import current_option
-from edgeformers.cli.classify_nodes import ClassifyNodes
 from edgeformers.cli.command import add_command
-from edgeformers.cli.describe import Describe
-from edgeformers.cli.embed import Embed
-from edgeformers.cli.evaluate import Evaluate
-from edgeformers.cli.messages import name_options
-from edgeformers.cli.predict import Predict
 from edgeformers.cli.prepare import Prepare
-from edgeformers.cli.quickstart import Quickstart
-from edgeformers.cli.recommend import Recommend
-from edgeformers.cli.report import Report
+from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
-from edgeformers.cli.train import Train
+from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
 from edgeformers.errors import EdgeformersError
 
 COMMANDS = {
@@ -35,6 +28,10 @@ COMMANDS = {
     "report": Report,
     "quickstart": Quickstart,
 }
+
+#: `text='review'` or `text=` in a message names a Python argument; read_nodes has its own.
+ARGUMENT = re.compile(r"`(\w+)=([^`]*)`( of read_nodes)?")
+OPTIONS = {"split": "split-column"}
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for _name, _command in COMMANDS.items():
@@ -68,9 +65,20 @@ def run() -> None:
         sys.exit(2)
 
 
-def _sentence(error: Exception) -> str:
-    if isinstance(error, EdgeformersError) or not isinstance(error, OSError):
+def _sentence(error: EdgeformersError | OSError) -> str:
+    if isinstance(error, EdgeformersError):
         return name_options(str(error))
     if error.filename is None:
         return f"{error}; check free space and permissions"
     return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"
+
+
+def name_options(message: str) -> str:
+    """Replace the Python arguments that a message names by options: `text=` becomes --text."""
+    return ARGUMENT.sub(_option, message)
+
+
+def _option(match: re.Match[str]) -> str:
+    argument, value, is_node_column = match.groups()
+    name = f"node-{argument}" if is_node_column else OPTIONS.get(argument, argument)
+    return f"--{name.replace('_', '-')} {value}".rstrip()

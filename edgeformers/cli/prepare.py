@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformers.cli.command import OUT, Command, argument, choose, option, split_list
-from edgeformers.cli.describe import show_card
+from edgeformers.cli.report import show_card
 
 if TYPE_CHECKING:
     from edgeformers.data.table import NodeTable

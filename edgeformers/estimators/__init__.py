@@ -6,10 +6,8 @@ from typing import Any
 
 import torch
 
-from edgeformers.estimators.base import NotFittedError
-from edgeformers.estimators.edges import EdgeClassifier
-from edgeformers.estimators.links import LinkPredictor
-from edgeformers.estimators.settings import run_config
+from edgeformers.estimators.build import run_config
+from edgeformers.estimators.estimators import EdgeClassifier, LinkPredictor, NotFittedError
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import Reason, Recommendation
 from edgeformers.inference.load import load_fitted

@@ -1,6 +1,8 @@
-"""Build the untrained model of a run for a network."""
+"""The settings of a run, and its untrained model for a network."""
 
+from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,18 +11,17 @@ from torch import Tensor, nn
 
 from edgeformers import distributed
 from edgeformers.baselines.collaborative.netmf import netmf_vectors
-from edgeformers.config import RECIPES, RunConfig
+from edgeformers.config import PAPER_RECIPES, RECIPES, RunConfig, Task, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.estimators.settings import chosen_name, find_model
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.models.base import TextReader
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.no_text import NoText, NoTextConfig
-from edgeformers.registry import make_model
+from edgeformers.registry import MODELS, ModelEntry, find_entry, make_model
 from edgeformers.training.initialization import (
     SCRATCH,
     apply_lora,
@@ -32,6 +33,17 @@ from edgeformers.training.initialization import (
     scale_vectors,
 )
 from edgeformers.training.optimizers import freeze_layers
+
+#: The default model of each task, and what it encodes.
+DEFAULT_MODELS: Mapping[Task, str] = {
+    "edge-classification": "edgeformer-e",
+    "link-prediction": "edgeformer-n",
+}
+ENCODED: Mapping[Task, str] = {"edge-classification": "edges", "link-prediction": "nodes"}
+
+#: Positive and negative edges sampled around a node by the paper's recipes, unless the network has
+#: numbers of its own: those of the paper's largest network, Amazon-Movie.
+PAPER_NEIGHBORS: Mapping[str, list[int]] = {"source": [8, 8], "target": [10, 10]}
 
 #: Settings of a run that are passed to the model under the same name.
 MODEL_SETTINGS = (
@@ -48,25 +60,81 @@ MODEL_SETTINGS = (
 LARGE_TABLE = 5_000_000  # entries of a node table above which its gradients are sparse
 
 
+def run_config(
+    task: Task,
+    recipe: str | None = None,
+    *,
+    file: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    graph: EdgeTextGraph | None = None,
+) -> RunConfig:
+    """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
+
+    Later ones override earlier ones.
+    """
+    config = make_config(task, recipe, file=file, settings=settings)
+    entry = find_model(config)
+    defaults = {} if graph is None else network_settings(config, graph)
+    defaults |= {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
+    return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
+
+
+def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
+    """What the paper's recipes take from a network for links: strata and numbers of neighbors.
+
+    Positive and negative edges are sampled separately if only some labels count as links.
+    """
+    sizes = graph.meta.neighbors or (PAPER_NEIGHBORS if graph.meta.positive_labels else {})
+    if config.recipe not in PAPER_RECIPES or config.task != "link-prediction" or not sizes:
+        return {}
+    settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
+    return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
+
+
+def chosen_name(config: RunConfig) -> str:
+    """The name of the model of a run."""
+    return config.model.name or DEFAULT_MODELS[config.task]
+
+
+def find_model(config: RunConfig) -> ModelEntry:
+    """The registry entry of a run's model, which must encode what the task needs."""
+    name, encoded = chosen_name(config), ENCODED[config.task]
+    entry = find_entry(name)
+    if entry.encodes != encoded:
+        others = ", ".join(other for other, e in MODELS.items() if e.encodes == encoded)
+        raise ConfigError(
+            f"{config.task} needs a model of {encoded}, but '{name}' is a model of "
+            f"{entry.encodes}; available: {others}"
+        )
+    return entry
+
+
 def build_model(
     config: RunConfig, graph: EdgeTextGraph, split: str, options: EncodeOptions
 ) -> tuple[nn.Module, TokenStore]:
     """The untrained model on its device, and the network's texts in its tokens."""
     encoder: TextReader
-    features = None
+    features, seed, width = None, config.train.seed, config.model.node_width
     if find_model(config).text != "language-model":
         encoder, tokens = _open_words(config, graph, split, options.show)
     else:
         with distributed.main_first():  # tokenizes the network if necessary
             encoder, tokens = open_backbone(
-                config.model.backbone, graph, seed=config.train.seed, show=options.show
+                config.model.backbone, graph, seed=seed, show=options.show
             )
         if config.model.node_texts:
             features = _node_text_features(config, graph, tokens, encoder, options.device)
         _prepare_encoder(encoder, config)
     values = _model_values(config, graph, 0 if features is None else features.size(1))
-    model = make_model(chosen_name(config), values, encoder, seed=config.train.seed)
-    _prepare_nodes(model.get_submodule("nodes"), features, config, graph, split)
+    model = make_model(chosen_name(config), values, encoder, seed=seed)
+    nodes: Any = model.get_submodule("nodes")
+    if config.model.node_init == "factorized":
+        nodes.set_table(factorize(graph, split, width, seed=seed))
+    elif config.model.node_init == "netmf":
+        nodes.set_table(scale_vectors(netmf_vectors(graph, split, width, seed=seed)))
+    if features is not None:
+        nodes.set_features(features)
+    nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))
     return model.to(options.device), tokens
 
 
@@ -125,10 +193,14 @@ def _node_text_features(
 def _model_values(config: RunConfig, graph: EdgeTextGraph, feature_width: int) -> dict[str, Any]:
     """The settings of the model itself; one that the model does not have must not be set."""
     known = {setting.name for setting in fields(find_model(config).config)}
+    sparse = config.train.sparse_nodes
+    if sparse is None:  # sparse gradients pay if the node table is large
+        is_large = graph.num_nodes * config.model.node_width > LARGE_TABLE
+        sparse = is_large and not config.train.decay_nodes
     values: dict[str, Any] = {
         "num_nodes": graph.num_nodes,
         "feature_width": feature_width,
-        "sparse": _is_sparse(config, graph.num_nodes),
+        "sparse": sparse,
     }
     if "edge_types" in known:
         values["edge_types"] = max(1, len(graph.edge_type_names))
@@ -144,25 +216,3 @@ def _model_values(config: RunConfig, graph: EdgeTextGraph, feature_width: int) -
                 f"'{chosen_name(config)}' has no setting model.{name} (got {value!r}); remove it"
             )
     return values
-
-
-def _is_sparse(config: RunConfig, num_nodes: int) -> bool:
-    """Whether the node table has sparse gradients: as set, or if it is large."""
-    train, entries = config.train, num_nodes * config.model.node_width
-    if train.sparse_nodes is None:
-        return not train.decay_nodes and entries > LARGE_TABLE
-    return train.sparse_nodes
-
-
-def _prepare_nodes(
-    nodes: Any, features: Tensor | None, config: RunConfig, graph: EdgeTextGraph, split: str
-) -> None:
-    """Initialize node vectors, and mark the nodes that occur in training."""
-    width, seed = config.model.node_width, config.train.seed
-    if config.model.node_init == "factorized":
-        nodes.set_table(factorize(graph, split, width, seed=seed))
-    elif config.model.node_init == "netmf":
-        nodes.set_table(scale_vectors(netmf_vectors(graph, split, width, seed=seed)))
-    if features is not None:
-        nodes.set_features(features)
-    nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))

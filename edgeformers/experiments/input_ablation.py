@@ -13,13 +13,13 @@ from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.estimators.settings import chosen_name, find_model
+from edgeformers.estimators.build import chosen_name, find_model
 from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import split_name
 from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import RunScores, score
-from edgeformers.inference.ensemble import fits_als, fits_ease, fits_lightgcn
+from edgeformers.inference.ensemble import feasible_components
 from edgeformers.registry import BACKBONE_BASELINES, EDGE_BASELINES, LINK_BASELINES
 from edgeformers.report.scores import InputKind, MetricValue, TaskScores
 from edgeformers.training.initialization import is_scratch
@@ -128,8 +128,6 @@ def _baseline_names(model: EdgeClassifier | LinkPredictor, split: str) -> list[s
         "popularity": True,
         "reciprocity": can_reciprocate(graph),
         "text-similarity": not is_scratch(model.config.model.backbone),
-        "ease": fits_ease(graph),
-        "als": fits_als(graph),
-        "lightgcn": fits_lightgcn(graph, split),
     }
-    return [name for name, is_feasible in fits.items() if is_feasible]
+    names = [name for name, is_feasible in fits.items() if is_feasible]
+    return [*names, *feasible_components(graph, split)]

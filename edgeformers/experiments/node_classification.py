@@ -17,8 +17,12 @@ from edgeformers.experiments.plan import Plan, PlannedRun
 from edgeformers.experiments.record import Entry, Record
 from edgeformers.experiments.runner import fit_baseline
 from edgeformers.files import write_atomic
-from edgeformers.inference.node_classification import classify_nodes
-from edgeformers.inference.node_labels import LabeledNodes, network_node_labels, read_node_labels
+from edgeformers.inference.node_classification import (
+    LabeledNodes,
+    classify_nodes,
+    network_node_labels,
+    read_node_labels,
+)
 from edgeformers.runs import open_run
 
 SEPARATOR = "|"  # between several labels of a node

@@ -12,11 +12,11 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
 from edgeformers.errors import InputError
 from edgeformers.estimators import run_config
-from edgeformers.estimators.base import CONFIG, RESULTS
+from edgeformers.estimators.estimators import CONFIG, RESULTS
 from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import named_dataset, published_dataset
 from edgeformers.files import write_atomic
-from edgeformers.inference.network import choose_split, network_fingerprint
+from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.registry import BACKBONE_BASELINES
 from edgeformers.runs import MODEL, RECORD
 from edgeformers.training.initialization import is_scratch

@@ -12,7 +12,7 @@ from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import BATCH_SIZES
 from edgeformers.errors import EdgeformersError
-from edgeformers.estimators.settings import find_model
+from edgeformers.estimators.build import find_model
 from edgeformers.experiments.plan import Plan
 from edgeformers.experiments.runner import available_cores, free_memory, read_outcome
 from edgeformers.inference.encode import choose_device

@@ -24,16 +24,16 @@ from tqdm.auto import tqdm
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
-from edgeformers.estimators.base import write_run_results
+from edgeformers.estimators.estimators import write_run_results
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
-from edgeformers.inference.network import network_fingerprint
+from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.runs import MODEL, RECORD, check_device, fit_run
+from edgeformers.runs import MODEL, RECORD, fit_run
 from edgeformers.training.checkpoint import remove_checkpoints
 from edgeformers.training.initialization import backbone_tokens
 from edgeformers.training.runlog import LOG, read_log
@@ -49,7 +49,7 @@ def execute(
 
     `seconds` are the expected seconds per run of each row: parallel runs start longest first.
     """
-    check_device(plan.device)
+    choose_device(plan.device)  # raises if it is not available
     plan.check_folders()
     runs = list({run.folder: run for run in plan.pending}.values())  # rows may share a folder
     if not runs:

@@ -40,7 +40,8 @@ def predict_edges(
     fitted = fitted_model(classifier, FittedEdgeClassifier)
     names = {"source": source, "target": target, "text": text}
     existing = open_sources(data, format=format)[0].types()
-    taken = {"prediction", *map(_probability, fitted.label_names)} & set(existing)
+    added = {"prediction", *(f"probability_{label}" for label in fitted.label_names)}
+    taken = added & set(existing)
     if taken:
         raise InputError(f"the table already has a column '{min(taken)}'; rename it")
     keep = [name for name in existing if name not in names.values()]
@@ -130,12 +131,8 @@ def _with_predictions(
     table = table.append_column("prediction", pa.array(fitted.label_values(predictions)))
     if predictions.probs is not None:
         for label, column in zip(fitted.label_names, predictions.probs.numpy().T, strict=True):
-            table = table.append_column(_probability(label), pa.array(column, pa.float32()))
+            table = table.append_column(f"probability_{label}", pa.array(column, pa.float32()))
     return table
-
-
-def _probability(label: str) -> str:
-    return f"probability_{label}"
 
 
 def _joined_lists(table: pa.Table) -> pa.Table:

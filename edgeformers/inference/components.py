@@ -41,12 +41,6 @@ class NewEdges:
         """The nodes at the other ends of the edges of a node on `side`."""
         return self.target if side == "source" else self.source
 
-    def linked(self, side: Side) -> tuple[Tensor, Tensor]:
-        """The known nodes among `neighbors`, each once, and how many edges lead to each."""
-        nodes = self.neighbors(side)
-        unique, counts = np.unique(nodes[nodes >= 0], return_counts=True)
-        return torch.from_numpy(unique), torch.from_numpy(counts)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
@@ -62,7 +56,7 @@ class Arrivals:
 class EdgeHistory:
     """The edges known so far: those of training and of profiles, then all that arrived."""
 
-    def __init__(self, graph: EdgeTextGraph, split: str) -> None:
+    def __init__(self, graph: EdgeTextGraph, split: str, degrees: Ids) -> None:
         known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
         self._is_undirected = not graph.is_bipartite and not graph.is_directed
         source, target = self._links(graph.src[known], graph.dst[known])
@@ -71,6 +65,7 @@ class EdgeHistory:
         self._targets = target[order]
         self._arrived: dict[int, list[int]] = defaultdict(list)
         self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
+        self.degrees = degrees.astype(np.int64)  # [N], edges of each node
 
     def targets_of(self, source: int) -> Ids:
         """The target of every edge of a source; a target occurs once per edge."""
@@ -86,15 +81,15 @@ class EdgeHistory:
             is_new[at] = other not in self.targets_of(node)
             self._arrived[node].append(other)
         np.add.at(self.popularity, target, 1)
+        ends = np.concatenate([edges.source, edges.target])
+        np.add.at(self.degrees, ends[ends >= 0], 1)
         return Arrivals(edges=edges, source=source, target=target, is_new=is_new, history=self)
 
     def _links(self, source: IntArray, target: IntArray) -> tuple[Ids, Ids]:
         if not self._is_undirected:
             return np.asarray(source, np.int64), np.asarray(target, np.int64)
-        both = [
-            np.concatenate(pair).astype(np.int64) for pair in ((source, target), (target, source))
-        ]
-        return both[0], both[1]
+        ends = np.concatenate([source, target]).astype(np.int64)
+        return ends, np.roll(ends, len(source))
 
 
 class ScoreComponent(ABC):
@@ -106,12 +101,8 @@ class ScoreComponent(ABC):
     name: ClassVar[str]  # shown to users and part of the names of saved tensors
 
     @abstractmethod
-    def query(self, nodes: Ids) -> Tensor:
-        """Vectors [n, R] of known sources."""
-
-    @abstractmethod
-    def key(self, nodes: Ids) -> Tensor:
-        """Vectors [n, R] of known candidates."""
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        """The queries [n, R] of known sources, or the keys [n, R] of known targets."""
 
     @abstractmethod
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
@@ -135,14 +126,13 @@ class FactorComponent(ScoreComponent):
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self.queries, self.keys = query.float(), key.float()
 
-    def query(self, nodes: Ids) -> Tensor:
-        return self.queries[torch.from_numpy(nodes)]
-
-    def key(self, nodes: Ids) -> Tensor:
-        return self.keys[torch.from_numpy(nodes)]
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        return (self.queries if side == "source" else self.keys)[torch.from_numpy(nodes)]
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
-        nodes, counts = edges.linked(side)
+        linked = edges.neighbors(side)
+        unique = np.unique(linked[linked >= 0], return_counts=True)
+        nodes, counts = map(torch.from_numpy, unique)
         if not len(nodes):
             return self.queries.new_zeros(self.queries.size(1))
         return self._fold_in(nodes, counts, side).float()
@@ -166,7 +156,7 @@ class MeanComponent(FactorComponent):
         for source in np.unique(arrivals.source[arrivals.is_new]).tolist():
             new = arrivals.target[arrivals.is_new & (arrivals.source == source)]
             links = len(np.unique(arrivals.history.targets_of(source)))
-            total = self.queries[source] * (links - len(new)) + self.key(new).sum(0)
+            total = self.queries[source] * (links - len(new)) + self.keys[new].sum(0)
             self.queries[source] = total / links
 
 
@@ -211,9 +201,9 @@ class ALSComponent(FactorComponent):
     def update(self, arrivals: Arrivals) -> None:
         """Solve again for the factors of every source with new edges."""
         for source in np.unique(arrivals.source).tolist():
-            targets, counts = np.unique(arrivals.history.targets_of(source), return_counts=True)
-            nodes, edges = torch.from_numpy(targets), torch.from_numpy(counts)
-            self.queries[source] = self._fold_in(nodes, edges, "source").float()
+            linked = np.unique(arrivals.history.targets_of(source), return_counts=True)
+            nodes, counts = map(torch.from_numpy, linked)
+            self.queries[source] = self._fold_in(nodes, counts, "source").float()
 
     def tensors(self) -> dict[str, Tensor]:
         return {**super().tensors(), "gram": self.gram, "alpha": self.alpha}
@@ -244,10 +234,8 @@ class EASEComponent(FactorComponent):
 
     def update(self, arrivals: Arrivals) -> None:
         """Add the targets of new links."""
-        source, target = (
-            torch.from_numpy(ends[arrivals.is_new]) for ends in (arrivals.source, arrivals.target)
-        )
-        self.queries.index_add_(0, source, self.left[target])
+        source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
+        self.queries.index_add_(0, torch.from_numpy(source), self.left[target])
 
     def tensors(self) -> dict[str, Tensor]:
         return {**super().tensors(), "left": self.left, "penalty": self.penalty}
@@ -265,50 +253,39 @@ class ReciprocityComponent(ScoreComponent):
     def __init__(self, offsets: Tensor, nodes: Tensor) -> None:
         self.offsets, self.nodes = offsets.long(), nodes.long()
 
-    def query(self, nodes: Ids) -> Tensor:
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return torch.empty(len(nodes), 0)
-
-    key = query
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         return torch.empty(0)
 
     def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable:
-        table = LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
         nobody = len(self.offsets) - 1
-        position, column = table.among(
-            nodes.clip(min=0), np.where(candidates < 0, nobody, candidates)
-        )
+        known = np.where(candidates < 0, nobody, candidates)
+        position, column = self._links.among(nodes.clip(min=0), known)
         is_known = nodes[position] >= 0
         return LinkTable.from_pairs(position[is_known], column[is_known], len(nodes))
 
     def update(self, arrivals: Arrivals) -> None:
         """Add the new links."""
-        ends = np.repeat(np.arange(len(self.offsets) - 1), self.offsets.diff().numpy())
-        table = LinkTable.from_pairs(
-            np.concatenate([ends, arrivals.target]),
-            np.concatenate([self.nodes.numpy(), arrivals.source]),
-            len(self.offsets) - 1,
-        )
-        self.offsets, self.nodes = (
-            torch.from_numpy(table.indptr),
-            torch.from_numpy(table.candidates),
-        )
+        links = self._links
+        source = np.concatenate([links.candidates, arrivals.source])
+        target = np.concatenate([links.queries, arrivals.target])
+        links = LinkTable.from_pairs(target, source, links.num_queries)
+        self.offsets, self.nodes = map(torch.from_numpy, (links.indptr, links.candidates))
+
+    @property
+    def _links(self) -> LinkTable:
+        return LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
 
     def tensors(self) -> dict[str, Tensor]:
         return {"offsets": self.offsets, "nodes": self.nodes}
 
 
+_FITTED = (LightGCNComponent, ALSComponent, EASEComponent, ActivityComponent, ReciprocityComponent)
 #: The components that are saved with a model, by name, in the order in which they are fitted.
 COMPONENTS: Mapping[str, type[ScoreComponent]] = {
-    component.name: component
-    for component in (
-        LightGCNComponent,
-        ALSComponent,
-        EASEComponent,
-        ActivityComponent,
-        ReciprocityComponent,
-    )
+    component.name: component for component in _FITTED
 }
 
 

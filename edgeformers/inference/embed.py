@@ -23,10 +23,8 @@ from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import atomic_file, write_atomic
 from edgeformers.inference.encode import encode_edges, encode_nodes
-from edgeformers.inference.fitted import FittedModel, fitted_model
-from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.fitted import FittedModel, fitted_model, network_fingerprint
 from edgeformers.inference.load import load_fitted
-from edgeformers.inference.network import network_fingerprint
 from edgeformers.inference.saved_model import model_fingerprint
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
@@ -39,7 +37,6 @@ SCHEMA_VERSION = 1
 KEY = b"edgeformers"  # of the Parquet metadata
 CHUNK = 16_384  # rows encoded and written together; a row group of the file
 FACTS = "facts.json"
-_SHARD = re.compile(r"\.(\d{5})-of-(\d{5})$")
 
 #: Metadata that must be equal for two files to have the same vectors; versions may differ.
 _IDENTITY = ("what", "model", "network_fingerprint", "settings", "shard", "chunk", "batch", "int8")
@@ -85,23 +82,21 @@ def embed(
     if what not in get_args(What):
         raise InputError(f"what must be 'nodes' or 'edges' (got '{what}')")
     fitted = _open(model, network, what, show)
-    size = batch or fitted.config.train.eval_batch_size
-    job = _Job(
-        fitted=fitted, what=what, shard=_checked_shard(shard), batch=size, chunk=chunk, int8=int8
-    )
     path = shard_path(Path(out).expanduser(), shard)
+    size = batch or fitted.config.train.eval_batch_size
+    job = _Job(fitted, what, shard, size, chunk, int8)
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
         return path
     chunks = path.with_name(f".{path.name}.parts")
-    if int8 and job.num_chunks:
+    if int8 and job.chunks:
         print_message(job.measure_int8(), show=show)
-    for number in distributed.broadcast(_missing_chunks(chunks, job)):
-        table = job.rows(number, show=show and distributed.is_main())
+    files = [chunks / f"{number:08d}.parquet" for number in range(len(job.chunks))]
+    for number in distributed.broadcast(_missing_chunks(chunks, job.facts, files)):
+        table = job.encode_chunk(number, show=show and distributed.is_main())
         if distributed.is_main():
-            _write_parquet(chunks / f"{number:08d}.parquet", iter([table]), job.schema)
+            _write_parquet(files[number], iter([table]), job.schema)
     if distributed.is_main():
-        files = (chunks / f"{number:08d}.parquet" for number in range(job.num_chunks))
-        bar = tqdm(files, total=job.num_chunks, desc="joining", disable=not show)
+        bar = tqdm(files, desc="joining", disable=not show)
         _write_parquet(path, map(pq.read_table, bar), job.schema)
         shutil.rmtree(chunks, ignore_errors=True)
     distributed.barrier()
@@ -163,78 +158,60 @@ def shard_path(out: Path, shard: Shard) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}.{number:05d}-of-{count:05d}.parquet")
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Job:
     """The rows of one output file and how they are encoded."""
 
-    fitted: FittedModel[Any]
-    what: What
-    shard: Shard
-    batch: int
-    chunk: int
-    int8: bool
-
-    @property
-    def graph(self) -> EdgeTextGraph:
-        return self.fitted.network.graph
-
-    @cached_property
-    def range(self) -> tuple[int, int]:
-        """The first row of this shard, and the row after its last."""
-        total = self.graph.num_nodes if self.what == "nodes" else self.graph.num_edges
-        number, count = self.shard
-        return (number - 1) * total // count, number * total // count
-
-    @property
-    def num_chunks(self) -> int:
-        start, stop = self.range
-        return -(-(stop - start) // self.chunk)
+    def __init__(
+        self, fitted: FittedModel[Any], what: What, shard: Shard, batch: int, chunk: int, int8: bool
+    ) -> None:
+        self.fitted, self.what, self.int8 = fitted, what, int8
+        self.options = replace(fitted.options, batch=batch)
+        self.graph: EdgeTextGraph = fitted.network.graph
+        total = self.graph.num_nodes if what == "nodes" else self.graph.num_edges
+        number, count = shard
+        start, stop = (number - 1) * total // count, number * total // count
+        self.chunks = [range(at, min(at + chunk, stop)) for at in range(start, stop, chunk)]
+        self.facts: dict[str, Any] = {
+            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
+            "library_version": __version__,
+            "what": what,
+            "model": model_fingerprint(fitted.model),
+            "network": self.graph.name,
+            "network_fingerprint": network_fingerprint(self.graph),
+            "settings": fitted.config.to_dict(),
+            "shard": list(shard),
+            "rows": [start, stop],
+            "width": fitted.width,
+            "batch": batch,
+            "chunk": chunk,
+            "int8": int8,
+        }
+        columns = [("id", pa.string()), ("side", pa.string())]
+        if what == "edges":
+            columns = [("edge", pa.int64()), ("source", pa.string()), ("target", pa.string())]
+        vector = pa.field("vector", pa.list_(pa.float32(), fitted.width), nullable=False)
+        metadata = {KEY: json.dumps(self.facts, sort_keys=True).encode()}
+        self.schema = pa.schema([*columns, vector], metadata=metadata)
 
     @cached_property
     def model(self) -> nn.Module:
         return quantize_int8(self.fitted.model) if self.int8 else self.fitted.model
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
-        """The metadata of the file."""
-        return {
-            "format": FORMAT,
-            "schema_version": SCHEMA_VERSION,
-            "library_version": __version__,
-            "what": self.what,
-            "model": model_fingerprint(self.fitted.model),
-            "network": self.graph.name,
-            "network_fingerprint": network_fingerprint(self.graph),
-            "settings": self.fitted.config.to_dict(),
-            "shard": list(self.shard),
-            "rows": list(self.range),
-            "width": self.fitted.width,
-            "batch": self.batch,
-            "chunk": self.chunk,
-            "int8": self.int8,
-        }
+    def _nodes(self) -> pa.Table:
+        return self.graph.nodes(["id", "side"])
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        columns = [("id", pa.string()), ("side", pa.string())]
-        if self.what == "edges":
-            columns = [("edge", pa.int64()), ("source", pa.string()), ("target", pa.string())]
-        vector = pa.field("vector", pa.list_(pa.float32(), self.fitted.width), nullable=False)
-        metadata = {KEY: json.dumps(self.facts, sort_keys=True).encode()}
-        return pa.schema([*columns, vector], metadata=metadata)
-
-    def rows(self, number: int, *, show: bool) -> pa.Table:
+    def encode_chunk(self, number: int, *, show: bool) -> pa.Table:
         """Ids and vectors of one chunk."""
-        start, stop = self.range
-        first = start + number * self.chunk
-        ids = np.arange(first, min(first + self.chunk, stop), dtype=np.int64)
+        ids = np.array(self.chunks[number])
         vectors = pa.array(self._encode(ids, self.model, show=show).ravel(), pa.float32())
         column = pa.FixedSizeListArray.from_arrays(vectors, self.fitted.width)
         return pa.table([*self._id_columns(ids), column], schema=self.schema)
 
     def measure_int8(self) -> str:
         """How close vectors in 8-bit integers are to the exact ones, on a few hundred rows."""
-        start, stop = self.range
+        start, stop = self.facts["rows"]
         ids = np.unique(np.linspace(start, stop - 1, min(256, stop - start)).astype(np.int64))
         exact, rounded = (self._encode(ids, m) for m in (self.fitted.model, self.model))
         lengths = np.linalg.norm(exact, axis=1) * np.linalg.norm(rounded, axis=1)
@@ -246,15 +223,9 @@ class _Job:
 
     def _encode(self, ids: Ids, model: nn.Module, *, show: bool = False) -> NDArray[np.float32]:
         encode: Any = encode_nodes if self.what == "nodes" else encode_edges
-        options = replace(self.fitted.options, batch=self.batch, show=show)
-        vectors: NDArray[np.float32] = encode(
-            model, self.fitted.network.loader, ids, **vars(options)
-        )
+        options = replace(self.options, show=show)
+        vectors: NDArray[np.float32] = encode(model, self.fitted.network.loader, ids, options)
         return vectors
-
-    @cached_property
-    def _nodes(self) -> pa.Table:
-        return self.graph.nodes(["id", "side"])
 
     def _id_columns(self, ids: Ids) -> list[Any]:
         if self.what == "nodes":
@@ -272,10 +243,9 @@ def _open(model: Any, network: Any, what: What, show: bool) -> FittedModel[Any]:
     else:
         fitted = fitted_model(model, FittedModel)  # type: ignore[type-abstract]
         fitted = fitted if network is None else fitted.attach(network)
-    own = "nodes" if isinstance(fitted, FittedLinkPredictor) else "edges"
+    task, own = fitted.config.task, fitted.entry.encodes
     if what != own:
         other = "an edge-classification" if what == "edges" else "a link-prediction"
-        task = fitted.config.task
         raise InputError(f"a {task} model has vectors of {own}; use {other} run for {what}")
     return fitted
 
@@ -298,17 +268,17 @@ def _is_finished(path: Path, facts: dict[str, Any], overwrite: bool) -> bool:
     return not different
 
 
-def _missing_chunks(folder: Path, job: _Job) -> list[int]:
+def _missing_chunks(folder: Path, facts: dict[str, Any], files: list[Path]) -> list[int]:
     """The chunks that are not written yet; chunks of another job are removed."""
     if not distributed.is_main():
         return []
-    identity = json.dumps({name: job.facts[name] for name in _IDENTITY}, sort_keys=True)
+    identity = json.dumps({name: facts[name] for name in _IDENTITY}, sort_keys=True)
     recorded = folder / FACTS
     if not recorded.is_file() or recorded.read_text(encoding="utf-8") != identity:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         write_atomic(recorded, identity)
-    return [n for n in range(job.num_chunks) if not (folder / f"{n:08d}.parquet").is_file()]
+    return [number for number, file in enumerate(files) if not file.is_file()]
 
 
 def _write_parquet(path: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> None:
@@ -323,23 +293,18 @@ def _write_parquet(path: Path, tables: Iterator[pa.Table], schema: pa.Schema) ->
 
 def _find_shards(out: Path) -> list[Path]:
     """All shards of a file, in order."""
-    shards = {}
-    for path in out.parent.glob(f"{out.stem}.*-of-*.parquet"):
-        match = _SHARD.search(path.stem)
-        if match and path.stem[: match.start()] == out.stem:
-            shards[int(match[1]), int(match[2])] = path
-    counts = {count for _, count in shards}
+    pattern = re.compile(re.escape(out.stem) + r"\.\d{5}-of-(\d{5})\.parquet")
+    matches = [pattern.fullmatch(path.name) for path in out.parent.glob("*.parquet")]
+    counts = {int(match[1]) for match in matches if match}
     if len(counts) != 1:
         problem = "shards of several jobs" if counts else "no such file, and no shards of it"
         raise InputError(f"{out}: {problem}; write it with: edgeformers embed RUN -o {out}")
-    count = counts.pop()
-    for number in range(1, count + 1):
-        if (number, count) not in shards:
-            raise InputError(
-                f"{shard_path(out, (number, count))} is missing; write it with --shard "
-                f"{number}/{count}"
-            )
-    return [shards[key] for key in sorted(shards)]
+    (count,) = counts
+    shards = [shard_path(out, (number, count)) for number in range(1, count + 1)]
+    for number, path in enumerate(shards, 1):
+        if not path.is_file():
+            raise InputError(f"{path} is missing; write it with --shard {number}/{count}")
+    return shards
 
 
 def _checked_shard(shard: Shard) -> Shard:

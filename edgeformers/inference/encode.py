@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from edgeformers import distributed
-from edgeformers.data.loader import INFERENCE, EdgeLoader, EgoLoader
+from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError, InputError
@@ -67,24 +68,20 @@ def encode_edges(
     model: nn.Module,
     loader: EdgeLoader,
     edge_ids: Ids,
-    *,
-    device: torch.device,
-    autocast: Autocast = nullcontext,
-    batch: int = 256,
-    show: bool = False,
+    options: EncodeOptions,
 ) -> Vectors:
     """edge_repr [n, D] of edges, in their order.
 
-    A batch has as many tokens as `batch` edges of full length.
+    A batch has as many tokens as `options.batch` edges of full length.
     """
+    batch = options.batch
     lengths = loader.lengths(edge_ids).astype(np.int64)
     order, budget = np.argsort(lengths, kind="stable")[::-1], batch * loader.max_tokens
     if loader.source_sampler is not None and loader.target_sampler is not None:
         around = sum(loader.source_sampler.sizes) + sum(loader.target_sampler.sizes)
         lengths = np.full_like(lengths, (1 + around) * loader.max_tokens)
         budget *= 1 + around
-    chunks = _cut(order, lengths, _bounded(budget, model, device), batch)
-    options = EncodeOptions(device=device, autocast=autocast, batch=batch, show=show)
+    chunks = _cut(order, lengths, _bounded(budget, model, options.device), batch)
     return _encode(model, loader.batch, edge_ids, chunks, options, "edges")
 
 
@@ -92,18 +89,14 @@ def encode_nodes(
     model: nn.Module,
     loader: EgoLoader,
     nodes: Ids,
+    options: EncodeOptions,
     *,
-    device: torch.device,
-    autocast: Autocast = nullcontext,
-    batch: int = 256,
-    epoch: int = INFERENCE,
     side: Side = "source",
-    show: bool = False,
 ) -> Vectors:
     """node_repr [n, D] of nodes, in their order, from training edges only.
 
     With one node type they are read as sources or as targets (`side`). A batch has as many edges
-    as `batch` nodes with full neighborhoods.
+    as `options.batch` nodes with full neighborhoods.
     """
     work = loader.workload(nodes)
     order = np.argsort(work, kind="stable")[::-1]
@@ -111,16 +104,11 @@ def encode_nodes(
     if loader.graph.is_bipartite:  # sources and targets have different samplers
         is_target = nodes[order] >= loader.graph.num_sources
         orders = [order[~is_target], order[is_target]]
-
-    def make(ids: Ids) -> Any:
-        return loader.nodes(ids, epoch=epoch, side=side)
-
     most = max(sum(loader.source_sampler.sizes), sum(loader.target_sampler.sizes))
     tokens = (work + 1) * loader.max_tokens
-    budget = _bounded(batch * (most + 1) * loader.max_tokens, model, device)
-    chunks = [chunk for part in orders for chunk in _cut(part, tokens, budget, batch)]
-    options = EncodeOptions(device=device, autocast=autocast, batch=batch, show=show)
-    return _encode(model, make, nodes, chunks, options, "nodes")
+    budget = _bounded(options.batch * (most + 1) * loader.max_tokens, model, options.device)
+    chunks = [chunk for part in orders for chunk in _cut(part, tokens, budget, options.batch)]
+    return _encode(model, partial(loader.nodes, side=side), nodes, chunks, options, "nodes")
 
 
 def _bounded(budget: int, model: nn.Module, device: torch.device) -> int:
@@ -162,23 +150,24 @@ def _encode(
     model.eval()
     bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not options.show)
     own_ids = [ids[chunk] for chunk in distributed.shard(chunks)]
-    fast = _fast_layers(model, options.device) if len(chunks) > 1 else nullcontext()
-    with bar, _explain_memory(options.batch, what), fast:
-        for vectors in _forward(model, make, own_ids, options):
-            parts.append(vectors)
-            bar.update(len(vectors) * distributed.world_size())
+    fast: AbstractContextManager[None] = nullcontext()
+    if len(chunks) > 1 and _is_language_model_on_cpu(model, options.device):
+        fast = onednn_inference(cast(TextEncoder, model.encoder).layers)
+    try:
+        with bar, fast:
+            for vectors in _forward(model, make, own_ids, options):
+                parts.append(vectors)
+                bar.update(len(vectors) * distributed.world_size())
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError(
+            f"out of memory while encoding {options.batch} {what} at once; lower "
+            "train.eval_batch_size"
+        ) from error
     model.train(was_training)
     out = np.empty((len(ids), int(getattr(model, "width", 0))), np.float32)
     for chunk, vectors in zip(chunks, distributed.gather_shards(parts, out), strict=True):
         out[chunk] = vectors
     return out
-
-
-def _fast_layers(model: nn.Module, device: torch.device) -> AbstractContextManager[None]:
-    """Let a language model use its fast layers on a CPU."""
-    if not _is_language_model_on_cpu(model, device):
-        return nullcontext()
-    return onednn_inference(cast(TextEncoder, model.encoder).layers)
 
 
 def _forward(
@@ -205,13 +194,3 @@ def _forward(
             yield from pool.map(lambda ids: forward(make(ids)), chunks)
         finally:
             torch.set_num_threads(threads)  # for threads that start later
-
-
-@contextmanager
-def _explain_memory(batch: int, what: str) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError(
-            f"out of memory while encoding {batch} {what} at once; lower train.eval_batch_size"
-        ) from error

@@ -1,7 +1,8 @@
 """Fit the ensemble next to a trained link score, with weights chosen on validation."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import product, repeat
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
-from edgeformers.evaluation import LinkTable, is_significant
+from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import (
     ActivityComponent,
@@ -49,35 +50,24 @@ WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
 
 
-class TrainedScore(FactorComponent):
-    """A trained score computed once for all nodes, to be weighed against other components."""
-
-    name = "text"
-
-
 class Standardized:
     """A component whose scores are divided by their standard deviation over candidates."""
 
     def __init__(self, component: ScoreComponent, graph: EdgeTextGraph, rows: int = 256) -> None:
         self.component = component
         sample = np.unique(np.linspace(0, graph.num_sources - 1, rows).astype(np.int64))
-        scores = component_scores(component, sample, candidate_nodes(graph))
-        self.scale = 1 / (float(scores.std()) or 1.0)
+        self.scale = 1.0
+        self.scale = 1 / (float(self.scores(sample, candidate_nodes(graph)).std()) or 1.0)
 
     def scores(self, queries: Ids, candidates: Ids, weight: float = 1.0) -> Scores:
-        return component_scores(self.component, queries, candidates, weight * self.scale)
-
-
-def component_scores(
-    component: ScoreComponent, queries: Ids, candidates: Ids, weight: float = 1.0
-) -> Scores:
-    """Weighted scores [q, c] of one component."""
-    products = (component.query(queries) * weight) @ component.key(candidates).T
-    scores: Scores = products.numpy()
-    bonus = component.bonus(queries, candidates)
-    if bonus is not None:
-        scores[bonus.of(np.arange(len(queries)))] += np.float32(weight)
-    return scores
+        """Weighted scores [q, c]."""
+        weight *= self.scale
+        query = self.component.vectors(queries, "source") * weight
+        scores: Scores = (query @ self.component.vectors(candidates, "target").T).numpy()
+        bonus = self.component.bonus(queries, candidates)
+        if bonus is not None:
+            scores[bonus.queries, bonus.candidates] += np.float32(weight)
+        return scores
 
 
 def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
@@ -89,8 +79,9 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
-    is_directed = can_reciprocate(graph)
-    if not (fits_ease(graph) or fits_als(graph) or is_directed or has_usable_times(graph, split)):
+    is_directed, feasible = can_reciprocate(graph), feasible_components(graph, split)
+    is_large = "ease" not in feasible and "als" not in feasible
+    if is_large and not is_directed and not has_usable_times(graph, split):
         return None
     ranking = ValidationRanking(graph, split)
     chosen = [Standardized(_trained_score(fitted.scorer, graph), graph)]
@@ -100,9 +91,9 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     if (activity := _activity_if_better(graph, split, chosen, ranking)) is not None:
         chosen.append(activity)
     if is_directed:
-        chosen.append(
-            Standardized(reciprocity_component(training_links(graph, split).train), graph)
-        )
+        links = training_links(graph, split).train.transpose()
+        tensors = map(torch.from_numpy, (links.indptr, links.candidates))
+        chosen.append(Standardized(ReciprocityComponent(*tensors), graph))
     group = degree_group(graph.training_adjacency(split).degrees())
     weights = choose_group_weights(chosen, ranking, group[ranking.queries])
     if not weights[:, 1:].any():
@@ -124,32 +115,27 @@ def collaborative_components(
     A setting is judged by what it adds to the components before it, so the family with a single
     setting comes first. Components are fitted one at a time: they hold vectors of all nodes.
     """
-    size = graph.num_nodes
-    if fits_lightgcn(graph, split):
+    size, feasible = graph.num_nodes, feasible_components(graph, split)
+    if "lightgcn" in feasible:
         models = (LightGCN((config,), seed=seed).fit(graph, split) for config in LIGHTGCN_GRID)
         yield (lightgcn_component(model, size) for model in models)
-    if fits_als(graph):
+    if "als" in feasible:
         fits = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
         yield (als_component(als, size) for als in fits)
-    if fits_ease(graph):
+    if "ease" in feasible:
         solutions = ((penalty, EASE((penalty,)).fit(graph, split)) for penalty in LAMBDAS)
         yield (ease_component(ease, penalty, size, seed) for penalty, ease in solutions)
 
 
-def fits_ease(graph: EdgeTextGraph) -> bool:
-    """Whether a network is small enough for EASE."""
-    return graph.num_targets <= EASE_TARGETS
-
-
-def fits_als(graph: EdgeTextGraph) -> bool:
-    """Whether a network is small enough for ALS."""
-    return int(graph.is_positive.sum()) <= ALS_LINKS
-
-
-def fits_lightgcn(graph: EdgeTextGraph, split: str) -> bool:
-    """Whether a network is small enough for LightGCN on this machine."""
+def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:
+    """The collaborative components that a network is small enough for, on this machine."""
     most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
-    return training_links(graph, split).train.num_links <= most
+    is_small = {
+        "ease": graph.num_targets <= EASE_TARGETS,
+        "als": int(graph.is_positive.sum()) <= ALS_LINKS,
+        "lightgcn": training_links(graph, split).train.num_links <= most,
+    }
+    return [name for name, fits in is_small.items() if fits]
 
 
 def choose_group_weights(
@@ -176,14 +162,14 @@ def choose_weights(components: Sequence[Standardized], ranking: ValidationRankin
     chosen first, then other weights are tried one at a time.
     """
     best = _choose_members(components, ranking)
-    best_ranks = _reciprocal_ranks(components, best, ranking)
+    best_ranks = _reciprocal_ranks(components, ranking, best)
     for _ in range(ROUNDS):
         before = best
         for at, weight in product(range(len(components)), WEIGHTS):
             weights = (*best[:at], weight, *best[at + 1 :])
             if weights == best or not any(weights):
                 continue
-            ranks = _reciprocal_ranks(components, weights, ranking)
+            ranks = _reciprocal_ranks(components, ranking, weights)
             if is_significant(ranks - best_ranks, ranking.queries):
                 best, best_ranks = weights, ranks
         if best == before:
@@ -197,7 +183,7 @@ def _choose_members(components: Sequence[Standardized], ranking: ValidationRanki
     Its MRR must also reach that of the best collaborative component alone.
     """
     subsets = [subset for subset in product((0.0, 1.0), repeat=len(components)) if any(subset)]
-    ranks = {subset: _reciprocal_ranks(components, subset, ranking) for subset in subsets}
+    ranks = {subset: _reciprocal_ranks(components, ranking, subset) for subset in subsets}
     mrr = {subset: float(ranks[subset].mean()) for subset in subsets}
     best = max(subsets, key=lambda subset: mrr[subset])
     least = max((mrr[s] for s in subsets if sum(s) == 1 and not s[0]), default=0.0)
@@ -210,49 +196,42 @@ def _choose_members(components: Sequence[Standardized], ranking: ValidationRanki
 
 
 def _reciprocal_ranks(
-    components: Sequence[Standardized], weights: Weights, ranking: ValidationRanking
+    components: Sequence[Standardized], ranking: ValidationRanking, weights: Weights | None = None
 ) -> NDArray[np.float64]:
-    weighted = [(c, w) for c, w in zip(components, weights, strict=True) if w]
+    """The reciprocal rank of each validation link by the sum of scores, plain or weighted."""
+    pairs = zip(components, weights or repeat(1.0), strict=weights is not None)
+    weighted = [(component, weight) for component, weight in pairs if weight]
     return ranking.reciprocal_ranks(
         lambda q, k: np.asarray(sum(component.scores(q, k, w) for component, w in weighted))
     )
-
-
-def _mrr(components: Sequence[Standardized], ranking: ValidationRanking) -> float:
-    """The MRR of the sum of some scores."""
-    return float(_reciprocal_ranks(components, (1.0,) * len(components), ranking).mean())
 
 
 def _value(
     component: Standardized, others: Sequence[Standardized], ranking: ValidationRanking
 ) -> float:
     """The MRR of a component, alone or with the others."""
-    return max(_mrr([component], ranking), _mrr([*others, component], ranking))
+    sums = ([component], [*others, component])
+    return max(float(_reciprocal_ranks(components, ranking).mean()) for components in sums)
 
 
-def _trained_score(scorer: LinkScorer, graph: EdgeTextGraph) -> TrainedScore:
-    """The trained score of all sources and candidates; other nodes have zeros."""
-    candidates = candidate_nodes(graph)
+def _trained_score(scorer: LinkScorer, graph: EdgeTextGraph) -> FactorComponent:
+    """The trained score, computed once for all sources and candidates."""
     query = scorer.queries(np.arange(graph.num_sources)).vectors
-    key = scorer.keys(candidates)
-    return TrainedScore(
-        _placed(query, 0, graph.num_nodes), _placed(key, int(candidates[0]), graph.num_nodes)
-    )
+    key, first = scorer.keys(scorer.candidates), int(scorer.candidates[0])
+    return FactorComponent(*_tables(query, key, first, graph.num_nodes))
 
 
 def lightgcn_component(model: LightGCN, num_nodes: int) -> LightGCNComponent:
     """The vectors of a LightGCN; those of sources without links were never trained."""
     rows, columns = model.factors()
-    is_linked = model.links.known.degrees > 0
-    query = _placed(rows * is_linked[:, None], 0, num_nodes)
-    return LightGCNComponent(query, _placed(columns, model.links.first_candidate, num_nodes))
+    linked = rows * (model.links.known.degrees > 0)[:, None]
+    return LightGCNComponent(*_tables(linked, columns, model.links.first_candidate, num_nodes))
 
 
 def als_component(als: ALS, num_nodes: int) -> ALSComponent:
     """The factors of an ALS, and what solves for those of a new node."""
-    rows, columns = als.factors()
-    query, key = _placed(rows, 0, num_nodes), _placed(columns, als.links.first_candidate, num_nodes)
-    return ALSComponent(query, key, torch.from_numpy(als.fitted.gram), als.fitted.alpha)
+    tables = _tables(*als.factors(), als.links.first_candidate, num_nodes)
+    return ALSComponent(*tables, torch.from_numpy(als.fitted.gram), als.fitted.alpha)
 
 
 def ease_component(ease: EASE, penalty: float, num_nodes: int, seed: int) -> EASEComponent:
@@ -265,21 +244,12 @@ def ease_component(ease: EASE, penalty: float, num_nodes: int, seed: int) -> EAS
     known, first = links.known, links.first_candidate
     query = torch.zeros(known.num_queries, left.size(1))
     query.index_add_(0, torch.from_numpy(known.queries), left[torch.from_numpy(known.candidates)])
-    vectors = (_placed(query, 0, num_nodes), _placed(v, first, num_nodes))
-    return EASEComponent(*vectors, _placed(left, first, num_nodes), penalty)
-
-
-def reciprocity_component(links: LinkTable) -> ReciprocityComponent:
-    """Which nodes have a link to each node."""
-    table = links.transpose()
-    return ReciprocityComponent(torch.from_numpy(table.indptr), torch.from_numpy(table.candidates))
+    _, table = _tables(query, left, first, num_nodes)
+    return EASEComponent(*_tables(query, v, first, num_nodes), table, penalty)
 
 
 def _activity_if_better(
-    graph: EdgeTextGraph,
-    split: str,
-    others: Sequence[Standardized],
-    ranking: ValidationRanking,
+    graph: EdgeTextGraph, split: str, others: Sequence[Standardized], ranking: ValidationRanking
 ) -> Standardized | None:
     """Activity profiles with the best smoothing; None if they do not improve on the others.
 
@@ -288,20 +258,21 @@ def _activity_if_better(
     """
     if not has_usable_times(graph, split):
         return None
-    options = (
-        Standardized(ActivityComponent(torch.from_numpy(query), torch.from_numpy(key)), graph)
-        for query, key in activity_profiles(graph, split)
-    )
-    best = max(options, key=lambda option: _mrr([*others, option], ranking))
-    without = _reciprocal_ranks(others, (1.0,) * len(others), ranking)
-    gains = _reciprocal_ranks([*others, best], (1.0,) * (len(others) + 1), ranking) - without
+    profiles = (map(torch.from_numpy, pair) for pair in activity_profiles(graph, split))
+    options = (Standardized(ActivityComponent(*pair), graph) for pair in profiles)
+    ranks = ((option, _reciprocal_ranks([*others, option], ranking)) for option in options)
+    best, best_ranks = max(ranks, key=lambda option: float(option[1].mean()))
+    gains = best_ranks - _reciprocal_ranks(others, ranking)
     if len(gains) >= MANY_LINKS:
         return best if gains.mean() > 0 else None
     return best if is_significant(gains, ranking.queries) else None
 
 
-def _placed(vectors: Tensor | NDArray[np.floating], first: int, num_nodes: int) -> Tensor:
-    """Vectors of consecutive nodes, from node `first`, in a table of all nodes."""
-    table = torch.zeros(num_nodes, vectors.shape[1])
-    table[first : first + len(vectors)] = torch.as_tensor(vectors)
-    return table
+def _tables(
+    query: Tensor | NDArray[Any], key: Tensor | NDArray[Any], first: int, num_nodes: int
+) -> tuple[Tensor, Tensor]:
+    """Vectors of the first nodes, and of nodes from `first`, in tables of all nodes."""
+    queries, keys = (torch.zeros(num_nodes, vectors.shape[1]) for vectors in (query, key))
+    queries[: len(query)] = torch.as_tensor(query)
+    keys[first : first + len(key)] = torch.as_tensor(key)
+    return queries, keys

@@ -1,34 +1,61 @@
 """FittedModel: what `fit` produces and `load` restores, complete for use and for saving."""
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, Self, TypeVar, get_args
 
-import pyarrow.compute as pc
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from edgeformers import distributed
-from edgeformers.config import RunConfig
+from edgeformers.config import RunConfig, Task
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.node_index import NodeIndex
-from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
-from edgeformers.errors import InputError
+from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.tokenize import add_tokens
+from edgeformers.data.tokens import TOKEN_LIMIT, TOKENIZER, TokenStore
+from edgeformers.data.types import Ids, Side
+from edgeformers.errors import InputError, suggest
+from edgeformers.evaluation.network_labels import labeled_edge_parts
+from edgeformers.evaluation.network_links import link_parts
 from edgeformers.files import json_values
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
-from edgeformers.inference.network import (
-    AttachedNetwork,
-    Loader,
-    open_network,
-    tokenize_network,
-)
 from edgeformers.inference.saved_model import SavedModel, save_model
 from edgeformers.nn.packed import PackedText
+from edgeformers.registry import ModelEntry, find_entry, model_name
+
+DEFAULT_SPLITS: dict[Task, str] = {"edge-classification": "edge", "link-prediction": "link"}
+
+Loader = TypeVar("Loader", EdgeLoader, EgoLoader)
+Model = TypeVar("Model", bound="FittedModel[Any]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachedNetwork(Generic[Loader]):
+    """A network with the split, the batches and the examples that a model uses."""
+
+    graph: EdgeTextGraph
+    split: str
+    loader: Loader
+    parts: dict[str, Ids]  # the edges to predict in "train", "val" and "test"
+
+    def part(self, name: str) -> Ids:
+        """The edges of a part, which must not be empty."""
+        if name not in self.parts:
+            raise InputError(f"a split has no part '{name}'; {suggest(name, self.parts)}")
+        if not len(self.parts[name]):
+            others = ", ".join(part for part, edges in self.parts.items() if len(edges))
+            raise InputError(f"the split has no edges in '{name}'; parts with edges: {others}")
+        return self.parts[name]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -57,6 +84,11 @@ class FittedModel(ABC, Generic[Loader]):
         return self.options.device
 
     @property
+    def entry(self) -> ModelEntry:
+        """The model in the registry."""
+        return find_entry(model_name(self.model))
+
+    @property
     def width(self) -> int:
         """The width D of the model's vectors."""
         return int(self.model.width)  # type: ignore[arg-type]
@@ -76,13 +108,12 @@ class FittedModel(ABC, Generic[Loader]):
             raise InputError(
                 f"{graph.path} has other nodes or labels than the network this model was trained on"
             )
-        tokens = tokenize_network(graph, self.tokenizer, show=self.options.show)
+        with TemporaryDirectory(prefix="edgeformers-") as folder, distributed.main_first():
+            self.tokenizer.save(str(Path(folder) / TOKENIZER))
+            tokens = add_tokens(graph, folder, progress=self.options.show)
+        attached = attach_network(self.config, self.entry, graph, tokens)
         carries = network is None and self.carries_network
-        return replace(self, attached=self._attach(graph, tokens), carries_network=carries)
-
-    @abstractmethod
-    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> AttachedNetwork[Loader]:
-        """The network with what this kind of model reads of it."""
+        return replace(self, attached=attached, carries_network=carries)
 
     @abstractmethod
     def head_tensors(self) -> dict[str, Tensor]:
@@ -100,22 +131,17 @@ class FittedModel(ABC, Generic[Loader]):
             network = self._find_network()
         extra = self._extra()
         if network is not None and not self.carries_network:
-            extra["network"] = str(Path(network).resolve())
-        distributed.run_on_main(
-            lambda: save_model(
-                self.model,
-                folder,
-                tokenizer=self.tokenizer,
-                node_names=self.nodes.ids,
-                num_sources=self.nodes.num_sources,
-                label_names=self.label_names,
-                head=self.head_tensors(),
-                extra=extra,
-                card=self._card(graph),
-                network=network if self.carries_network else None,
-                overwrite=True,
-            )
+            extra["network"] = str(network.resolve())
+        saved = SavedModel(
+            model=self.model,
+            tokenizer=self.tokenizer,
+            nodes=self.nodes,
+            label_names=self.label_names,
+            head=self.head_tensors(),
+            extra=extra,
+            network=network if self.carries_network else None,
         )
+        distributed.run_on_main(lambda: save_model(saved, folder, self._card(graph)))
         return Path(folder).expanduser()
 
     def pack(self, texts: Sequence[str | None], *, full: bool = False) -> PackedText:
@@ -147,7 +173,9 @@ class FittedModel(ABC, Generic[Loader]):
         }
 
     def _card(self, graph: EdgeTextGraph | None) -> dict[str, Any]:
-        card = {
+        """The sections of the model card."""
+        notes = "The folder `network` contains the training edges with their texts."
+        return {
             "data": "" if graph is None else f"{graph!r}, made from {graph.origin}",
             "split": self.config.data.split or "default",
             "metrics": {
@@ -157,13 +185,9 @@ class FittedModel(ABC, Generic[Loader]):
                 if isinstance(value, int | float)
             },
             "settings": self.config.to_dict(),
+            "labels": ", ".join(self.label_names),
+            "notes": notes if self.carries_network else "",
         }
-        if self.carries_network:
-            card["notes"] = "The folder `network` contains the training edges with their texts."
-        return card
-
-
-Model = TypeVar("Model", bound="FittedModel[Any]")
 
 
 def fitted_model(model: Any, kind: type[Model]) -> Model:
@@ -188,19 +212,61 @@ def make_options(
     )
 
 
-def saved_fields(saved: SavedModel, options: EncodeOptions) -> Mapping[str, Any]:
-    """The fields of a FittedModel that a saved model has."""
-    sides = saved.node_sides
-    is_bipartite = len(sides) > 0 and sides[0].is_valid
-    num_sources = pc.sum(pc.equal(sides, "source")).as_py() if is_bipartite else None
-    path = saved.network or saved.extra.get("network")
-    return {
-        "options": options,
-        "model": saved.model.to(options.device),
-        "tokenizer": saved.tokenizer,
-        "nodes": NodeIndex(saved.node_names, num_sources),
-        "label_names": list(saved.label_names),
-        "results": dict(saved.extra.get("results", {})),
-        "network_path": None if path is None else Path(path),
-        "carries_network": saved.network is not None,
-    }
+def attach_network(
+    config: RunConfig, entry: ModelEntry, graph: EdgeTextGraph, tokens: TokenStore
+) -> AttachedNetwork[Any]:
+    """A network for a model; one that reads no text gets only the special tokens of texts."""
+    split, is_links = choose_split(config, graph), config.task == "link-prediction"
+    max_tokens = max(1, tokens.num_special) if entry.text == "none" else config.data.max_tokens
+    loader: type[EdgeLoader | EgoLoader] = EgoLoader if is_links else EdgeLoader
+    samplers = make_samplers(config, graph, split) if is_links or entry.context else {}
+    return AttachedNetwork(
+        graph=graph,
+        split=split,
+        loader=loader(graph=graph, tokens=tokens, max_tokens=max_tokens, **samplers),
+        parts=task_parts(config.task, graph, split),
+    )
+
+
+def task_parts(task: Task, graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
+    """The edges that a task learns and predicts, in each part of a split."""
+    parts = link_parts if task == "link-prediction" else labeled_edge_parts
+    return parts(graph, split)
+
+
+def choose_split(config: RunConfig, graph: EdgeTextGraph) -> str:
+    """The split named in the settings, the default of the task, or the only one there is."""
+    name = config.data.split or DEFAULT_SPLITS[config.task]
+    if not config.data.split and name not in graph.splits and len(graph.splits) == 1:
+        name = next(iter(graph.splits))
+    graph.split(name)  # raises if the network has no such split
+    return name
+
+
+def open_network(network: EdgeTextGraph | str | PathLike[str]) -> EdgeTextGraph:
+    """A prepared network, or the one in a folder, with its checksums verified."""
+    graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
+    graph.verify()
+    return graph
+
+
+def make_samplers(config: RunConfig, graph: EdgeTextGraph, split: str) -> dict[str, EgoSampler]:
+    """Samplers of training edges around sources and targets, by the loaders' argument names."""
+    adjacency = graph.training_adjacency(split, strata=config.data.strata)
+    strata, samplers = adjacency.num_strata, {}
+    for side in get_args(Side):
+        sizes: list[int] = getattr(config.data, f"{side}_neighbors")
+        if len(sizes) == 1 < strata:  # divided among the strata
+            sizes = [max(1, sizes[0] // strata)] * strata
+        if len(sizes) != strata:
+            raise InputError(
+                f"{side}_neighbors has {len(sizes)} numbers, but the network has {strata} strata: "
+                f"{sizes}"
+            )
+        samplers[f"{side}_sampler"] = EgoSampler(adjacency, sizes, seed=config.train.seed)
+    return samplers
+
+
+def network_fingerprint(graph: EdgeTextGraph) -> str:
+    """SHA-256 over the checksums of a network's files."""
+    return hashlib.sha256(json.dumps(graph.meta.files, sort_keys=True).encode()).hexdigest()

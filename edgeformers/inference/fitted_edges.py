@@ -1,43 +1,44 @@
-"""FittedEdgeClassifier: predicts, embeds and evaluates edges."""
+"""FittedEdgeClassifier: predicts, embeds and evaluates edges.
+
+Next to it, `fit_linear_model` fits the linear model of words and nodes that it is combined with.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
-from edgeformers.config import EdgeSettings, RunConfig
+from edgeformers.config import EdgeSettings
 from edgeformers.data.batch import EdgeBatch
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.tokens import TokenStore
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation import f1_intervals
-from edgeformers.inference.encode import EncodeOptions, Vectors, encode_edges
-from edgeformers.inference.fitted import FittedModel, saved_fields
-from edgeformers.inference.network import AttachedNetwork, attach_edges
-from edgeformers.inference.saved_model import SavedModel
+from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
+from edgeformers.inference.encode import Vectors, encode_edges
+from edgeformers.inference.fitted import FittedModel
 from edgeformers.models.edge_head import EdgeHead, Kind, Predictions
 from edgeformers.models.linear_edge_model import LinearEdgeModel
-from edgeformers.registry import find_entry, model_name
+from edgeformers.nn.bag_of_words import BagOfWords
+
+MAX_EDGES = 200_000  # training edges; above, fitting takes minutes
+MAX_WEIGHTS = 5_000_000  # of words and nodes for all classes; more take gigabytes to fit
+WORDS = 20_000
+INVERSE_PENALTY = 5.0  # C of scikit-learn
+ITERATIONS = 300
+CHUNK = 8_192  # edges whose words are counted at once
+SHARES = (0.5, 0.35, 0.65, 0.2, 0.8, 0.0)  # of the linear model; the first of equal ones is used
 
 Edges = Any  # edge numbers, a table, or a list of (source, target, text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TextBatch:
-    """Texts of new edges and the numbers of their nodes; an unknown node is -1."""
-
-    texts: list[str | None]
-    src: Tensor
-    dst: Tensor
+NewBatch = tuple[list[str | None], Tensor, Tensor]  # texts, sources and targets; -1 is unknown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -49,17 +50,6 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
 
     head: EdgeHead
 
-    @classmethod
-    def from_saved(cls, saved: SavedModel, config: RunConfig, options: EncodeOptions) -> Self:
-        """The classifier in a saved model."""
-        fields, kind = saved_fields(saved, options), saved.extra["kind"]
-        classes = 1 if kind == "number" else len(saved.label_names)
-        width = int(saved.model.width)  # type: ignore[arg-type]
-        head = EdgeHead(width, classes, kind=kind, **head_settings(config.edges, kind))
-        head.ensemble = LinearEdgeModel.from_tensors(saved.head)
-        head.load_state_dict(saved.head)
-        return cls(config=config, head=head.to(options.device).eval(), **fields)
-
     def head_tensors(self) -> dict[str, Tensor]:
         return self.head.state_dict()
 
@@ -69,7 +59,7 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         return self.config.train.select_metric or self.head.primary_metric
 
     def evaluate(self, part: str = "test", *, intervals: bool = True) -> dict[str, Any]:
-        """Metrics on a part of the split, with 95 % intervals of F1; kept in `results`."""
+        """Metrics on a part of the split the model was fitted with, with 95 % intervals of F1."""
         edges = self.network.part(part)
         predictions = self.predict_known(edges)
         metrics: dict[str, Any] = self.head.metrics(predictions, self.labels_of(edges))
@@ -85,28 +75,34 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         labels = torch.from_numpy(np.asarray(self.network.graph.labels[edge_ids]))
         return labels if labels.is_floating_point() else labels.long()
 
-    def predict(self, edges: Edges = None, **columns: Any) -> list[Any]:
-        """The label of each edge: of the test part, of edge numbers, or of new edges."""
+    def predict(self, /, edges: Edges = None, **columns: Any) -> list[Any]:
+        """The label of each edge: of the test part, of edge numbers, or of new edges.
+
+        New edges are a data frame (name its columns as for `read_edges`) or a list of (source,
+        target, text). Edges of unknown nodes are classified by their text. What else a model
+        reads around known nodes comes from the network it was fitted on.
+        """
         return self.label_values(self.predictions(edges, **columns))
 
-    def predict_proba(self, edges: Edges = None, **columns: Any) -> NDArray[np.float32]:
+    def predict_proba(self, /, edges: Edges = None, **columns: Any) -> NDArray[np.float32]:
         """Probabilities [n, C], in the order of `label_names`."""
         probs = self.predictions(edges, **columns).probs
         if probs is None:
             raise InputError("a model of numbers has no probabilities; use predict")
         return probs.numpy()
 
-    def predictions(self, edges: Edges = None, **columns: Any) -> Predictions:
-        """The head's output for edges given as for `predict`."""
+    def predictions(self, /, edges: Edges = None, **columns: Any) -> Predictions:
+        """Labels and probabilities as tensors, of edges given as for `predict`."""
         if (numbers := self._edge_numbers(edges)) is not None:
             return self.predict_known(numbers)
+        parts, logits = [], None
         with torch.inference_mode():
-            return Predictions.cat(
-                [
-                    self.head.predict(self._encode_new(batch), self._linear_logits(batch))
-                    for batch in self._new_batches(edges, columns)
-                ]
-            )
+            for texts, src, dst in self._new_batches(edges, columns):
+                if self.head.ensemble is not None:  # reads full texts
+                    full = (self.pack(texts, full=True), src, dst)
+                    logits = self.head.ensemble(*(part.to(self.device) for part in full))
+                parts.append(self.head.predict(self._encode_new(texts, src, dst), logits))
+            return Predictions.cat(parts)
 
     def predict_known(self, edge_ids: Ids) -> Predictions:
         """The head's output for edges of the network."""
@@ -116,16 +112,16 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             linear = self.linear_logits(edge_ids)
             return Predictions.cat([self.head.predict(vectors, linear)])
 
-    def embed_edges(self, edges: Edges = None, **columns: Any) -> NDArray[np.float32]:
+    def embed_edges(self, /, edges: Edges = None, **columns: Any) -> NDArray[np.float32]:
         """edge_repr [n, D] of edges given as for `predict`."""
         if (numbers := self._edge_numbers(edges)) is not None:
             return self.encode_known(numbers)
-        parts = [self._encode_new(batch) for batch in self._new_batches(edges, columns)]
+        parts = [self._encode_new(*batch) for batch in self._new_batches(edges, columns)]
         return torch.cat(parts).cpu().numpy()
 
     def encode_known(self, edge_ids: Ids) -> Vectors:
         """edge_repr [n, D] of edges of the network."""
-        return encode_edges(self.model, self.network.loader, edge_ids, **vars(self.options))
+        return encode_edges(self.model, self.network.loader, edge_ids, self.options)
 
     @torch.inference_mode()
     def linear_logits(self, edge_ids: Ids) -> Tensor | None:
@@ -148,13 +144,6 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             return [[self.label_names[i] for i in np.flatnonzero(row)] for row in table]
         return [self.label_names[int(value)] for value in predictions.value]
 
-    @property
-    def _reads_context(self) -> bool:
-        return find_entry(model_name(self.model)).context
-
-    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> AttachedNetwork[EdgeLoader]:
-        return attach_edges(self.config, graph, tokens, context=self._reads_context)
-
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "kind": self.head.kind}
 
@@ -173,36 +162,31 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             raise InputError(f"edges are numbered 0 to {count - 1:,} (got {outside[0]:,})")
         return numbers
 
-    def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[_TextBatch]:
+    def _new_batches(self, edges: Edges, columns: dict[str, Any]) -> list[NewBatch]:
         """New edges in batches; at least one, which may be empty."""
-        sources, targets, texts = _new_columns(edges, columns)
+        if is_frame(edges) or isinstance(edges, str | PathLike):
+            table = read_edges(edges, **columns).to_arrow()
+            sources, targets, texts = (table[n].to_pylist() for n in ("source", "target", "text"))
+        else:
+            for row in (rows := list(edges)):
+                if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 3:
+                    raise InputError(f"new edges must be (source, target, text) (got {row!r})")
+            sources, targets, texts = ([row[i] for row in rows] for i in range(3))
         src = torch.from_numpy(self.nodes.numbers(sources, "source"))
         dst = torch.from_numpy(self.nodes.numbers(targets, "target"))
-        return [
-            _TextBatch(texts=texts[rows], src=src[rows], dst=dst[rows])
-            for at in range(0, max(1, len(texts)), self.options.batch)
-            for rows in [slice(at, at + self.options.batch)]
-        ]
+        starts = range(0, max(1, len(texts)), self.options.batch)
+        parts = [slice(at, at + self.options.batch) for at in starts]
+        return [(texts[part], src[part], dst[part]) for part in parts]
 
-    def _encode_new(self, new: _TextBatch) -> Tensor:
+    def _encode_new(self, texts: list[str | None], src: Tensor, dst: Tensor) -> Tensor:
         """[n, D]"""
-        edges = EdgeBatch(text=self.pack(new.texts), src=new.src, dst=new.dst)
+        edges = EdgeBatch(text=self.pack(texts), src=src, dst=dst)
         if not len(edges):
             return torch.empty(0, self.width, device=self.device)
-        batch = self.network.loader.with_context(edges) if self._reads_context else edges
+        batch = self.network.loader.with_context(edges) if self.entry.context else edges
         with torch.inference_mode(), self.options.autocast():
             vectors: Tensor = self.model(batch.to(self.device))
         return vectors.float()
-
-    def _linear_logits(self, new: _TextBatch) -> Tensor | None:
-        """Logits [n, C] of the linear model, which reads full texts; None without one."""
-        if self.head.ensemble is None:
-            return None
-        text = self.pack(new.texts, full=True)
-        logits: Tensor = self.head.ensemble(
-            *(part.to(self.device) for part in (text, new.src, new.dst))
-        )
-        return logits
 
 
 def head_settings(settings: EdgeSettings, kind: Kind) -> dict[str, Any]:
@@ -215,13 +199,102 @@ def head_settings(settings: EdgeSettings, kind: Kind) -> dict[str, Any]:
     }
 
 
-def _new_columns(edges: Edges, columns: dict[str, Any]) -> tuple[list[Any], ...]:
-    """Sources, targets and texts of new edges, from a list or a table."""
-    if is_frame(edges) or isinstance(edges, str | PathLike):
-        table = read_edges(edges, **columns).to_arrow()
-        return tuple(table.column(name).to_pylist() for name in ("source", "target", "text"))
-    rows = list(edges)
-    for row in rows:
-        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 3:
-            raise InputError(f"new edges must be (source, target, text) (got {row!r})")
-    return tuple([row[i] for row in rows] for i in range(3))
+def fit_linear_model(
+    fitted: FittedEdgeClassifier, vectors: Tensor, metric: str
+) -> LinearEdgeModel | None:
+    """Fit a logistic regression on training edges; choose its share of decisions on validation.
+
+    `vectors` are those of the validation edges. The head gets the model as its `ensemble`. None
+    if it does not help, if edges do not have one class each, or if the network is too large.
+    """
+    head, network = fitted.head, fitted.network
+    train, val = network.parts["train"], network.parts["val"]
+    ends = (network.graph.src[train], network.graph.dst[train])
+    weights = (WORDS + sum(len(np.unique(nodes)) for nodes in ends)) * head.num_classes
+    is_small = len(train) <= MAX_EDGES and weights <= MAX_WEIGHTS
+    if head.kind not in ("class", "ordered") or not is_small:
+        return None
+    class_weights = head.class_weights.cpu().double().numpy()
+    linear = _fit(network.loader, train, class_weights).to(fitted.device)
+    head.ensemble = linear
+    logits, labels = fitted.linear_logits(val), fitted.labels_of(val)
+    scores = {}
+    for share in SHARES:
+        linear.share.fill_(share)
+        with torch.inference_mode():
+            scores[share] = head.metrics(head.predict(vectors, logits), labels)[metric]
+    sign = -1 if metric in SMALLER_IS_BETTER else 1
+    best = max(SHARES, key=lambda share: sign * scores[share])
+    linear.share.fill_(best)
+    head.ensemble = linear if best else None
+    return head.ensemble
+
+
+def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeModel:
+    """The logistic regression on words and nodes of edges, with weighted classes [C]."""
+    graph, classes = loader.graph, len(class_weights)
+    counts = loader.tokens.count_documents(edges, loader.tokens.max_tokens)
+    bag = BagOfWords.from_counts(counts, len(edges), words=WORDS, width=classes)
+    ends = [np.unique(nodes[edges], return_inverse=True) for nodes in (graph.src, graph.dst)]
+    features = sparse.hstack(
+        [
+            _word_features(bag, loader, edges),
+            *(sparse.eye_array(len(nodes), format="csr")[columns] for nodes, columns in ends),
+        ],
+        "csr",
+    )
+    labels = np.asarray(graph.labels)[edges].astype(np.int64)
+    weights, bias = logistic_regression(features, labels, class_weights)
+    words, *node_weights = np.split(weights, np.cumsum([bag.config.words, len(ends[0][0])]))
+    with torch.no_grad():
+        bag.table.copy_(torch.from_numpy(words))
+        bag.bias.copy_(torch.from_numpy(bias))
+    tables = []
+    for (nodes, _), rows in zip(ends, node_weights, strict=True):
+        table = torch.zeros(graph.num_nodes, classes)
+        table[torch.from_numpy(nodes.astype(np.int64))] = torch.from_numpy(rows).float()
+        tables.append(table)
+    return LinearEdgeModel(bag, *tables)
+
+
+def logistic_regression(
+    features: sparse.csr_array, labels: NDArray[np.int64], class_weights: Floats
+) -> tuple[Floats, Floats]:
+    """Multinomial logistic regression: weights [F, C] with an L2 penalty, and biases [C].
+
+    A class that does not occur has weights of 0 and a low bias.
+    """
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
+
+    present, target = np.unique(labels, return_inverse=True)
+    weights, bias = np.zeros((features.shape[1], len(class_weights))), np.zeros(len(class_weights))
+    if len(present) > 1:
+        # With two classes, scikit-learn fits their difference, which it penalizes twice as much.
+        is_binary = len(present) == 2
+        model = LogisticRegression(
+            C=INVERSE_PENALTY * (1 + is_binary), max_iter=ITERATIONS, tol=1e-5
+        )
+        model.fit(
+            features, target, sample_weight=class_weights[labels] / class_weights[labels].mean()
+        )
+        coefficients, intercepts = model.coef_, model.intercept_
+        if is_binary:
+            coefficients, intercepts = (
+                np.concatenate([-half, half]) for half in (coefficients / 2, intercepts / 2)
+            )
+        weights[:, present], bias[present] = coefficients.T, intercepts
+    bias[np.setdiff1d(np.arange(len(bias)), present)] = bias.min() - 10.0
+    return weights, bias
+
+
+def _word_features(bag: BagOfWords, loader: EdgeLoader, edges: Ids) -> sparse.csr_array:
+    """The tf-idf vectors of full texts, sparse [n, W]."""
+    parts = []
+    for at in range(0, len(edges), CHUNK):
+        text = loader.untruncated(edges[at : at + CHUNK]).text
+        columns, weights = bag.tfidf_weights(text)
+        known = columns >= 0
+        cells = (text.text_ids[known].numpy(), columns[known].numpy())
+        shape = (text.num_texts, bag.config.words)
+        parts.append(sparse.csr_array((weights[known].double().numpy(), cells), shape=shape))
+    return sparse.vstack(parts, "csr")

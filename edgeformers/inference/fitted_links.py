@@ -4,38 +4,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.config import LinkSettings, RunConfig
-from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.config import LinkSettings
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.splits import TRAIN
-from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
-from edgeformers.evaluation import (
-    PROTOCOLS,
-    LinkProtocol,
-    LinkReport,
-    LinkTable,
-)
+from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_nodes
-from edgeformers.inference.components import EdgeHistory, NewEdges
-from edgeformers.inference.encode import EncodeOptions
-from edgeformers.inference.fitted import FittedModel, saved_fields
+from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.fitted import FittedModel
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries
-from edgeformers.inference.network import AttachedNetwork, attach_links
-from edgeformers.inference.node_reader import NodeReader
-from edgeformers.inference.saved_model import SavedModel
-from edgeformers.inference.trained_components import TextComponent, trained_components
+from edgeformers.inference.trained_components import (
+    NodeVectorComponent,
+    PopularityComponent,
+    TextComponent,
+)
 from edgeformers.models.link_head import LinkHead
 from edgeformers.progress import print_message
-from edgeformers.registry import find_entry, model_name
 
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
 
@@ -72,15 +64,6 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     head: LinkHead
     ensemble: Ensemble | None = None
 
-    @classmethod
-    def from_saved(cls, saved: SavedModel, config: RunConfig, options: EncodeOptions) -> Self:
-        """The link predictor in a saved model."""
-        fields = saved_fields(saved, options)
-        head = make_link_head(config.links, len(saved.node_names))
-        head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
-        ensemble = Ensemble.from_tensors(saved.head)
-        return cls(config=config, head=head.to(options.device).eval(), ensemble=ensemble, **fields)
-
     def head_tensors(self) -> dict[str, Tensor]:
         return {**self.head.state_dict(), **(self.ensemble.tensors() if self.ensemble else {})}
 
@@ -90,32 +73,33 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return self.config.train.select_metric or "full/mrr"
 
     @cached_property
-    def reader(self) -> NodeReader:
-        """Encodes nodes."""
-        return NodeReader(
-            model=self.model, loader=self.network.loader, options=self.options, pack=self.pack
-        )
+    def _text(self) -> TextComponent:
+        loader = self.network.loader
+        return TextComponent(self.head, self.model, loader, self.options, self.pack)
 
     @cached_property
     def scorer(self) -> LinkScorer:
-        """The link score of this model."""
-        trained, added = trained_components(self.head, self.reader), self.ensemble
-        candidates = candidate_nodes(self.network.graph)
-        if added is None:
-            weights, group = torch.ones(GROUPS, len(trained)), torch.zeros(len(self.nodes))
-            return LinkScorer(trained, weights=weights, group=group, candidates=candidates)
-        shared = added.weights[:, :1].expand(-1, len(trained))  # one weight for all that is trained
+        """The link score of this model: parts as `LinkHead.factors` has them, and the ensemble."""
+        trained: list[ScoreComponent] = [self._text]
+        if self.head.is_collaborative:
+            trained.append(NodeVectorComponent(self.head, self.model.get_submodule("nodes")))
+        if self.head.bias is not None:
+            trained.append(PopularityComponent(self.head))
+        ensemble = self.ensemble or Ensemble(
+            components=[], weights=torch.ones(GROUPS, 1), group=torch.zeros(len(self.nodes))
+        )
+        shared = ensemble.weights[:, :1].expand(-1, len(trained))  # one weight for all of these
         return LinkScorer(
-            [*trained, *added.components],
-            weights=torch.cat([shared, added.weights[:, 1:]], 1),
-            group=added.group,
-            candidates=candidates,
+            [*trained, *ensemble.components],
+            weights=torch.cat([shared, ensemble.weights[:, 1:]], 1),
+            group=ensemble.group,
+            candidates=candidate_nodes(self.network.graph),
         )
 
     def evaluate(
         self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS
     ) -> dict[str, Any]:
-        """Ranking metrics on a part of the split, with 95 % intervals of MRR; kept in `results`."""
+        """Ranking metrics of a part under each protocol, by degree, with 95 % intervals of MRR."""
         report = self.report(self.network.part(part), protocols=protocols)
         results = report.results(self.config.train.seed)
         self.results[part] = results
@@ -138,14 +122,17 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         self, nodes: Sequence[str] | Ids | None = None, *, side: Side = "source"
     ) -> NDArray[np.float32]:
         """node_repr [n, D] of nodes given by id (on one side) or number; by default of all."""
-        return self.reader.encode(self._numbers(nodes, side), side)
+        return self._text.encode(self._numbers(nodes, side), side)
 
     def embed_new_nodes(
         self, nodes: Sequence[EdgeTexts], *, side: Side = "source"
     ) -> NDArray[np.float32]:
-        """node_repr [n, D] of nodes that are not in the network, each from its edges."""
+        """node_repr [n, D] of nodes that are not in the network.
+
+        Each is given by its edges: (the node at the other end, the text).
+        """
         new = [self.new_edges(edges, side) for edges in nodes]
-        return self.reader.encode_new(new, side).cpu().numpy()
+        return self._text.encode_new(new, side).cpu().numpy()
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The scores of (source, target) pairs; higher means a likelier link."""
@@ -171,7 +158,14 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         edges: EdgeTexts | None = None,
         explain: int = 0,
     ) -> list[Recommendation]:
-        """The k best targets of a source of the network, or of a new one described by its edges."""
+        """The k targets with the highest scores for a source, best first.
+
+        `edges` describes a source that is not in the network, instead of `node`. `exclude_seen`
+        leaves out targets that the source is already linked to. `explain` adds that many texts of
+        the recommended node's edges: those that contribute most to its score. If texts do not
+        count for such a source, by validation, they are the most similar ones, with weight 0. The
+        text of an edge from the recommended node to the source comes first, if that is rewarded.
+        """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new node")
         if k < 1:
@@ -201,13 +195,11 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
-        return self._positions([self._seen_by(node) for node in sources.tolist()])
-
-    def _seen_by(self, source: int) -> Ids:
-        seen = seen_nodes(self.network.graph, source)
-        if "_history" not in self.__dict__:  # no edges have arrived since fitting
-            return seen
-        return np.union1d(seen, self._history[0].targets_of(source))
+        seen = [seen_nodes(self.network.graph, node) for node in sources.tolist()]
+        if "_history" in self.__dict__:  # edges have arrived since fitting
+            later = map(self._history.targets_of, sources.tolist())
+            seen = list(map(np.union1d, seen, later))
+        return self._positions(seen)
 
     def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
         """The edges of a new node on `side`."""
@@ -227,18 +219,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             target=self.nodes.numbers([target for _, target, _ in edges], "target"),
             texts=[text for _, _, text in edges],
         )
-        self.scorer.update(new, *self._history)
+        self.scorer.update(new, self._history)
 
     @cached_property
-    def _history(self) -> tuple[EdgeHistory, Ids]:
-        """The edges known so far, and the number of edges of each node."""
-        network = self.network
-        degrees = network.loader.source_sampler.adjacency.degrees().astype(np.int64)
-        return EdgeHistory(network.graph, network.split), degrees
-
-    def _attach(self, graph: EdgeTextGraph, tokens: TokenStore) -> AttachedNetwork[EgoLoader]:
-        reads_text = find_entry(model_name(self.model)).text != "none"
-        return attach_links(self.config, graph, tokens, reads_text=reads_text)
+    def _history(self) -> EdgeHistory:
+        adjacency = self.network.loader.source_sampler.adjacency
+        return EdgeHistory(self.network.graph, self.network.split, adjacency.degrees())
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:
@@ -277,10 +263,9 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
         The text of an edge from the target to the source comes first, if that is rewarded.
         """
-        component, (vector, is_counted) = self.scorer.components[0], text
-        assert isinstance(component, TextComponent)
+        vector, is_counted = text
         reasons = self._reciprocal(query, targets)
-        shares = sorted(component.edge_shares(vector, targets), key=lambda share: -share[3])
+        shares = sorted(self._text.edge_shares(vector, targets), key=lambda share: -share[3])
         texts = self.network.graph.texts([edge for _, edge, _, _ in shares]) if shares else []
         names = self.nodes.ids_of([neighbor for _, _, neighbor, _ in shares]) if shares else []
         for (row, _, _, value), words, name in zip(shares, texts, names, strict=True):
@@ -293,9 +278,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """For targets with a bonus for an edge to the source: the text of the last such edge."""
         reasons: list[list[Reason]] = [[] for _ in targets]
         graph, (source,) = self.network.graph, query.nodes.tolist()
-        for at, component in enumerate(self.scorer.components):
-            bonus = component.bonus(query.nodes, targets)
-            if bonus is None or source < 0 or not query.weights[0, at]:
+        for _, bonus, weights in self.scorer.bonuses(query, targets):
+            if source < 0 or not weights[0]:
                 continue
             edges = graph.adjacency.edges_of(source)
             is_train = graph.split(self.network.split)[edges] == TRAIN
@@ -304,11 +288,10 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             )
             last = dict(zip(graph.src[edges].tolist(), edges.tolist(), strict=True))
             (name,) = self.nodes.ids_of(query.nodes)
-            for place in bonus.of(np.array([0]))[1].tolist():
+            for place in bonus.candidates.tolist():
                 edge = last.get(int(targets[place]))
                 if edge is not None and (words := graph.texts(np.array([edge]))[0]):
-                    weight = float(query.weights[0, at])
-                    reasons[place].append(Reason(text=words, node=name, weight=weight))
+                    reasons[place].append(Reason(text=words, node=name, weight=float(weights[0])))
         return reasons
 
 

@@ -1,6 +1,6 @@
 """LinkScorer: ranks, scores and explains links as a weighted sum of components."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -57,11 +57,7 @@ class Ensemble:
     @classmethod
     def from_tensors(cls, state: Mapping[str, Tensor]) -> "Ensemble | None":
         """The ensemble of a saved head; None if it has none."""
-        named = {
-            name.removeprefix("ensemble."): tensor
-            for name, tensor in state.items()
-            if name.startswith("ensemble.")
-        }
+        named = _starting_with("ensemble.", state)
         if not named:
             return None
         if "query" in named:
@@ -70,12 +66,7 @@ class Ensemble:
             raise FormatError("the ensemble of the saved model is incomplete; train it again")
         weights, components = [named["text.weights"]], []
         for name in COMPONENTS:
-            own = {
-                key.removeprefix(f"{name}."): tensor
-                for key, tensor in named.items()
-                if key.startswith(f"{name}.")
-            }
-            if own:
+            if own := _starting_with(f"{name}.", named):
                 weights.append(own.pop("weights"))
                 components.append(restore_component(name, own))
         stacked = torch.stack(weights, 1).float()
@@ -121,8 +112,8 @@ class LinkScorer:
 
     def queries(self, sources: Ids) -> Queries:
         """Known sources; -1 is not allowed here, see `fold_in`."""
-        group = self.group[torch.from_numpy(sources)]
-        return self._queries(sources, [c.query(sources) for c in self.components], group)
+        parts = [component.vectors(sources, "source") for component in self.components]
+        return self._queries(sources, parts, self.group[torch.from_numpy(sources)])
 
     def fold_in_source(self, edges: NewEdges) -> Queries:
         """A source that is not in the network, from its edges."""
@@ -136,20 +127,22 @@ class LinkScorer:
 
     def keys(self, nodes: Ids) -> Vectors:
         """Vectors [n, R] of known nodes; their products with query vectors are the scores."""
-        return _joined([component.key(nodes) for component in self.components])
+        return _joined([component.vectors(nodes, "target") for component in self.components])
 
-    def among(self, queries: Ids | Queries, candidates: Ids) -> Scorer:
-        """The scores of chosen sources and candidates, as evaluation ranks them."""
+    def among(self, queries: Ids | Queries, candidates: Ids | None = None) -> Scorer:
+        """The scores of sources and chosen or all candidates, as evaluation ranks them."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        products = InnerProductScorer(sources.vectors, self.keys(candidates))
-        return self._with_bonus(products, sources, candidates)
+        keys = self._candidate_keys if candidates is None else self.keys(candidates)
+        scorer: Scorer = InnerProductScorer(sources.vectors, keys)
+        targets = self.candidates if candidates is None else candidates
+        for _, bonus, weights in self.bonuses(sources, targets):
+            scorer = BonusScorer(scorer, bonus, weights)
+        return scorer
 
     def scores(self, queries: Ids | Queries) -> Vectors:
         """The scores of all candidates [n, C]."""
-        sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        products = InnerProductScorer(sources.vectors, self._candidate_keys)
-        scorer = self._with_bonus(products, sources, self.candidates)
-        return np.asarray(scorer.scores(np.arange(len(sources.nodes))), np.float32)
+        sources = queries.nodes if isinstance(queries, Queries) else queries
+        return np.asarray(self.among(queries).scores(np.arange(len(sources))), np.float32)
 
     def rank(self, queries: Ids | Queries, k: int, *, exclude: LinkTable | None = None) -> Ranking:
         """The k best candidates of each source; `exclude` has the positions of those left out."""
@@ -157,9 +150,7 @@ class LinkScorer:
         if exclude is not None:
             scores[exclude.of(np.arange(len(scores)))] = -np.inf
         k = min(k, scores.shape[1])
-        best = (
-            np.argpartition(-scores, k - 1, axis=1)[:, :k] if k else np.empty((len(scores), 0), int)
-        )
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
         best = np.take_along_axis(best, order, 1)
         values = np.take_along_axis(scores, best, 1)
@@ -173,29 +164,31 @@ class LinkScorer:
 
     def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
         """For one source, the contributions of the components to the score of each target."""
-        products = query.vectors[0] * self._keys_of(targets)  # [t, R]
-        ends = np.cumsum(query.widths)
-        parts = np.split(products.astype(np.float64), ends[:-1], axis=1)
+        if "_candidate_keys" in self.__dict__:
+            keys = self._candidate_keys[np.searchsorted(self.candidates, targets)]
+        else:
+            keys = self.keys(targets)
+        products = (query.vectors[0] * keys).astype(np.float64)  # [t, R]
+        parts = np.split(products, np.cumsum(query.widths)[:-1], axis=1)
         table = np.stack([part.sum(1) for part in parts], 1)  # [t, P]
-        for at, component in enumerate(self.components):
-            bonus = component.bonus(query.nodes, targets)
-            if bonus is not None:
-                table[bonus.of(np.array([0]))[1], at] += query.weights[0, at]
+        for at, bonus, weights in self.bonuses(query, targets):
+            table[bonus.candidates, at] += weights[0]
         names = [component.name for component in self.components]
         return [dict(zip(names, row, strict=True)) for row in table.tolist()]
 
-    def update(self, edges: NewEdges, history: EdgeHistory, degrees: Ids) -> None:
-        """Take in edges that arrived after fitting, in time order.
+    def bonuses(self, queries: Queries, targets: Ids) -> Iterator[tuple[int, LinkTable, Vectors]]:
+        """The bonuses of components that have any: (component, pairs, weights of the sources)."""
+        for at, component in enumerate(self.components):
+            bonus = component.bonus(queries.nodes, targets)
+            if bonus is not None:
+                yield at, bonus, queries.weights[:, at]
 
-        `history` are the edges before these, and `degrees` [N] counts the edges of each node;
-        both are extended.
-        """
+    def update(self, edges: NewEdges, history: EdgeHistory) -> None:
+        """Take in edges that arrived after fitting, in time order, and append them to `history`."""
         arrivals = history.add(edges)
         for component in self.components:
             component.update(arrivals)
-        ends = np.concatenate([edges.source, edges.target])
-        np.add.at(degrees, ends[ends >= 0], 1)
-        self.group = torch.from_numpy(degree_group(degrees))
+        self.group = torch.from_numpy(degree_group(history.degrees))
         self.__dict__.pop("_candidate_keys", None)
 
     def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
@@ -203,22 +196,15 @@ class LinkScorer:
         vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
         return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
 
-    def _with_bonus(self, scorer: Scorer, queries: Queries, candidates: Ids) -> Scorer:
-        for at, component in enumerate(self.components):
-            bonus = component.bonus(queries.nodes, candidates)
-            if bonus is not None:
-                scorer = BonusScorer(scorer, bonus, queries.weights[:, at])
-        return scorer
-
-    def _keys_of(self, targets: Ids) -> Vectors:
-        if "_candidate_keys" not in self.__dict__:
-            return self.keys(targets)
-        return self._candidate_keys[np.searchsorted(self.candidates, targets)]
-
     @cached_property
     def _candidate_keys(self) -> Vectors:
         """Keys of all candidates, computed once."""
         return self.keys(self.candidates)
+
+
+def _starting_with(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with a prefix, without it."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def _joined(parts: Sequence[Tensor]) -> Vectors:
@@ -233,10 +219,9 @@ def _from_version_0_1(old: Mapping[str, Tensor]) -> dict[str, Tensor]:
     fold in a new source: `new.0_averaged.left`. Here the scale is part of the weights.
     """
     kinds: dict[str, dict[str, Tensor]] = {}
-    for name in sorted(old):
-        if name.startswith("new."):
-            place, buffer = name.removeprefix("new.").split(".")
-            kinds.setdefault(place, {})[buffer] = old[name]
+    for name, tensor in sorted(_starting_with("new.", old).items()):
+        place, buffer = name.split(".")
+        kinds.setdefault(place, {})[buffer] = tensor
     missing = {"key", "weights", "group"} - old.keys()
     if missing:
         raise FormatError(f"the saved ensemble lacks {', '.join(sorted(missing))}; train it again")

@@ -2,6 +2,7 @@
 
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,9 +10,13 @@ from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError
 from edgeformers.inference.fitted import make_options
-from edgeformers.inference.fitted_edges import FittedEdgeClassifier
-from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.saved_model import load_model
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
+from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
+from edgeformers.inference.link_scorer import Ensemble
+from edgeformers.inference.saved_model import SavedModel, load_model
+from edgeformers.models.edge_head import EdgeHead
+from edgeformers.models.linear_edge_model import LinearEdgeModel
+from edgeformers.registry import model_name
 
 
 def load_fitted(
@@ -28,11 +33,36 @@ def load_fitted(
         raise FormatError(f"{path} contains a model without a task; no estimator saved it")
     config = RunConfig.from_dict(saved.extra["config"])
     if config.model.name:  # an old name may have become another model's
-        config = config.with_settings({"model.name": saved.name})
+        config = config.with_settings({"model.name": model_name(saved.model)})
     options = make_options(config, device, show=show)
+    network_path = saved.network or saved.extra.get("network")
+    fields: dict[str, Any] = {
+        "config": config,
+        "options": options,
+        "model": saved.model.to(options.device),
+        "tokenizer": saved.tokenizer,
+        "nodes": saved.nodes,
+        "label_names": saved.label_names,
+        "results": dict(saved.extra.get("results", {})),
+        "network_path": None if network_path is None else Path(network_path),
+        "carries_network": saved.network is not None,
+    }
     fitted: FittedEdgeClassifier | FittedLinkPredictor
     if config.task == "edge-classification":
-        fitted = FittedEdgeClassifier.from_saved(saved, config, options)
+        fitted = FittedEdgeClassifier(head=_edge_head(saved, config).to(options.device), **fields)
     else:
-        fitted = FittedLinkPredictor.from_saved(saved, config, options)
+        head = make_link_head(config.links, len(saved.nodes))
+        head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
+        ensemble = Ensemble.from_tensors(saved.head)
+        head = head.to(options.device).eval()
+        fitted = FittedLinkPredictor(head=head, ensemble=ensemble, **fields)
     return fitted if network is None else fitted.attach(network)
+
+
+def _edge_head(saved: SavedModel, config: RunConfig) -> EdgeHead:
+    kind, width = saved.extra["kind"], int(saved.model.width)  # type: ignore[arg-type]
+    classes = 1 if kind == "number" else len(saved.label_names)
+    head = EdgeHead(width, classes, kind=kind, **head_settings(config.edges, kind))
+    head.ensemble = LinearEdgeModel.from_tensors(saved.head)
+    head.load_state_dict(saved.head)
+    return head.eval()

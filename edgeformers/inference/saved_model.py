@@ -6,14 +6,15 @@ Nothing in the folder is executed when it is loaded: weights are safetensors, se
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file, save_file
@@ -23,10 +24,10 @@ from torch import Tensor, nn
 from edgeformers import __version__
 from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.metadata import METADATA, check_replaceable
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import fingerprint
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files
-from edgeformers.inference.model_card import model_card
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
@@ -45,80 +46,66 @@ AnyEncoderConfig = EncoderConfig | BagConfig | NoTextConfig
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
 _REQUIRED = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
+_USAGE = """\
+## Loading it
+
+```python
+from edgeformers.inference.saved_model import load_model
+
+saved = load_model("path/to/this/folder")
+saved.model, saved.tokenizer, saved.nodes, saved.label_names
+```"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A saved model in evaluation mode.
+    """A model as it is saved, and loaded in evaluation mode.
 
-    Nodes are numbered as in the model's node table; `node_sides` is "source" or "target", or null
-    with one node type. `head` has the tensors on top of the model, such as a classifier.
-    `network` is the folder of the network that was saved with the model, if any.
+    Nodes are numbered as in the model's node table. `head` has the tensors on top of the model,
+    such as a classifier. `extra` consists of plain values. `network` is the folder of the network
+    that is saved with the model, texts included, if any.
     """
 
-    name: str
     model: nn.Module
     tokenizer: Tokenizer
-    node_names: pa.ChunkedArray
-    node_sides: pa.ChunkedArray
-    label_names: list[str]
-    head: dict[str, Tensor]
-    extra: dict[str, Any]
+    nodes: NodeIndex
+    label_names: list[str] = field(default_factory=list)
+    head: dict[str, Tensor] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     network: Path | None = None
 
 
-def save_model(
-    model: nn.Module,
-    folder: str | PathLike[str],
-    *,
-    tokenizer: Tokenizer | str | PathLike[str],
-    node_names: Sequence[str] | pa.Array | pa.ChunkedArray,
-    num_sources: int | None = None,
-    label_names: Sequence[str] = (),
-    head: Mapping[str, Tensor] | None = None,
-    extra: Mapping[str, Any] | None = None,
-    card: Mapping[str, Any] | None = None,
-    network: str | PathLike[str] | None = None,
-    overwrite: bool = False,
-) -> Path:
+def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str, Any]) -> Path:
     """Write a model to a folder, which appears only when it is complete.
 
-    In a bipartite network the first `num_sources` nodes are sources. `extra` must consist of
-    plain values. `card` has the sections of the model card (see `model_card`). `network` is a
-    prepared network to copy into the folder, texts included.
+    It replaces a saved model, but no other folder. `card` has sections of the model card: texts
+    or tables.
     """
-    out, name = Path(folder).expanduser(), model_name(model)
-    config, encoder = _configs(model)
-    own_tokenizer = _read_tokenizer(tokenizer)
-    _check_tokenizer(own_tokenizer, encoder, "this tokenizer")
-    nodes = _node_table(node_names, num_sources, config.num_nodes)
+    out, (config, encoder) = Path(folder).expanduser(), _configs(saved.model)
     facts: dict[str, Any] = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "library_version": __version__,
-        "model": name,
+        "model": model_name(saved.model),
         "model_config": config.to_dict(),
         "encoder_config": asdict(encoder),
-        "label_names": list(label_names),
-        "extra": dict(extra or {}),
+        "label_names": saved.label_names,
+        "extra": saved.extra,
     }
-    _to_json(facts)  # raises before anything is written
-    readme = model_card(out.name, facts, card or {})
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} already exists; choose another folder, or pass overwrite=True")
-    with atomic_folder(out, overwrite=overwrite, check=check_replaceable_model) as temporary:
-        save_file(_on_cpu(_tensors(model)), temporary / WEIGHTS, metadata={"format": "pt"})
-        if head:
-            save_file(_on_cpu(head), temporary / HEAD)
-        own_tokenizer.save(str(temporary / TOKENIZER))
-        pq.write_table(nodes, temporary / NODES, compression="zstd")
+    with atomic_folder(out, overwrite=True, check=check_replaceable_model) as temporary:
+        save_file(_on_cpu(_tensors(saved.model)), temporary / WEIGHTS, metadata={"format": "pt"})
+        if saved.head:
+            save_file(_on_cpu(saved.head), temporary / HEAD)
+        saved.tokenizer.save(str(temporary / TOKENIZER))
+        pq.write_table(_node_table(saved.nodes), temporary / NODES, compression="zstd")
         facts["files"] = {path.name: fingerprint(path) for path in sorted(temporary.iterdir())}
-        if network is not None:
+        if saved.network is not None:
             hidden = shutil.ignore_patterns(".*")
-            shutil.copytree(Path(network).expanduser(), temporary / NETWORK, ignore=hidden)
+            shutil.copytree(saved.network, temporary / NETWORK, ignore=hidden)
             facts["network"] = fingerprint(temporary / NETWORK / METADATA)
-        (temporary / CONFIG).write_text(_to_json(facts), encoding="utf-8")
-        (temporary / CARD).write_text(readme, encoding="utf-8")
+        config_json = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False)
+        (temporary / CONFIG).write_text(config_json + "\n", encoding="utf-8")
+        (temporary / CARD).write_text(_model_card(out.name, facts, card), encoding="utf-8")
     return out
 
 
@@ -137,14 +124,16 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
     _load_tensors(model, path / WEIGHTS)
     with _naming_file(path / TOKENIZER):
         tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
-    _check_tokenizer(tokenizer, encoder.config, str(path / TOKENIZER))
-    nodes = _read_nodes(path / NODES, config.num_nodes)
+    highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if highest >= encoder.config.vocab_size:
+        raise FormatError(
+            f"{path / TOKENIZER} has token ids up to {highest:,}, but the backbone's vocabulary "
+            f"has {encoder.config.vocab_size:,}; {REMEDY}"
+        )
     return SavedModel(
-        name=name,
         model=model.eval(),
         tokenizer=tokenizer,
-        node_names=nodes.column("name"),
-        node_sides=nodes.column("side"),
+        nodes=_read_nodes(path / NODES, config.num_nodes),
         label_names=facts["label_names"],
         head=current_tensors(_read_tensors(path / HEAD)) if HEAD in facts["files"] else {},
         extra=facts["extra"],
@@ -227,53 +216,26 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_tokenizer(tokenizer: Tokenizer | str | PathLike[str]) -> Tokenizer:
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer
-    path = Path(tokenizer).expanduser()
-    path = path / TOKENIZER if path.is_dir() else path
-    if not path.is_file():
-        raise InputError(f"{path}: no such tokenizer; give a {TOKENIZER} or its folder")
-    with _naming_file(path):
-        return Tokenizer.from_file(str(path))
-
-
-def _check_tokenizer(tokenizer: Tokenizer, encoder: AnyEncoderConfig, which: str) -> None:
-    highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if highest >= encoder.vocab_size:
-        raise InputError(
-            f"{which} has token ids up to {highest:,}, but the backbone's vocabulary has "
-            f"{encoder.vocab_size:,}; use the tokenizer of the backbone"
-        )
-
-
-def _node_table(
-    names: Sequence[str] | pa.Array | pa.ChunkedArray, num_sources: int | None, num_nodes: int
-) -> pa.Table:
-    column = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names)
-    if len(column) != num_nodes:
-        raise InputError(
-            f"node_names must have one name per node of the model (got {len(column):,} names for "
-            f"{num_nodes:,} nodes)"
-        )
-    if num_sources is None:
-        sides = pa.nulls(num_nodes, pa.string())
-    elif 0 <= num_sources <= num_nodes:
-        parts = [pa.repeat("source", num_sources), pa.repeat("target", num_nodes - num_sources)]
+def _node_table(nodes: NodeIndex) -> pa.Table:
+    """Ids and sides; the sides are null with one node type."""
+    sides = pa.nulls(len(nodes), pa.string())
+    if (sources := nodes.num_sources) is not None:
+        parts = [pa.repeat("source", sources), pa.repeat("target", len(nodes) - sources)]
         sides = pa.chunked_array(parts, pa.string())
-    else:
-        raise InputError(f"num_sources must be from 0 to {num_nodes:,} (got {num_sources:,})")
-    return pa.table([column.cast(pa.string()), sides], schema=_NODE_SCHEMA)
+    return pa.table([nodes.ids.cast(pa.string()), sides], schema=_NODE_SCHEMA)
 
 
-def _read_nodes(path: Path, num_nodes: int) -> pa.Table:
+def _read_nodes(path: Path, num_nodes: int) -> NodeIndex:
     with _naming_file(path):
         table = pq.read_table(path, schema=_NODE_SCHEMA)
     if table.num_rows != num_nodes:
         raise FormatError(
             f"{path} has {table.num_rows:,} nodes, but the model has {num_nodes:,}; {REMEDY}"
         )
-    return table
+    names, sides = table.columns
+    is_bipartite = num_nodes > 0 and sides[0].is_valid
+    num_sources = pc.sum(pc.equal(sides, "source")).as_py() if is_bipartite else None
+    return NodeIndex(names, num_sources)
 
 
 def _has_own_network(folder: Path, facts: Mapping[str, Any]) -> bool:
@@ -357,10 +319,31 @@ def _naming_file(path: Path) -> Iterator[None]:
         raise FormatError(f"{path} is damaged ({reason}); {REMEDY}") from error
 
 
-def _to_json(values: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"label_names and extra must be plain values: text, numbers, lists ({error})"
-        ) from error
+def _model_card(name: str, facts: Mapping[str, Any], card: Mapping[str, Any]) -> str:
+    """The README.md of a model: metadata for model hubs, and sections of text or tables."""
+    model, encoder = facts["model"], facts["encoder_config"]
+    nodes = facts["model_config"]["num_nodes"]
+    if "words" in encoder:
+        reads = f"bags of {encoder['words']:,} words"
+    elif "family" not in encoder:
+        reads = "no text"
+    else:
+        reads = f"a {encoder['family']} encoder of {encoder['layers']} layers"
+    blocks = [
+        f"---\nlibrary_name: edgeformers\ntags: [edgeformers, {model}, text-attributed-graph]\n---",
+        f"# {name}",
+        f"{model} with {nodes:,} nodes on {reads}, {encoder['width']} wide.",
+    ]
+    for section, contents in card.items():
+        if isinstance(contents, Mapping):
+            rows = [f"| {key} | {_cell(value)} |" for key, value in contents.items()]
+            column = section.capitalize().removesuffix("s")
+            contents = "\n".join([f"| {column} | Value |", "|---|---|", *rows])
+        if contents:
+            blocks.append(f"## {section.capitalize()}\n\n{contents}")
+    return "\n\n".join([*blocks, _USAGE]) + "\n"
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4f}" if isinstance(value, float) and abs(value) >= 1e-3 else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

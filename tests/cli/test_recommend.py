@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from edgeformers.cli.recommend import recommendation_lines
+from edgeformers.cli.runs import recommendation_lines
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.inference.batch_inference import recommend_all

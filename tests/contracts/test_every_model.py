@@ -2,13 +2,20 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 import torch
 from tokenizers import Tokenizer, models
 from torch import nn
 
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
-from edgeformers.inference.saved_model import load_model, model_fingerprint, save_model
+from edgeformers.data.node_index import NodeIndex
+from edgeformers.inference.saved_model import (
+    SavedModel,
+    load_model,
+    model_fingerprint,
+    save_model,
+)
 from edgeformers.nn.packed import PackedText
 from edgeformers.registry import MODELS
 from tests.tiny_models import TINY_ENCODER, make_tiny
@@ -243,8 +250,8 @@ def test_saved_and_loaded_is_the_same(name, settings, tmp_path):
     model, examples = make(name, settings).float(), make_examples(name, settings)
     model.nodes.mark_seen(torch.tensor([True, True, False, True, True, True, True]))
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
-    names = [f"node {i}" for i in range(7)]
-    save_model(model, tmp_path / "saved", tokenizer=tokenizer, node_names=names)
+    nodes = NodeIndex(pa.chunked_array([[f"node {i}" for i in range(7)]]))
+    save_model(SavedModel(model=model, tokenizer=tokenizer, nodes=nodes), tmp_path / "saved", {})
     loaded = load_model(tmp_path / "saved").model
     assert model_fingerprint(loaded) == model_fingerprint(model)
     assert torch.equal(encode(loaded, name, examples), encode(model, name, examples))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeformers.cli.train import Train
+from edgeformers.cli.runs import Train
 from edgeformers.config import PAPER_RECIPES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from edgeformers.cli.quickstart import reasons_heading
+from edgeformers.cli.report import reasons_heading
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.simulate import simulate
 from edgeformers.errors import InputError, MissingExtraError

@@ -53,7 +53,7 @@ def history_of(bipartite=True, directed=True):
         is_directed=directed,
         split=lambda name: np.zeros(5, np.uint8),
     )
-    return EdgeHistory(graph, "link")
+    return EdgeHistory(graph, "link", np.zeros(N, np.int64))
 
 
 def edges(source, target, texts=None):
@@ -181,7 +181,7 @@ def test_popularity_rises_with_new_edges():
     head = LinkHead(popularity_bias=True, num_nodes=N)
     component = PopularityComponent(head)
     component.update(history_of().add(edges([0, 1, 1], [2, 2, 4])))
-    rise = component.key(np.arange(N))[:, 0]
+    rise = component.vectors(np.arange(N), "target")[:, 0]
     expected = torch.zeros(N)
     expected[2], expected[4] = np.log(5 / 3), np.log(3 / 2)  # 2 edges before and 4 now; 1 and 2
     torch.testing.assert_close(rise, expected)

@@ -130,9 +130,9 @@ def test_a_killed_run_goes_on_and_gives_the_same_file(home, tmp_path):
     encoded = []
     original = embedding.encode_edges
 
-    def counted(model, loader, ids, **more):
+    def counted(model, loader, ids, options):
         encoded.extend(ids.tolist())
-        return original(model, loader, ids, **more)
+        return original(model, loader, ids, options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "encode_edges", counted)

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformers.inference import encode
-from edgeformers.inference.encode import CACHED_TOKENS, _bounded, _cut, encode_edges, encode_nodes
+from edgeformers.inference.encode import (
+    CACHED_TOKENS,
+    EncodeOptions,
+    _bounded,
+    _cut,
+    encode_edges,
+    encode_nodes,
+)
 from tests.tiny_models import make_tiny
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -39,9 +46,11 @@ def test_a_cpu_reads_no_more_of_a_language_model_at_once_than_its_caches_like():
 def test_edges_are_the_same_in_batches_of_any_size(make_edges, batch):
     objective = make_edges()
     ids = objective.parts["val"][::-1].copy()
-    found = encode_edges(objective.model, objective.loader, ids, device=CPU, batch=batch)
+    found = encode_edges(
+        objective.model, objective.loader, ids, EncodeOptions(device=CPU, batch=batch)
+    )
     one_by_one = [
-        encode_edges(objective.model, objective.loader, ids[i : i + 1], device=CPU)
+        encode_edges(objective.model, objective.loader, ids[i : i + 1], EncodeOptions(device=CPU))
         for i in range(len(ids))
     ]
     np.testing.assert_allclose(found, np.concatenate(one_by_one), atol=1e-5)
@@ -51,9 +60,11 @@ def test_edges_are_the_same_in_batches_of_any_size(make_edges, batch):
 def test_nodes_are_the_same_in_batches_of_any_size(make_links, batch):
     objective = make_links()
     nodes = np.arange(objective.loader.graph.num_nodes)[::3][::-1].copy()
-    found = encode_nodes(objective.model, objective.loader, nodes, device=CPU, batch=batch)
+    found = encode_nodes(
+        objective.model, objective.loader, nodes, EncodeOptions(device=CPU, batch=batch)
+    )
     one_by_one = [
-        encode_nodes(objective.model, objective.loader, nodes[i : i + 1], device=CPU)
+        encode_nodes(objective.model, objective.loader, nodes[i : i + 1], EncodeOptions(device=CPU))
         for i in range(len(nodes))
     ]
     np.testing.assert_allclose(found, np.concatenate(one_by_one), atol=1e-5)
@@ -65,9 +76,9 @@ def test_layers_are_laid_out_for_a_cpu_where_there_is_more_than_one_batch(make_e
         encode, "onednn_inference", lambda layers: seen.append(layers) or nullcontext()
     )
     ids = objective.parts["val"]
-    encode_edges(objective.model, objective.loader, ids[:1], device=CPU)
+    encode_edges(objective.model, objective.loader, ids[:1], EncodeOptions(device=CPU))
     assert seen == []
-    encode_edges(objective.model, objective.loader, ids[:9], device=CPU, batch=1)
+    encode_edges(objective.model, objective.loader, ids[:9], EncodeOptions(device=CPU, batch=1))
     assert seen == [objective.model.encoder.layers]
 
 
@@ -83,9 +94,11 @@ def two_threads():
 def test_threads_that_read_chunks_of_their_own_give_the_same(make_edges, two_threads):
     objective = make_edges()
     ids = objective.parts["val"]
-    found = encode_edges(objective.model, objective.loader, ids, device=CPU, batch=1)
+    found = encode_edges(objective.model, objective.loader, ids, EncodeOptions(device=CPU, batch=1))
     torch.set_num_threads(1)
-    expected = encode_edges(objective.model, objective.loader, ids, device=CPU, batch=1)
+    expected = encode_edges(
+        objective.model, objective.loader, ids, EncodeOptions(device=CPU, batch=1)
+    )
     torch.set_num_threads(2)
     np.testing.assert_array_equal(found, expected)
 
@@ -101,7 +114,12 @@ def test_each_of_several_threads_multiplies_alone(make_edges, two_threads, monke
         return forward(batch)
 
     monkeypatch.setattr(objective.model, "forward", count)
-    encode_edges(objective.model, objective.loader, objective.parts["val"], device=CPU, batch=1)
+    encode_edges(
+        objective.model,
+        objective.loader,
+        objective.parts["val"],
+        EncodeOptions(device=CPU, batch=1),
+    )
     assert {(number, reads) for _, number, reads in seen} == {(1, True)}
     assert threading.get_ident() not in {ident for ident, *_ in seen}
 
@@ -114,4 +132,9 @@ def test_what_fails_in_a_thread_is_raised_where_it_was_wanted(make_edges, two_th
 
     monkeypatch.setattr(objective.model, "forward", fail)
     with pytest.raises(ValueError, match="no such batch"):
-        encode_edges(objective.model, objective.loader, objective.parts["val"], device=CPU, batch=1)
+        encode_edges(
+            objective.model,
+            objective.loader,
+            objective.parts["val"],
+            EncodeOptions(device=CPU, batch=1),
+        )

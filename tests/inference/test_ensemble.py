@@ -21,7 +21,6 @@ from edgeformers.inference.ensemble import (
     choose_group_weights,
     choose_weights,
     collaborative_components,
-    component_scores,
     fit_ensemble,
     lightgcn_component,
 )
@@ -108,7 +107,7 @@ def test_ease_of_low_rank_scores_as_ease_does(simulated):
     *_, family = collaborative_components(simulated, "link", seed=0)
     ease = EASE(LAMBDAS[:1]).fit(simulated, "link")
     sources, candidates = np.unique(ease.links.train.queries), candidate_nodes(simulated)
-    ours = component_scores(next(family), sources, candidates)
+    ours = Standardized(next(family), simulated).scores(sources, candidates)
     theirs = ease.scores(sources, candidates)
     assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.98
 
@@ -255,10 +254,7 @@ def test_an_ensemble_ranks_validation_at_least_as_well_as_its_components(
     together = reciprocal_ranks(fitted)
     alone = [reciprocal_ranks(make(**{"links.ensemble": False}).fit(simulated))]
     for family in collaborative_components(simulated, "link", seed=0):
-        ranks = (
-            ranking.reciprocal_ranks(lambda q, c, one=one: component_scores(one, q, c))
-            for one in family
-        )
+        ranks = (ranking.reciprocal_ranks(Standardized(one, simulated).scores) for one in family)
         alone.append(min(ranks, key=np.mean))
     assert not any(is_significant(one - together) for one in alone)
     assert together.mean() > np.mean(alone)

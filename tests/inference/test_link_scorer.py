@@ -126,11 +126,11 @@ def test_new_edges_change_the_group_and_the_scores_of_their_nodes(scorer, simula
         def __init__(self):
             self._starts, self._targets = np.zeros(N + 1, int), np.empty(0, int)
             self._arrived, self.popularity = {n: [] for n in range(N)}, np.zeros(N, int)
-            self._is_undirected = False
+            self._is_undirected, self.degrees = False, np.array([4, 0, 0, 3, 11, 0])
 
-    degrees, before = np.array([4, 0, 0, 3, 11, 0]), scorer.scores(np.arange(N))
-    scorer.update(new_edges([3], [5]), History(), degrees)
-    assert degrees.tolist() == [4, 0, 0, 4, 11, 1]
+    history, before = History(), scorer.scores(np.arange(N))
+    scorer.update(new_edges([3], [5]), history)
+    assert history.degrees.tolist() == [4, 0, 0, 4, 11, 1]
     assert scorer.group.tolist() == [1, 0, 0, 1, 2, 0]
     after = scorer.scores(np.arange(N))
     assert not np.allclose(after[3], before[3])

@@ -16,6 +16,7 @@ from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import experiment_rows
 from edgeformers.experiments.scoring import score
 from edgeformers.inference.batch_inference import recommend_all
+from edgeformers.inference.components import ReciprocityComponent
 from edgeformers.inference.ensemble import fit_ensemble
 
 PEOPLE = 80
@@ -158,8 +159,8 @@ def test_reciprocity_may_be_the_only_component(mail, fitted, monkeypatch, tmp_pa
 
 def test_reciprocity_is_left_out_if_validation_says_so(mail, monkeypatch):
     def without(chosen, ranking, group):
-        names = [one.component.name for one in chosen]
-        return np.array([[float(name != "reciprocity") for name in names]] * 3)
+        kinds = [type(one.component) for one in chosen]
+        return np.array([[float(kind is not ReciprocityComponent) for kind in kinds]] * 3)
 
     monkeypatch.setattr("edgeformers.inference.ensemble.choose_group_weights", without)
     predictor = make(**{"links.ensemble": False}).make_objective(mail)

@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from edgeformers.errors import ConfigError
-from edgeformers.inference.encode import OutOfMemoryError, encode_edges, encode_nodes, make_autocast
+from edgeformers.inference.encode import (
+    EncodeOptions,
+    OutOfMemoryError,
+    encode_edges,
+    encode_nodes,
+    make_autocast,
+)
 from edgeformers.training.initialization import (
     backbone_tokens,
     factorize,
@@ -80,17 +86,23 @@ def test_bf16_trains_too(make_edges, make_trainer):
 def test_vectors_come_in_the_order_asked_for_whatever_the_batch(make_edges, make_links):
     edges, links = make_edges(), make_links()
     ids = np.array([7, 3, 500, 3, 80])
-    whole = encode_edges(edges.model, edges.loader, ids, device=CPU)
-    ones = encode_edges(edges.model, edges.loader, ids, device=CPU, batch=1)
+    whole = encode_edges(edges.model, edges.loader, ids, EncodeOptions(device=CPU))
+    ones = encode_edges(edges.model, edges.loader, ids, EncodeOptions(device=CPU, batch=1))
     np.testing.assert_allclose(whole, ones, atol=1e-5)
     assert edges.model.training  # left as it was
     nodes = np.array([links.loader.graph.num_nodes - 1, 0, 3, 25])  # targets and sources mixed
-    whole = encode_nodes(links.model, links.loader, nodes, device=CPU)
+    whole = encode_nodes(links.model, links.loader, nodes, EncodeOptions(device=CPU))
     for node, vector in zip(nodes, whole, strict=True):
-        alone = encode_nodes(links.model, links.loader, np.array([node]), device=CPU)
+        alone = encode_nodes(links.model, links.loader, np.array([node]), EncodeOptions(device=CPU))
         np.testing.assert_allclose(vector, alone[0], atol=1e-5)
-    assert encode_nodes(links.model, links.loader, nodes[:0], device=CPU).shape == (0, 32)
-    assert encode_edges(edges.model, edges.loader, ids[:0], device=CPU).shape == (0, 32)
+    assert encode_nodes(links.model, links.loader, nodes[:0], EncodeOptions(device=CPU)).shape == (
+        0,
+        32,
+    )
+    assert encode_edges(edges.model, edges.loader, ids[:0], EncodeOptions(device=CPU)).shape == (
+        0,
+        32,
+    )
 
 
 def test_memory_that_ends_in_evaluation_names_the_setting_to_lower(make_edges):

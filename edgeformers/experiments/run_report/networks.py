@@ -12,7 +12,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.run_report.read import FinishedRun
-from edgeformers.inference.network import network_fingerprint
+from edgeformers.inference.fitted import network_fingerprint
 
 CARD = "card.json"
 

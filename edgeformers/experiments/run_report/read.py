@@ -11,8 +11,8 @@ from edgeformers.aliases import current_settings
 from edgeformers.config import flatten, read_toml
 from edgeformers.data.card.phrasing import listed
 from edgeformers.errors import EdgeformersError, InputError
-from edgeformers.estimators.base import CONFIG, RESULTS
-from edgeformers.estimators.settings import DEFAULT_MODELS
+from edgeformers.estimators.build import DEFAULT_MODELS
+from edgeformers.estimators.estimators import CONFIG, RESULTS
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial

@@ -6,7 +6,7 @@ from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import InputError
 from edgeformers.experiments.run_report import build_report, write_report
-from edgeformers.inference.network import network_fingerprint
+from edgeformers.inference.fitted import network_fingerprint
 from tests.experiments.run_report.folders import edge_results, link_results, simple, trained, write
 
 EDGES, LINKS = "edge-classification", "link-prediction"

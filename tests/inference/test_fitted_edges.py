@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 import edgeformers
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier
-from edgeformers.inference import fit_linear_edge_model as fitting
-from edgeformers.inference.fit_linear_edge_model import (
+from edgeformers.inference import fitted_edges as fitting
+from edgeformers.inference.fitted_edges import (
     INVERSE_PENALTY,
     SHARES,
     fit_linear_model,

@@ -1,0 +1,390 @@
+"""The commands that train runs and use them: train, evaluate, predict, embed, recommend, ..."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from edgeformers.cli.command import (
+    OUT,
+    Command,
+    RunCommand,
+    TrainingCommand,
+    argument,
+    choose,
+    option,
+)
+from edgeformers.config import RunConfig, Task
+from edgeformers.errors import InputError
+from edgeformers.files import json_values
+
+if TYPE_CHECKING:
+    from edgeformers.estimators import Recommendation
+    from edgeformers.evaluation import SeedSummary
+    from edgeformers.inference.node_classification import LabeledNodes
+
+REASON_CHARACTERS = 200  # of a text in the terminal; --json prints all of it
+NEXT_COMMANDS = {
+    "edge-classification": """
+  edgeformers predict {run} EDGES.csv -o predictions.csv
+  edgeformers embed {run} --edges -o edges.parquet""",
+    "link-prediction": """
+  edgeformers recommend {run} NODE --explain 2
+  edgeformers embed {run} --nodes -o nodes.parquet""",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(TrainingCommand):
+    """Train a model and evaluate it on the test part.
+
+    An interrupted run resumes where it stopped.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o run-edges --recipe fast --ablate-inputs
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers train edge-classification network -o run-seed --config run-edges/config.toml --seed 1
+
+\b
+On several GPUs:
+  torchrun --nproc-per-node 8 -m edgeformers.cli train link-prediction network -o run-8
+"""
+
+    task: str = argument(" or ".join(get_args(Task)) + ".")
+    network: Path = argument("A prepared network.")
+    out: Path = option("Folder of the run.", ..., names=OUT)
+    config: Path | None = option("A TOML file of settings that override the recipe.")
+    seed: int | None = option("Same as --set train.seed=N.")
+    ablate_inputs: bool = option(
+        "Also test whether graph and text help, by comparing with models of either one.", False
+    )
+
+    def run(self) -> None:
+        from edgeformers.runs import is_finished, train_run
+
+        config = self._run_config()
+        was_finished = is_finished(self.out)
+        results = train_run(self.network, self.out, config, device=self.device, show=not self.quiet)
+        values = {"run": str(self.out), "task": config.task, "results": results}
+        lines = [f"{self.out} was already finished" if was_finished else f"{self.out} is trained"]
+        test = results.get("test", {})
+        lines.append("On the test part:" if test else "The split has no test edges to evaluate on.")
+        lines += metric_lines(test)
+        if self.ablate_inputs:
+            sentences, values["helps"] = self._ablate_inputs()
+            lines += ["", *sentences]
+        lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out))
+        self.print(values, *lines)
+
+    def _run_config(self) -> RunConfig:
+        from edgeformers.data.graph import EdgeTextGraph
+        from edgeformers.estimators import run_config
+
+        task: Task = choose("task", self.task, get_args(Task))
+        settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
+        graph = EdgeTextGraph.open(self.network)
+        return run_config(task, self.recipe, file=self.config, settings=settings, graph=graph)
+
+    def _ablate_inputs(self) -> tuple[list[str], dict[str, Any]]:
+        """Whether graph and text help, as sentences and as plain values."""
+        from edgeformers.experiments.input_ablation import ablate_inputs
+        from edgeformers.report.scores import conclusion, gain_sentences, task_json
+        from edgeformers.runs import open_run
+
+        estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)
+        scores, examples = ablate_inputs(estimator), len(estimator.fitted_.network.parts["test"])
+        return [conclusion(scores), *gain_sentences(scores, examples)], task_json(scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(RunCommand):
+    """Evaluate a trained model on a part of its split.
+
+    Metrics come with 95% confidence intervals.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o run-edges --recipe fast
+  edgeformers evaluate run-edges
+  edgeformers evaluate run-edges --part val --json
+"""
+
+    part: str = option("train, val or test.", "test")
+
+    def run(self) -> None:
+        part = choose("part", self.part, ("train", "val", "test"))
+        estimator = self.open()
+        count = len(estimator.fitted_.network.parts[part])
+        if not count:
+            raise InputError(f"the part '{part}' of the split is empty; choose another part")
+        results = estimator.evaluate(part)
+        examples = "edges" if estimator.task == "edge-classification" else "links"
+        self.print(
+            {"run": str(self.folder), "task": estimator.task, "part": part, "results": results},
+            f"{self.folder} on {count:,} {examples} of the {part} part:",
+            *metric_lines(results),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(Command):
+    """Predict the labels of a table of edges.
+
+    The output has all columns of the table, the prediction and the probability of each label.
+    Sources and targets may be new.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o run-edges --recipe fast
+  printf 'source,target,text\\nada,tent,Too small for two.\\n' > new.csv
+  edgeformers predict run-edges new.csv -o predictions.csv
+"""
+
+    folder: Path = argument("Folder of a trained run.", metavar="RUN")
+    edges: str = argument("A table: csv, tsv, jsonl or parquet.")
+    out: Path = option("Output file: .parquet, .csv or .jsonl.", ..., names=OUT)
+    source: str = option("Source ids.", "source", metavar="COLUMN")
+    target: str = option("Target ids.", "target", metavar="COLUMN")
+    text: str = option("Texts.", "text", metavar="COLUMN")
+    format: str | None = option("Input format, if the file name does not tell.")
+    device: str | None = option("cpu or cuda. [default: a GPU if available]")
+
+    def run(self) -> None:
+        from edgeformers.data.readers.files import expand_paths
+        from edgeformers.estimators import EdgeClassifier, load
+        from edgeformers.inference.batch_inference import predict_edges, write_rows
+
+        if self.out.exists() and any(self.out.samefile(p) for p in expand_paths(self.edges)):
+            raise InputError(f"{self.out} is the input; write the predictions to another file")
+        classifier = load(self.folder, device=self.device)
+        if not isinstance(classifier, EdgeClassifier):
+            raise InputError(
+                f"{self.folder} predicts links; use: edgeformers recommend {self.folder} NODE"
+            )
+        columns = {"source": self.source, "target": self.target, "text": self.text}
+        predictions = predict_edges(classifier, self.edges, format=self.format, **columns)
+        count = write_rows(self.out, predictions)
+        self.print({"out": str(self.out), "edges": count}, f"{count:,} predictions: {self.out}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(RunCommand):
+    """Write the vectors of all nodes or edges to Parquet.
+
+    After an interruption, the same command continues where it stopped.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers embed run-links --nodes -o nodes.parquet
+  edgeformers embed run-links --nodes -o parts.parquet --shard 1/4
+"""
+
+    out: Path = option("The Parquet file to write.", ..., names=OUT)
+    nodes: bool = option("Embed all nodes.", False)
+    edges: bool = option("Embed all edges.", False)
+    shard: str = option("Embed the i-th of n shards, in its own file.", "1/1", metavar="I/N")
+    batch: int | None = option("Texts or nodes encoded at once.")
+    int8: bool = option("Quantize on CPU: faster, slightly different vectors.", False)
+    overwrite: bool = option("Replace the vectors of another model.", False)
+
+    def run(self) -> None:
+        from edgeformers.inference.embed import embed, parse_shard, read_facts
+
+        if self.nodes == self.edges:
+            raise InputError("choose what to embed: --nodes or --edges")
+        path = embed(
+            self.open(),
+            what="nodes" if self.nodes else "edges",
+            out=self.out,
+            shard=parse_shard(self.shard),
+            batch=self.batch,
+            int8=self.int8,
+            overwrite=self.overwrite,
+            show=not self.quiet,
+        )
+        facts = read_facts(path)
+        count = facts["rows"][1] - facts["rows"][0]
+        line = f"{count:,} {facts['what']}, {facts['width']} dimensions: {path}"
+        self.print({"out": str(path), **facts}, line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommend(RunCommand):
+    """Recommend targets to one source or to all sources.
+
+    With --explain, recommendations to one source come with the texts that caused them.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers recommend run-links user-000001 -k 3 --explain 2
+  edgeformers recommend run-links --all -o tonight.parquet
+"""
+
+    node: str | None = argument("Id of the source.", None)
+    k: int = option("Number of recommendations.", 10, names=["-k"])
+    explain: int = option("Texts to show as reasons for each recommendation.", 0)
+    include_seen: bool = option("Include targets that are already linked.", False)
+    everyone: bool = option("Recommend to all sources.", False, names=["--all"])
+    out: Path | None = option("With --all, output file: .parquet, .csv or .jsonl.", names=OUT)
+
+    def run(self) -> None:
+        from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.batch_inference import recommend_all, write_rows
+
+        self._check()
+        predictor, exclude_seen = self.open(), not self.include_seen
+        if not isinstance(predictor, LinkPredictor):
+            command = f"edgeformers predict {self.folder} EDGES.csv -o OUT.csv"
+            raise InputError(f"{self.folder} classifies edges; use: {command}")
+        if self.out is not None:
+            show = not self.quiet
+            tables = recommend_all(predictor, self.k, exclude_seen=exclude_seen, show=show)
+            count = write_rows(self.out, tables)
+            line = f"{count:,} recommendations: {self.out}"
+            self.print({"out": str(self.out), "recommendations": count}, line)
+            return
+        recommendations = predictor.recommend(
+            self.node, self.k, exclude_seen=exclude_seen, explain=self.explain
+        )
+        lines = recommendation_lines(recommendations) or [
+            f"{self.node} is already linked to every target; pass --include-seen to rank those"
+        ]
+        values = [asdict(recommendation) for recommendation in recommendations]
+        self.print({"node": self.node, "recommendations": values}, *lines)
+
+    def _check(self) -> None:
+        if (self.node is None) != self.everyone:
+            raise InputError("give the id of one source, or pass --all")
+        if self.everyone and self.out is None:
+            raise InputError("--all needs an output file: -o FILE.parquet")
+        if not self.everyone and self.out is not None:
+            raise InputError("-o needs --all; the recommendations to one source are printed")
+        if self.everyone and self.explain:
+            raise InputError("--explain works for one source; leave out --all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyNodes(RunCommand):
+    """Evaluate node vectors by classifying labeled nodes.
+
+    A logistic regression is fitted to the frozen vectors on several random splits.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers classify-nodes run-links --node-side target
+
+\b
+With a table of your own:
+  edgeformers classify-nodes run --labels products.csv --node-id product --node-labels kind
+"""
+
+    labels: str | None = option("A table of nodes. [default: the network's labels]", metavar="FILE")
+    node_id: str = option("Node ids.", "node", metavar="COLUMN")
+    node_labels: str = option("Node labels.", "label", metavar="COLUMN")
+    node_label_separator: str | None = option("Separator between the labels of a node.")
+    node_side: str | None = option("source or target, if ids occur on both sides.")
+    repetitions: int = option("Random splits to fit and test on.", 5)
+    standardize: bool = option("Scale vectors to mean 0 and deviation 1.", False)
+
+    def run(self) -> None:
+        from edgeformers.data.types import Side
+        from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.node_classification import (
+            ProbeConfig,
+            classify_labeled_nodes,
+            network_node_labels,
+            read_node_labels,
+        )
+
+        side: Any = self.node_side
+        if side is not None:
+            choose("--node-side", side, get_args(Side))
+        predictor = self.open()
+        if not isinstance(predictor, LinkPredictor):
+            raise InputError(f"{self.folder} has vectors of edges; choose a link-prediction run")
+        if self.labels is None:
+            labeled = network_node_labels(predictor.fitted_.network.graph, side=side)
+        else:
+            labeled = read_node_labels(
+                predictor.fitted_.nodes,
+                self.labels,
+                id=self.node_id,
+                labels=self.node_labels,
+                label_separator=self.node_label_separator,
+                side=side,
+            )
+        config = ProbeConfig(standardize=self.standardize)
+        report = classify_labeled_nodes(
+            predictor, labeled, repetitions=self.repetitions, config=config
+        )
+        summary = {n: {"mean": m.mean, "deviation": m.deviation} for n, m in report.summary.items()}
+        values = {
+            "run": str(self.folder),
+            "nodes": len(labeled),
+            "labels": labeled.names,
+            "strangers": labeled.strangers,
+            "runs": report.runs,
+            "summary": json_values(summary),  # the deviation of a single run is null
+        }
+        self.print(values, *self._lines(labeled, report.summary))
+
+    def _lines(self, labeled: "LabeledNodes", summary: "dict[str, SeedSummary]") -> Iterator[str]:
+        from edgeformers.data.card.phrasing import counted
+        from edgeformers.report.terminal import format_table
+
+        yield f"{len(labeled):,} nodes with {len(labeled.names):,} labels in {self.folder}:"
+        if labeled.strangers:
+            rows = counted(labeled.strangers, "labeled row is", "labeled rows are")
+            yield f"({rows} left out: the network has no such node)"
+        yield from format_table([[n, str(value)] for n, value in summary.items()], left=(0, 1))
+
+
+def metric_lines(results: Mapping[str, Any]) -> list[str]:
+    """Metrics with their intervals, one line each; those of links one line per protocol."""
+    from edgeformers.report.terminal import format_table
+
+    def interval(name: str) -> str:
+        bounds = results.get(f"{name}_interval")
+        return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+
+    values = {name: value for name, value in results.items() if isinstance(value, int | float)}
+    protocols = list(dict.fromkeys(name.partition("/")[0] for name in values if "/" in name))
+    if not protocols:
+        rows = [[name, f"{v:.4f}", interval(name)] for name, v in values.items()]
+        return format_table(rows, left=(0, 2))
+    metrics = [name.partition("/")[2] for name in values if name.startswith(f"{protocols[0]}/")]
+    rows = [["protocol", *metrics, "95% interval of mrr"]]
+    for protocol in protocols:
+        cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
+        rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
+    return format_table(rows, left=(0, len(metrics) + 1))
+
+
+def recommendation_lines(recommendations: "list[Recommendation]") -> list[str]:
+    """A line per recommendation, followed by the texts that are its reasons."""
+    from edgeformers.data.card.phrasing import shorten
+    from edgeformers.report.terminal import format_table
+
+    rows = [[str(i), r.node, f"{r.score:.3f}"] for i, r in enumerate(recommendations, 1)]
+    lines: list[str] = []
+    for line, recommendation in zip(format_table(rows, left=(1,)), recommendations, strict=True):
+        lines.append(line)
+        for reason in recommendation.because:
+            lines.append(f"       {reason.node}: {shorten(reason.text, REASON_CHARACTERS)}")
+    return lines

@@ -1,0 +1,401 @@
+"""The estimators: settings, `fit`, and delegation to the fitted model."""
+
+import json
+import shutil
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from edgeformers import distributed
+from edgeformers.config import RunConfig, Task, matches_file
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.network import PrepareConfig, write_network
+from edgeformers.data.readers.sources import is_frame
+from edgeformers.data.readers.tables import read_edges
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.estimators.build import build_model, find_model, run_config
+from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
+from edgeformers.files import json_values, write_atomic
+from edgeformers.inference.encode import EncodeOptions
+from edgeformers.inference.ensemble import fit_ensemble
+from edgeformers.inference.fitted import (
+    FittedModel,
+    attach_network,
+    choose_split,
+    make_options,
+    open_network,
+    task_parts,
+)
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier, fit_linear_model, head_settings
+from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
+from edgeformers.inference.link_scorer import GROUP_NAMES, Ensemble
+from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
+from edgeformers.nn.encoder import TextEncoder
+from edgeformers.progress import print_message
+from edgeformers.training.edge_objective import EdgeObjective
+from edgeformers.training.initialization import merge_lora
+from edgeformers.training.link_objective import LinkObjective
+from edgeformers.training.trainer import Trainer, TrainingState
+
+CONFIG, RESULTS = "config.toml", "results.json"  # of a run folder
+
+Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
+Fitted = TypeVar("Fitted", FittedEdgeClassifier, FittedLinkPredictor)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def delegated(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """A method of the fitted model as one of its estimator, with its signature and docstring."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = getattr(self.fitted_, method.__name__)(*args, **kwargs)
+        return result
+
+    return call
+
+
+class NotFittedError(InputError, AttributeError):
+    """The estimator has not been fitted."""
+
+
+class Estimator(ABC, Generic[Fitted]):
+    """A model that learns from a network: `fit` it, then use it and `save` it.
+
+    `settings` override single settings of the recipe by dotted name, like `--set` on the command
+    line: {"train.epochs": 3, "model.backbone": "bert-base-uncased"}.
+    """
+
+    task: Task
+
+    def __init__(
+        self,
+        backbone: str | None = None,
+        *,
+        recipe: str = "default",
+        settings: Mapping[str, Any] | None = None,
+        config: RunConfig | None = None,
+        device: str | torch.device | None = None,
+        seed: int | None = None,
+        show: bool = True,
+    ) -> None:
+        changes = dict(settings or {})
+        changes |= {"model.backbone": backbone} if backbone is not None else {}
+        changes |= {"train.seed": seed} if seed is not None else {}
+        if config is not None and config.task != self.task:
+            raise ConfigError(f"{type(self).__name__} is for {self.task}, not for {config.task}")
+        self._changes = None if config is not None else changes  # of a recipe, for its network
+        if config is None:
+            self.config = run_config(self.task, recipe, settings=changes)
+        else:
+            self.config = config.with_settings(changes)
+        find_model(self.config)  # raises if it is not a model of this task
+        self.options: EncodeOptions = make_options(self.config, device, show=show)
+        self.progress: TrainingState | None = None  # of the last training
+        self._fitted: Fitted | None = None
+
+    def __repr__(self) -> str:
+        state = "fitted" if self.is_fitted else "not fitted"
+        model, recipe = self.config.model, self.config.recipe
+        return f"{type(self).__name__}({model.backbone!r}, recipe={recipe!r}), {state}"
+
+    @property
+    def fitted_(self) -> Fitted:
+        """What `fit` produced: the model with all it needs to be used."""
+        if self._fitted is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+        return self._fitted
+
+    @property
+    def is_fitted(self) -> bool:
+        return self._fitted is not None
+
+    @property
+    def device(self) -> torch.device:
+        return self.options.device
+
+    @property
+    def show(self) -> bool:
+        """Whether progress is shown."""
+        return self.options.show
+
+    @show.setter
+    def show(self, value: bool) -> None:
+        self.options.show = value
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model."""
+        return self.fitted_.model
+
+    @property
+    def label_names(self) -> list[str]:
+        """The labels, in the order of the classes."""
+        return self.fitted_.label_names
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What `evaluate` returned for each part so far."""
+        return self.fitted_.results
+
+    @classmethod
+    def from_fitted(cls, fitted: Fitted) -> Self:
+        """The estimator of a fitted model."""
+        estimator = cls(config=fitted.config, device=fitted.device, show=fitted.options.show)
+        estimator.options, estimator._fitted = fitted.options, fitted
+        return estimator
+
+    def fit(
+        self, network: Network, *, run: str | PathLike[str] | None = None, **columns: Any
+    ) -> Self:
+        """Learn from a prepared network, its path, or a data frame whose `columns` are named.
+
+        With `run`, a folder, training is logged and checkpointed there, and an interrupted run
+        resumes where it stopped.
+        """
+        objective = self.make_objective(network, **columns)
+        folder = None if run is None else Path(run).expanduser()
+        if folder is not None:
+            with distributed.main_first():
+                _write_config(folder, self.config)
+        trainer = Trainer(
+            objective, self.config.train, device=self.device, folder=folder, show=self.show
+        )
+        self.progress = trainer.fit()
+        encoder = objective.modules.get_submodule("model.encoder")
+        if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
+            merge_lora(encoder)
+        objective.modules.eval()
+        self._fitted = self._finish(objective)
+        if folder is not None:
+            self.save(folder / "model")
+        return self
+
+    @abstractmethod
+    def make_objective(self, network: Network, **columns: Any) -> Any:
+        """What `fit` trains: the untrained model with the batches and the loss of its task."""
+
+    @abstractmethod
+    def _finish(self, objective: Any) -> Fitted:
+        """The fitted model, after what is chosen on validation once training has ended."""
+
+    def attach(self, network: EdgeTextGraph | str | PathLike[str] | None = None) -> Self:
+        """Give a loaded model the network it was trained on, to evaluate and embed.
+
+        Without `network` it is taken from where it was, or from the folder of the model.
+        """
+        self._fitted = self.fitted_.attach(network)
+        return self
+
+    save = delegated(FittedModel.save)
+
+    def write_results(self, run: str | PathLike[str]) -> None:
+        """Write what `evaluate` returned to RUN/results.json."""
+        folder = Path(run).expanduser()
+        distributed.run_on_main(lambda: write_run_results(folder, self.results))
+
+    def _untrained(self, graph: EdgeTextGraph, from_frame: bool) -> dict[str, Any]:
+        """The fields of a FittedModel before training."""
+        split = choose_split(self.config, graph)
+        model, tokens = build_model(self.config, graph, split, self.options)
+        return {
+            "config": self.config,
+            "options": self.options,
+            "model": model,
+            "tokenizer": tokens.tokenizer(),
+            "nodes": graph.node_index,
+            "attached": attach_network(self.config, find_model(self.config), graph, tokens),
+            "carries_network": from_frame,
+        }
+
+    def _open(self, network: Network, columns: Mapping[str, Any]) -> tuple[EdgeTextGraph, bool]:
+        """A prepared network, and whether it was prepared here, from a data frame.
+
+        The settings are completed by those that the recipe takes from the network.
+        """
+        if from_frame := is_frame(network):
+            folder = Path(mkdtemp(prefix="edgeformers-"))
+            config = PrepareConfig(tokenizer=None, progress=self.show)
+            graph = write_network(read_edges(network, **columns), folder / "network", config=config)
+            weakref.finalize(graph, shutil.rmtree, folder, ignore_errors=True)
+        elif columns:
+            raise InputError(
+                f"{', '.join(columns)}: columns can be named for data frames only; a prepared "
+                "network has its columns already"
+            )
+        else:
+            graph = open_network(network)
+        if self._changes is not None:
+            recipe, changes = self.config.recipe, self._changes
+            self.config = run_config(self.task, recipe, settings=changes, graph=graph)
+        task_parts(self.task, graph, choose_split(self.config, graph))  # raises if there are none
+        return graph, from_frame
+
+
+class EdgeClassifier(Estimator[FittedEdgeClassifier]):
+    """Classes, several labels, ordered classes or numbers of edges, by Edgeformer-E or another.
+
+    classifier = EdgeClassifier().fit("network")
+    classifier.evaluate()
+    classifier.predict([("ada", "tent", "Too small for two.")])
+    """
+
+    task: Task = "edge-classification"
+
+    def make_objective(self, network: Network, **columns: Any) -> EdgeObjective:
+        """What `fit` trains: the untrained model with the batches and the loss of its task."""
+        graph, from_frame = self._open(network, columns)
+        kind = self._label_kind(graph)
+        fields = self._untrained(graph, from_frame)
+        assert graph.labels is not None
+        labels = graph.labels[fields["attached"].parts["train"]]
+        head = self._make_head(graph, labels, kind, fields["model"])
+        names = list(graph.label_names)
+        return EdgeObjective(FittedEdgeClassifier(**fields, head=head, label_names=names))
+
+    evaluate = delegated(FittedEdgeClassifier.evaluate)
+    predict = delegated(FittedEdgeClassifier.predict)
+    predict_proba = delegated(FittedEdgeClassifier.predict_proba)
+    predictions = delegated(FittedEdgeClassifier.predictions)
+    embed_edges = delegated(FittedEdgeClassifier.embed_edges)
+
+    def _finish(self, objective: EdgeObjective) -> FittedEdgeClassifier:
+        """Choose the weight of a linear model and the decision rule on validation."""
+        settings, fitted = self.config.edges, objective.fitted
+        if not (settings.ensemble or settings.tune_decision):
+            return fitted
+        val, head = objective.parts["val"], objective.head
+        vectors = torch.from_numpy(fitted.encode_known(val)).to(self.device)
+        if settings.ensemble:
+            linear = fit_linear_model(fitted, vectors, objective.select)
+            if linear is not None and linear.share > 0.5:
+                print_message(
+                    "the trained model adds little to a linear model of words and nodes here: on "
+                    f"validation, the linear model gets {linear.share:.0%} of each decision",
+                    show=self.show,
+                )
+        if settings.tune_decision and head.kind == "class":
+            labels = fitted.labels_of(objective.parts["train"])
+            counts = torch.bincount(labels, minlength=head.num_classes)
+            frequencies = (counts / counts.sum()).to(self.device)
+            logits = fitted.linear_logits(val)
+            truth = fitted.labels_of(val)
+            head.tune_decision(vectors, truth, frequencies, objective.select, logits)
+        return fitted
+
+    def _label_kind(self, graph: EdgeTextGraph) -> Kind:
+        """The kind of label to learn; classes may be learned as ordered and the other way round."""
+        kind: Kind = graph.label_kind or "class"
+        chosen = self.config.edges.kind or kind
+        if chosen != kind and not {chosen, kind} <= {"class", "ordered"}:
+            raise InputError(
+                f"{graph.path} has labels of kind '{kind}', which cannot be learned as "
+                f"edges.kind='{chosen}'; prepare it with --label-kind {chosen}"
+            )
+        return chosen
+
+    def _make_head(
+        self, graph: EdgeTextGraph, labels: NDArray[Any], kind: Kind, model: torch.nn.Module
+    ) -> EdgeHead:
+        """A head for the training labels."""
+        target = torch.from_numpy(
+            np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
+        )
+        count = None if kind == "number" else len(graph.label_names)
+        weights, balance = None, self.config.edges.class_balance
+        if balance and kind != "number" and self.config.edges.loss == "cross_entropy":
+            weights = balanced_weights(target, count or 1) ** balance
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.train.seed)
+            head = EdgeHead.for_labels(
+                target,
+                int(model.width),  # type: ignore[arg-type]
+                count,
+                kind=kind,
+                class_weights=weights,
+                **head_settings(self.config.edges, kind),
+            )
+        return head.to(self.device)
+
+
+class LinkPredictor(Estimator[FittedLinkPredictor]):
+    """Links between nodes, from the texts of their edges, by Edgeformer-N or another model.
+
+    predictor = LinkPredictor().fit("network")
+    predictor.evaluate()
+    predictor.recommend("ada", k=5)
+    """
+
+    task: Task = "link-prediction"
+
+    def make_objective(self, network: Network, **columns: Any) -> LinkObjective:
+        """What `fit` trains: the untrained model with the batches and the loss of its task."""
+        graph, from_frame = self._open(network, columns)
+        head = make_link_head(self.config.links, graph.num_nodes).to(self.device)
+        fields = self._untrained(graph, from_frame)
+        return LinkObjective(FittedLinkPredictor(**fields, head=head))
+
+    def report(
+        self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS
+    ) -> LinkReport:
+        """The ranks of a part's links, for comparing two models pair by pair."""
+        return self.fitted_.report(self.fitted_.network.part(part), protocols=protocols)
+
+    evaluate = delegated(FittedLinkPredictor.evaluate)
+    embed_nodes = delegated(FittedLinkPredictor.embed_nodes)
+    embed_new_nodes = delegated(FittedLinkPredictor.embed_new_nodes)
+    score = delegated(FittedLinkPredictor.score)
+    recommend = delegated(FittedLinkPredictor.recommend)
+
+    def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:
+        """Fit the ensemble, if the settings ask for one."""
+        ensemble = fit_ensemble(objective.fitted) if self.config.links.ensemble else None
+        if ensemble is not None:
+            self._report_unused_text(ensemble)
+        return replace(objective.fitted, ensemble=ensemble)
+
+    def _report_unused_text(self, ensemble: Ensemble) -> None:
+        weights = zip(GROUP_NAMES, ensemble.weights[:, 0].tolist(), strict=True)
+        unused = [name for name, weight in weights if not weight]
+        if unused:
+            sources = f" for sources with {' or '.join(unused)}"
+            where = sources if len(unused) < len(GROUP_NAMES) else ""
+            print_message(
+                f"texts do not help to predict links{where}: on validation, components that use "
+                "links only rank better, so text gets weight 0",
+                show=self.show,
+            )
+
+
+def check_config(folder: Path, config: RunConfig) -> None:
+    """Raise an InputError if a run folder belongs to a run with other settings."""
+    path = folder / CONFIG
+    if path.exists() and not matches_file(path, config):
+        raise InputError(
+            f"{path} belongs to a run with other settings; choose another run folder or remove it"
+        )
+
+
+def _write_config(folder: Path, config: RunConfig) -> None:
+    """Write config.toml of a run folder."""
+    check_config(folder, config)
+    if not (folder / CONFIG).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / CONFIG, config.to_toml())
+
+
+def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write results.json of a run."""
+    write_atomic(folder / RESULTS, json.dumps(json_values(results), indent=1))
