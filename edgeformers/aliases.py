@@ -124,6 +124,8 @@ def current_model(
         is_old = "words" in encoder_config
     elif name in ("graphformers", "bert-max-sage"):
         is_old = "node_tokens" not in model_config
+    elif name in ("ehgnn", "bert-ehgnn"):
+        is_old = "layers" not in model_config
     else:
         is_old = name == "graphformers-n" and "joined_tokens" in model_config
     return _current_row(name) if is_old else name

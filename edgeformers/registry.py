@@ -17,7 +17,7 @@ from edgeformers.baselines.collaborative.netmf import NetMF
 from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.baselines.collaborative.reciprocity import Reciprocity
 from edgeformers.baselines.graph.censnet import CensNet
-from edgeformers.baselines.graph.ehgnn import EHGNN
+from edgeformers.baselines.graph.ehgnn import EHGNN, EHGNNConfig
 from edgeformers.baselines.graph.gin import GIN, GINE
 from edgeformers.baselines.graph.graphformers import GraphFormersForEdges, GraphFormersForNodes
 from edgeformers.baselines.graph.nenn import NENN
@@ -98,7 +98,7 @@ class ModelEntry:
 
 
 def _edges_in_context(
-    model: Callable[[Any, Any], nn.Module], config: type[ModelConfig] = ModelConfig
+    model: Callable[[Any, Any], nn.Module], config: type[ModelConfig]
 ) -> ModelEntry:
     """An edge model in which a language model reads nine texts per edge, to limit its cost."""
     neighbors = {"data.source_neighbors": [4], "data.target_neighbors": [4]}
@@ -134,13 +134,14 @@ MODELS: Mapping[str, ModelEntry] = {
     "text-one-hots": ModelEntry(model=BertWithNodeOneHots, encodes="edges", settings=EDGES_ALONE),
     "ehgnn": ModelEntry(
         model=EHGNN,
+        config=EHGNNConfig,
         encodes="edges",
         text="bag-of-words",
         context=True,
-        settings={**EDGES_ALONE, "model.node_init": "factorized"},
+        settings=EDGES_ALONE,
         grid=BAG_RATES,
     ),
-    "bert-ehgnn": _edges_in_context(EHGNN),
+    "bert-ehgnn": _edges_in_context(EHGNN, EHGNNConfig),
     "bert-max-sage": _edges_in_context(MaxSAGEForEdges, NodeTextConfig),
     "graphformers": _edges_in_context(GraphFormersForEdges, NodeTextConfig),
     "mean-sage": _vanilla_gnn(MeanSAGE, "none"),

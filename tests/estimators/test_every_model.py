@@ -73,18 +73,18 @@ def test_a_model_of_nodes_is_trained_asked_saved_and_loaded(name, simulated, tmp
 
 
 def test_what_a_model_wants_stands_over_the_recipe_and_under_what_is_asked_for(tmp_path):
-    name = {"model.name": "ehgnn"}
-    assert make_config("edge-classification").model.node_init == "random"
+    name = {"model.name": "nenn"}
+    assert make_config("link-prediction", "paper").model.node_init == "random"
     for recipe in ("default", "paper", "fast"):
-        made = EdgeClassifier(recipe=recipe, settings=name)
-        assert made.config.model.node_init == "factorized"
-        assert made.config == run_config("edge-classification", recipe, settings=name)
+        made = LinkPredictor(recipe=recipe, settings=name)
+        assert made.config.model.node_init == "netmf"
+        assert made.config == run_config("link-prediction", recipe, settings=name)
     asked = {**name, "model.node_init": "random"}
-    assert EdgeClassifier(settings=asked).config.model.node_init == "random"
+    assert LinkPredictor(settings=asked).config.model.node_init == "random"
     file = tmp_path / "mine.toml"
-    file.write_text('[model]\nname = "ehgnn"\nnode_init = "random"\n', encoding="utf-8")
-    assert run_config("edge-classification", file=file).model.node_init == "random"
-    assert run_config("edge-classification") == make_config("edge-classification")
+    file.write_text('[model]\nname = "nenn"\nnode_init = "random"\n', encoding="utf-8")
+    assert run_config("link-prediction", file=file).model.node_init == "random"
+    assert run_config("link-prediction") == make_config("link-prediction")
 
 
 def test_a_model_of_another_kind_is_answered_with_those_there_are():

@@ -68,7 +68,7 @@ def test_masked_nodes_are_scored_like_unknown_nodes(trained, simulated, ablation
 
 def test_link_models_are_compared_with_models_of_the_links_alone(simulated):
     ablation = ablate_inputs(tiny(LinkPredictor).fit(simulated))
-    nodes = dict.fromkeys(["popularity", "EASE", "MF", "LightGCN"], "nodes")
+    nodes = dict.fromkeys(["popularity", "EASE", "ALS", "LightGCN"], "nodes")
     kinds = {model.model: model.inputs for model in ablation.models}
     assert kinds == {"Edgeformer-N": "both", **nodes}
     assert set(ablation.gains) == {"nodes"}  # an untrained backbone is no model of the text

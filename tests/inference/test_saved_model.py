@@ -350,7 +350,13 @@ def test_node_centric_models_of_0_1_load_as_those_that_read_words(name, tmp_path
 
 @pytest.mark.parametrize(
     ("name", "setting"),
-    [("graphformers-n", "joined_tokens"), ("graphformers", None), ("bert-max-sage", None)],
+    [
+        ("graphformers-n", "joined_tokens"),
+        ("graphformers", None),
+        ("bert-max-sage", None),
+        ("ehgnn", None),
+        ("bert-ehgnn", None),
+    ],
 )
 def test_models_of_0_1_that_are_defined_differently_now_must_be_trained_again(
     name, setting, tmp_path
@@ -358,7 +364,7 @@ def test_models_of_0_1_that_are_defined_differently_now_must_be_trained_again(
     folder = save(tmp_path / "old", name)
     assert model_name(load_model(folder).model) == name
     config = json.loads((folder / "config.json").read_text())["model_config"]
-    config = {key: value for key, value in config.items() if key != "node_tokens"}
+    config = {key: v for key, v in config.items() if key not in ("node_tokens", "layers")}
     change_config(folder, model_config=config | ({setting: 256} if setting else {}))
     with pytest.raises(FormatError, match=f"'{name}' of version 0.1.*train it again"):
         load_model(folder)

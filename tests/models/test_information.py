@@ -39,7 +39,7 @@ from tests.baselines.tiny import write_backbone
 POINTS = 0.03
 
 TEXT_OF_EDGES = ["bert"]
-TEXTS_AROUND = ["graphformers", "bert-max-sage"]
+TEXTS_AROUND = ["graphformers", "bert-max-sage", "ehgnn", "bert-ehgnn"]
 TEXTS_OF_NODES = ["bert-n", "graphformers-n"]
 
 

@@ -1,4 +1,6 @@
-"""EHGNN: message passing between edges on the dual hypergraph (Jo et al., 2021)."""
+"""EHGNN (Jo et al., 2021): convolutions on the dual hypergraph, in which edges are nodes."""
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -6,60 +8,70 @@ from torch import Tensor, nn
 
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch
+from edgeformers.errors import ConfigError
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.pooling import reduce_rows
 
-ROUNDS = 2
+
+@dataclass(frozen=True, kw_only=True)
+class EHGNNConfig(ModelConfig):
+    """Settings of EHGNN."""
+
+    layers: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layers < 1:
+            raise ConfigError(f"layers must be at least 1 (got {self.layers})")
 
 
-class DualRound(nn.Module):
-    """One round on the dual hypergraph, in which edges are nodes and nodes are hyperedges.
+class DualConvolution(nn.Module):
+    """One layer on the dual hypergraph, in which edges are nodes and nodes are hyperedges.
 
-    m_v = mean over the edges e of v of W_m h_e, + W_z z_v; then h_e = W_e h_e + (m_i + m_j) / 2.
-    Without W_e and W_z this is the convolution of Bai et al. (2021) on the dual.
+    m_v = mean over the edges e of v of W_m h_e; then h_e = W_e h_e + (m_i + m_j) / 2. Without
+    W_e, the update by the edge's own vector, this is the hypergraph convolution of Bai et al.
+    (2021).
 
-    Shapes: E edges, N nodes, K node width, D width.
+    Shapes: E edges, N nodes, D width.
     """
 
-    def __init__(self, node_width: int, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.message = nn.Linear(width, width, bias=False)  # W_m
-        self.node = nn.Linear(node_width, width, bias=False)  # W_z
         self.edge = nn.Linear(width, width)  # W_e
 
-    def forward(self, edges: Tensor, z: Tensor, ends: Tensor) -> Tensor:
-        """h_e [E, D], z_v [N, K] and the two nodes of each edge [E, 2] -> h_e [E, D]."""
+    def forward(self, edges: Tensor, ends: Tensor, num_nodes: int) -> Tensor:
+        """h_e [E, D] and the two of N nodes of each edge [E, 2] -> h_e [E, D]."""
         messages = self.message(edges).repeat_interleave(2, dim=0)  # one to each end
-        nodes = reduce_rows(messages, ends.flatten(), len(z), "mean") + self.node(z)  # [N, D]
+        nodes = reduce_rows(messages, ends.flatten(), num_nodes, "mean")  # [N, D]
         output: Tensor = self.edge(edges) + nodes[ends].mean(1)
         return output
 
 
 class EHGNN(NeuralBaseline):
-    """h_e after two rounds on the dual of the subgraph sampled around e, with ReLU in between.
+    """h_e after the layers on the dual of the subgraph sampled around e, with ReLU in between.
 
-    Edges start from their texts, each encoded on its own by a language model or a bag of words;
-    nodes keep their own vectors.
+    Edges start from their texts, each encoded on its own by a language model or a bag of words.
+    Nodes have no vectors: they only say which edges meet.
 
-    Inputs used: the text, both nodes, and the texts and neighbors of the edges around either.
+    Inputs used: the text, and the texts of the edges around either end.
 
-    Shapes: B edges, E edges including those around them, N nodes of all edges, D width.
+    Shapes: B edges, E edges including those around them, D width.
     """
 
-    def __init__(self, config: ModelConfig, encoder: TextReader) -> None:
+    uses_nodes = False
+
+    def __init__(self, config: EHGNNConfig, encoder: TextReader) -> None:
         super().__init__(config, encoder)
-        self.rounds = nn.ModuleList(
-            DualRound(config.node_width, encoder.width) for _ in range(ROUNDS)
-        )
+        self.layers = nn.ModuleList(DualConvolution(encoder.width) for _ in range(config.layers))
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
         edges = self.encoder.encode(batch.texts)  # [E, D]
-        neighbors = (batch.source.neighbor, batch.target.neighbor)
-        z = self.nodes(torch.cat([batch.edge.src, batch.edge.dst, *neighbors]))  # [N, K]
         ends = edge_ends(batch)
-        for number, dual_round in enumerate(self.rounds):
-            edges = dual_round(F.relu(edges) if number else edges, z, ends)
+        num_nodes = len(batch) + len(edges)  # both ends of B edges, and one of each around them
+        for number, layer in enumerate(self.layers):
+            edges = layer(F.relu(edges) if number else edges, ends, num_nodes)
         return edges[: len(batch)]
 
 
