@@ -17,8 +17,7 @@ from edgeformers.config import RunConfig, Task, flatten, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
-from edgeformers.data.simulate import simulate
-from edgeformers.data.simulate.simulation import Simulation
+from edgeformers.data.simulate import Simulation, simulate
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError

@@ -1,5 +1,6 @@
 """Pages and tables as plain text of a given width, laid out by rich."""
 
+import re
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -36,9 +37,8 @@ def render_text(page: Page, width: int = WIDTH) -> str:
     header = [page.title.upper(), page.origin, *page.lead]
     lines = _layout([_text(line) for line in header if line], width)
     for section in page.shown_sections:
-        blocks = _section(section)
-        if len(blocks) > 1:
-            lines += ["", *_layout(blocks, width)]
+        if blocks := _blocks(section.blocks):
+            lines += ["", *_layout([_text(section.title.upper()), *blocks], width)]
     return "\n".join(lines) + "\n"
 
 
@@ -67,9 +67,8 @@ def sparkline(counts: Sequence[int]) -> str:
     return "".join(SPARKS[0 if not c else max(1, round(8 * c / highest))] for c in counts)
 
 
-def _section(section: Section) -> list["RenderableType"]:
-    blocks = [line for block in section.blocks for line in _block(block)]
-    return [_text(section.title.upper()), *blocks]
+def _blocks(blocks: Iterable[Block]) -> list["RenderableType"]:
+    return [line for block in blocks for line in _block(block)]
 
 
 def _block(block: Block) -> list["RenderableType"]:
@@ -82,43 +81,37 @@ def _block(block: Block) -> list["RenderableType"]:
         return [
             _hanging(
                 "!" if item.severity == "warning" else "·",
-                " ".join([*_splits(item.splits), item.sentence, item.advice]),
+                (f"[{', '.join(item.splits)}] " if item.splits else "")
+                + f"{item.sentence} {item.advice}",
             )
             for item in block.items
         ]
     if isinstance(block, Table):
-        words = [i for i in range(len(block.rows[0])) if i == 0 or _is_text(block, i)]
-        return [_table(block.rows, words)] if len(block.rows) > block.header else []
+        return [_table(block)] if len(block.rows) > block.header else []
     if isinstance(block, Plot):
         return [_hanging("", block.text)] if block.text else []
     if isinstance(block, Section):
-        inner = [line for child in block.blocks for line in _block(child)]
+        inner = _blocks(block.blocks)
         return [_hanging("", block.title), *inner] if inner else []
-    if isinstance(block, SideBySide | Details):
-        return [line for child in block.blocks for line in _block(child)]
-    return []
+    return _blocks(block.blocks) if isinstance(block, SideBySide | Details) else []
 
 
-def _splits(names: Sequence[str]) -> list[str]:
-    return [f"[{', '.join(names)}]"] if names else []
-
-
-def _is_text(table: Table, column: int) -> bool:
-    cells = [row[column] for row in table.rows[table.header :]]
-    return all(isinstance(cell, str) and not any(c.isdigit() for c in cell) for cell in cells)
-
-
-def _table(rows: Sequence[Sequence[TableCell]], left: Sequence[int]) -> "RenderableType":
+def _table(block: Table) -> "RenderableType":
+    """Names, words and bars are left-aligned; intervals are left out."""
     from rich.padding import Padding
     from rich.table import Table as RichTable
 
     table = RichTable.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    kept = [i for i in range(len(rows[0])) if not any(isinstance(r[i], IntervalCell) for r in rows)]
-    highest = max((c.share for row in rows for c in row if isinstance(c, Bar)), default=0.0) or 1.0
-    for i in kept:
-        is_left = i in left or any(isinstance(row[i], Bar) for row in rows)
-        table.add_column(justify="left" if is_left else "right", overflow="fold")
-    for row in rows:
+    bars = [cell.share for row in block.rows for cell in row if isinstance(cell, Bar)]
+    highest = max(bars, default=0.0) or 1.0
+    kept = []
+    for i, column in enumerate(zip(*block.rows, strict=True)):
+        if not any(isinstance(cell, IntervalCell) for cell in column):
+            kept.append(i)
+            words = (isinstance(c, str) and not re.search(r"\d", c) for c in column[block.header :])
+            is_left = i == 0 or all(words) or any(isinstance(cell, Bar) for cell in column)
+            table.add_column(justify="left" if is_left else "right", overflow="fold")
+    for row in block.rows:
         table.add_row(*(_cell(row[i], highest) for i in kept))
     return Padding(table, (0, 0, 0, 2))
 

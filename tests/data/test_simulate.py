@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.data.simulate import BestScores, EdgeScore, SimulationConfig, simulate
-from edgeformers.data.simulate.best_edges import BestRules, maximize_macro_f1, rule_macro_f1
-from edgeformers.data.simulate.best_links import taste_given_topics
-from edgeformers.data.simulate.words import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
-from edgeformers.data.simulate.writer import format_ids
+from edgeformers.data.simulate.best import BestRules, maximize_macro_f1, rule_macro_f1
+from edgeformers.data.simulate.config import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
+from edgeformers.data.simulate.simulation import format_ids
 from edgeformers.errors import ConfigError, InputError
+from tests.data.topic_taste import taste_given_topics
 
 TINY = SimulationConfig(num_edges=500, num_sources=14, num_targets=19, topics=4, seed=3)
 DENSE = SimulationConfig(num_edges=400_000, num_sources=30, num_targets=24, topics=3)

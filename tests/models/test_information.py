@@ -21,8 +21,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.simulate import Simulation, SimulationConfig, simulate
-from edgeformers.data.simulate.best_edges import BestRules
-from edgeformers.data.simulate.best_links import taste_given_topics
+from edgeformers.data.simulate.best import BestRules
 from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (
@@ -35,6 +34,7 @@ from edgeformers.evaluation import (
 from edgeformers.evaluation.network_links import candidate_nodes, known_links, link_parts
 from edgeformers.registry import MODELS
 from tests.baselines.tiny import write_backbone
+from tests.data.topic_taste import taste_given_topics
 
 POINTS = 0.03
 

@@ -1,11 +1,37 @@
-"""The settings of a simulated network."""
+"""The settings of a simulated network, and the vocabulary of its reviews from words.toml."""
 
+import tomllib
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
-from edgeformers.data.simulate.words import STYLES, TOPICS
 from edgeformers.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A group of items: its products with their parts, and the occasions they are bought for."""
+
+    name: str
+    products: dict[str, list[str]]  # product -> parts that a review may mention
+    occasions: list[str]  # each completes "Bought it ..."
+
+
+_WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+
+TOPICS = [Topic(**topic) for topic in _WORDS["topics"]]
+OPENINGS: list[str] = _WORDS["openings"]
+SUBJECTS: list[str] = _WORDS["subjects"]
+LINKS: list[str] = _WORDS["links"]
+STYLES: list[str] = _WORDS["styles"]
+VERDICTS: list[list[str]] = _WORDS["verdicts"]  # by sentiment level
+REMARKS: list[list[str]] = _WORDS["remarks"]  # by sentiment level
+ASIDES: list[str] = _WORDS["asides"]
+
+PRODUCTS = 6  # per topic
+PARTS = 3  # per product
+PHRASES = 4  # per sentiment level
 
 #: The allowed range of each setting; `num_targets` also needs one target per topic.
 RANGES: dict[str, tuple[float, float]] = {

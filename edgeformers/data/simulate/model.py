@@ -15,13 +15,12 @@ so that no draw depends on the last bit of a library's `exp`.
 """
 
 from dataclasses import dataclass, fields
-from enum import IntEnum, auto
+from enum import IntEnum
 
 import numpy as np
 
 from edgeformers.data.random import hash_keys, uniform
-from edgeformers.data.simulate.config import SimulationConfig
-from edgeformers.data.simulate.words import PRODUCTS
+from edgeformers.data.simulate.config import PRODUCTS, SimulationConfig
 from edgeformers.data.types import Floats, IntArray, Ints, Mask
 
 LEVELS = 5  # of temper (a source's leniency) and of quality (a target's worth)
@@ -29,24 +28,13 @@ LEAN = 0.25  # stars by which the average edge lies above the middle label
 FIRST_FAVORITE = 0.65  # its share of the edges that follow taste; the second has the rest
 
 
-class Stream(IntEnum):
-    """The independent streams of random numbers, one for each kind of draw."""
-
-    SOURCE_ORDER = auto()
-    TEMPER = auto()
-    SECOND_TOPIC = auto()
-    TARGET_ORDER = auto()
-    PRODUCT = auto()
-    QUALITY = auto()
-    SOURCE = auto()
-    TOPIC = auto()
-    TARGET = auto()
-    STARS = auto()
-    VERDICT = auto()
-    REMARK = auto()
-    PHRASING = auto()
-    TIME = auto()
-    ASIDE = auto()  # the last: further asides use the numbers after it
+#: The independent streams of random numbers, one for each kind of draw, numbered from 1. Further
+#: asides use the numbers after ASIDE.
+Stream = IntEnum(
+    "Stream",
+    "SOURCE_ORDER TEMPER SECOND_TOPIC TARGET_ORDER PRODUCT QUALITY SOURCE TOPIC TARGET STARS "
+    "VERDICT REMARK PHRASING TIME ASIDE",
+)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,24 @@
-"""The best edge classification that any method can reach, computed from the generating model.
+"""The best scores that any method can reach, computed from the generating model.
 
-Nothing is trained. Each kind of evidence (text, nodes, both) groups the edges into cells that it
-cannot tell apart. The model gives the exact probability of every cell and class, and the best
-decision rule follows. "nodes" and "both" know the hidden node parameters; "text" sums over them.
+Nothing is trained. For edge classification, each kind of evidence (text, nodes, both) groups the
+edges into cells that it cannot tell apart. The model gives the exact probability of every cell and
+class, and the best decision rule follows. "nodes" and "both" know the hidden node parameters;
+"text" sums over them. For link prediction, targets are ranked by the true P(target | source).
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from edgeformers.data.f1 import f1, f1_of_confusion
+from edgeformers.data.simulate.config import PRODUCTS
 from edgeformers.data.simulate.model import LEVELS, EdgeDraws, Model
-from edgeformers.data.simulate.words import PRODUCTS
 from edgeformers.data.types import Floats, Ints
+from edgeformers.errors import InputError
 
 MIN_GAIN = 1e-12  # in Macro-F1; smaller gains are rounding errors
+TIE = 1e-9  # probabilities that differ by less, relatively, are equal
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,33 @@ class BestScores:
 
     def __str__(self) -> str:
         scores = {"text": self.text, "nodes": self.nodes, "text + nodes": self.both}
-        return "\n".join(
-            [f"{'best possible':<14}{'Macro-F1':>9}{'Micro-F1':>10}"]
-            + [
-                f"{k:<14}{100 * s.macro_f1:>9.2f}{100 * s.accuracy:>10.2f}"
-                for k, s in scores.items()
-            ]
-        )
+        rows = ((name, score.macro_f1, score.accuracy) for name, score in scores.items())
+        return _table("Macro-F1", "Micro-F1", rows)
+
+
+@dataclass(frozen=True)
+class LinkScore:
+    """Mean reciprocal rank and NDCG among all targets, as fractions of one."""
+
+    mrr: float
+    ndcg: float
+
+
+@dataclass(frozen=True)
+class BestLinkScores:
+    """The scores of ranking by each source's true taste, and by popularity alone."""
+
+    best: LinkScore
+    popularity: LinkScore
+
+    def __str__(self) -> str:
+        scores = {"taste": self.best, "popularity": self.popularity}
+        return _table("MRR", "NDCG", ((name, s.mrr, s.ndcg) for name, s in scores.items()))
+
+
+def _table(first: str, second: str, rows: Iterable[tuple[str, float, float]]) -> str:
+    lines = [f"{name:<14}{100 * one:>9.2f}{100 * other:>10.2f}" for name, one, other in rows]
+    return "\n".join([f"{'best possible':<14}{first:>9}{second:>10}", *lines])
 
 
 class DecisionRules:
@@ -52,17 +76,8 @@ class DecisionRules:
         self.most_accurate = self.joint.argmax(axis=1)
         self.best_f1 = maximize_macro_f1(self.joint)
 
-    def expected_score(self) -> EdgeScore:
-        """The score in expectation over the model."""
-        return self._score(self.joint)
-
-    def score(self, cells: Ints, stars: Ints) -> EdgeScore:
-        """The score on edges in these cells with these true classes."""
-        counts = np.zeros_like(self.joint)
-        np.add.at(counts, (cells, stars), 1)
-        return self._score(counts)
-
-    def _score(self, mass: Floats) -> EdgeScore:
+    def score(self, mass: Floats) -> EdgeScore:
+        """The score on edges of which `mass` [cells, C] are in each cell and class."""
         hits = np.trace(rule_confusion(mass, self.most_accurate))
         return EdgeScore(rule_macro_f1(mass, self.best_f1), float(hits / mass.sum()))
 
@@ -86,14 +101,15 @@ class BestRules:
         self.nodes = DecisionRules(np.einsum("saq,aqk->aqk", pairs, stars))
         self.both = DecisionRules(np.einsum("saq,aqk,skv,skr->saqvrk", pairs, stars, *phrases))
 
-    def expected_scores(self) -> BestScores:
+    def scores(self, draws: EdgeDraws | None = None) -> BestScores:
+        """The scores on these edges, or in expectation over the model."""
         rules = (self.text, self.nodes, self.both)
-        return BestScores(*(rule.expected_score() for rule in rules))
-
-    def scores(self, draws: EdgeDraws) -> BestScores:
-        rules = (self.text, self.nodes, self.both)
-        pairs = zip(rules, self.cells(draws), strict=True)
-        return BestScores(*(rule.score(cells, draws.stars) for rule, cells in pairs))
+        masses = [rule.joint for rule in rules]
+        if draws is not None:
+            masses = [np.zeros_like(mass) for mass in masses]
+            for mass, cells in zip(masses, self.cells(draws), strict=True):
+                np.add.at(mass, (cells, draws.stars), 1)
+        return BestScores(*(rule.score(mass) for rule, mass in zip(rules, masses, strict=True)))
 
     def cells(self, draws: EdgeDraws) -> tuple[Ints, Ints, Ints]:
         """The cell of every edge, given its text, its nodes and both."""
@@ -159,3 +175,56 @@ def maximize_macro_f1(joint: Floats) -> Ints:
             hits[k] += sign * joint[cell, k]
             size[k] += sign * mass[cell]
         rule[cell] = new
+
+
+def best_link_scores(
+    model: Model, draws: EdgeDraws, labels: Collection[str] | None
+) -> BestLinkScores:
+    """The scores with every edge (with one of `labels`, if given) as a query for its target.
+
+    Every source ranks the targets of one topic and quality by popularity. So one binary search
+    per such group gives the rank of a target, without a source-by-target matrix.
+    """
+    lift = label_chance(model, labels)  # [temper, quality]
+    if labels is not None:
+        draws = draws.where(np.isin(draws.stars, [int(label) - 1 for label in labels]))
+    if not len(draws.source):
+        raise InputError("no edge of the sample has one of these labels; use a larger sample")
+    taste = model.taste(draws.source)  # [n, topic]
+    personal = taste[:, :, None] * lift[model.temper[draws.source], None, :]  # [n, topic, quality]
+    common = np.einsum("sat,aq->tq", source_mass(model), lift)[None]  # [1, topic, quality]
+    return BestLinkScores(_score(model, draws, personal), _score(model, draws, common))
+
+
+def label_chance(model: Model, labels: Collection[str] | None) -> Floats:
+    """P(one of the labels | temper, quality) [temper, quality]; 1 if `labels` is None."""
+    if labels is None:
+        return np.ones((LEVELS, LEVELS))
+    known = [str(k + 1) for k in range(model.config.classes)]
+    if unknown := sorted(set(labels) - set(known)):
+        raise InputError(f"unknown label '{unknown[0]}'; available: {', '.join(known)}")
+    return model.stars_table @ np.isin(known, list(labels))
+
+
+def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:
+    """The score of ranking all targets by the appeal of their group times their popularity."""
+    chance = model.target_chance()
+    topic, quality = model.topic[draws.target], model.quality[draws.target]
+    row = np.arange(len(topic)) if len(appeal) > 1 else np.zeros(len(topic), dtype=np.int64)
+    score = appeal[row, topic, quality] * chance[draws.target]
+    better, as_good = np.zeros(len(score), np.int64), np.zeros(len(score), np.int64)
+    for t, q in np.ndindex(appeal.shape[1:]):
+        group = np.sort(chance[(model.topic == t) & (model.quality == q)])
+        with np.errstate(divide="ignore"):  # without appeal, no target of the group is as good
+            threshold = score / appeal[row, t, q]
+        better += len(group) - np.searchsorted(group, threshold * (1 + TIE), side="right")
+        as_good += len(group) - np.searchsorted(group, threshold * (1 - TIE), side="left")
+    rank = np.arange(1, model.config.target_count + 1)
+    gains = (1 / rank, 1 / np.log2(1 + rank))
+    return LinkScore(*(_mean_gain(gain, better, as_good) for gain in gains))
+
+
+def _mean_gain(gain: Floats, better: Ints, as_good: Ints) -> float:
+    """The mean gain if ties are broken at random."""
+    total = np.concatenate([[0.0], np.cumsum(gain)])
+    return float(((total[as_good] - total[better]) / (as_good - better)).mean())
