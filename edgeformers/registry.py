@@ -54,9 +54,9 @@ GridPoint = Mapping[str, float]
 BACKBONE_RATES: tuple[GridPoint, ...] = tuple(
     {"train.lr": lr, "train.node_lr": node_lr, "train.head_lr": head_lr}
     for lr, node_lr, head_lr in (
+        (1e-5, 3e-4, 1e-4),
         (2e-5, 1e-3, 3e-4),
         (5e-5, 1e-3, 1e-3),
-        (5e-5, 5e-3, 1e-3),
         (1e-4, 5e-3, 1e-3),
     )
 )
@@ -65,11 +65,9 @@ BAG_RATES: tuple[GridPoint, ...] = tuple(
     for node_lr, head_lr in ((3e-4, 3e-4), (1e-3, 1e-3), (5e-3, 1e-3), (1e-3, 5e-3))
 )
 
-#: Baselines are compared without an ensemble; those that use only texts also without node vectors
-#: in the link score.
+#: Baselines are compared without an ensemble.
 ALONE: Mapping[str, Any] = {"links.ensemble": False}
 EDGES_ALONE: Mapping[str, Any] = {"edges.ensemble": False}
-TEXT_ALONE: Mapping[str, Any] = {**ALONE, "links.collaborative": False}
 #: The settings with which graph baselines rank links best on validation (docs/decisions.md): they
 #: need to rely less on the nodes' own vectors than Edgeformer-N.
 NETWORK: Mapping[str, Any] = {
@@ -157,8 +155,8 @@ MODELS: Mapping[str, ModelEntry] = {
     "bert-gin": _nodes_over_bert(GINE),
     "bert-censnet": _nodes_over_bert(CensNet),
     "bert-nenn": _nodes_over_bert(NENN),
-    "bert-n": ModelEntry(model=BertForNodes, encodes="nodes", settings=TEXT_ALONE),
-    "graphformers-n": ModelEntry(model=GraphFormersForNodes, encodes="nodes", settings=TEXT_ALONE),
+    "bert-n": ModelEntry(model=BertForNodes, encodes="nodes", settings=ALONE),
+    "graphformers-n": ModelEntry(model=GraphFormersForNodes, encodes="nodes", settings=ALONE),
 }
 
 
@@ -186,6 +184,7 @@ LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "ease": _seedless(EASE),
     "lightgcn": LightGCN,
     "text-similarity": _seedless(TextSimilarity),
+    "collaborative": lambda seed=0: Blend(LightGCN(seed=seed), ALS(seed=seed), EASE()),
     "ease-text": _seedless(lambda **settings: Blend(EASE(), TextSimilarity(**settings))),
 }
 #: Those that read texts with a frozen encoder also take `backbone` and `max_tokens`.

@@ -38,16 +38,16 @@ On a dataset of the paper, with its settings, next to its numbers:
 """  # noqa: E501
 
     what: str = argument(
-        "edge-classification, link-prediction, cold-start, ablation, node-classification, "
-        "efficiency, embedding-plot, node-dimension, neighbor-size or attention-map; or tables, "
-        "to make the tables of finished runs again."
+        "edge-classification, link-prediction, as-shipped, cold-start, ablation, "
+        "node-classification, efficiency, embedding-plot, node-dimension, neighbor-size or "
+        "attention-map; or tables, to make the tables of finished runs again."
     )
     folders: list[Path] | None = argument("For tables, folders of experiments.", None)
     data: Path | None = option("A prepared network.")
     out: Path = option("Folder of all runs and tables.", Path("reproduced"), names=OUT)
     seeds: int = option("Runs per row.", 3)
     models: str | None = option("Rows to run: bert,edgeformer-e.")
-    tune: bool = option("First tune each model's settings on validation.", False)
+    tune: bool = option("First search learning rates on validation; paper-tuned does.", False)
     values: str | None = option("For node-dimension and neighbor-size, values to compare: 2,4,8.")
     labels: Path | None = option("For node-classification, a table with columns node and label.")
     rounds: int = option("For efficiency, batches to time.", 20)

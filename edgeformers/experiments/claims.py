@@ -6,7 +6,7 @@ Holm's method.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -29,6 +29,9 @@ from edgeformers.experiments.model_rows import (
     NODE_ROWS,
     RECIPROCITY_ROWS,
     ROWS,
+    SHIPPED_LINK_ROWS,
+    ModelRow,
+    all_link_rows,
 )
 from edgeformers.experiments.record import Record
 from edgeformers.experiments.tables import Means, TableSpec, row_means, table_specs
@@ -141,9 +144,13 @@ def claims_about(experiment: str) -> tuple[Claim, ...]:
     """The claims about an experiment."""
     text = files("edgeformers.experiments").joinpath("claims.toml").read_text("utf-8")
     claims = decode(tuple[Claim, ...], tomllib.loads(text).get(experiment, []), path=experiment)
-    tables = {"edge-classification": EDGE_ROWS, "node-classification": [ROWS[n] for n in NODE_ROWS]}
-    rows = tables.get(experiment, (*LINK_ROWS, *RECIPROCITY_ROWS))
-    baselines = [row for row in rows if row.group != "ours"]
+    tables: Mapping[str, Sequence[ModelRow]] = {
+        "edge-classification": EDGE_ROWS,
+        "node-classification": [ROWS[name] for name in NODE_ROWS],
+        "as-shipped": (*SHIPPED_LINK_ROWS, *RECIPROCITY_ROWS),
+        "cold-start": (*all_link_rows(), *RECIPROCITY_ROWS),
+    }
+    baselines = [row for row in tables.get(experiment, LINK_ROWS) if row.group != "ours"]
     suffix = "-cold" if experiment == "cold-start" else ""
     groups: Mapping[tuple[str, ...], tuple[str, ...]] = {
         ("@paper-baselines",): tuple(row.name for row in baselines if row.in_paper),

@@ -10,7 +10,7 @@ from edgeformers.errors import InputError, suggest
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
 
 #: Whose results vary with the seed.
-RANDOM_BASELINES = ("als", "bpr", "lightgcn", "netmf", "frozen-boosting")
+RANDOM_BASELINES = ("als", "bpr", "lightgcn", "collaborative", "netmf", "frozen-boosting")
 Group = Literal["simple", "words", "gnn", "plm", "ours"]
 
 
@@ -56,20 +56,11 @@ def _rows(task: Task, *rows: tuple[str, str, Group, bool]) -> tuple[ModelRow, ..
     )
 
 
-def _with_ensemble(task: Task, model: str, title: str, others: str) -> tuple[ModelRow, ModelRow]:
-    """An Edgeformer alone, and with the ensemble of the default recipe."""
-    setting = "edges.ensemble" if task == "edge-classification" else "links.ensemble"
-    alone = replace(_rows(task, (model, title, "ours", True))[0], settings={setting: False})
-    ensemble = alone.variant("ensemble", f"{title} + ensemble ({others})", {setting: True})
-    return alone, replace(ensemble, in_paper=False)
-
-
+#: Like for like: every row has the same objective, the same extras and the same search budget. The
+#: Edgeformers are the paper's architectures, without an ensemble or late fusion.
 EDGE_ROWS = (
     *_rows(
         "edge-classification",
-        ("node-ids", "node ids", "simple", False),
-        ("frozen", "frozen text", "simple", False),
-        ("frozen-boosting", "frozen text, boosting", "simple", False),
         ("tfidf", "TF-IDF", "words", True),
         ("tfidf-nodes", "TF-IDF+nodes", "words", True),
         ("ehgnn", "EHGNN", "words", True),
@@ -80,18 +71,18 @@ EDGE_ROWS = (
         ("bert-max-sage", "BERT+MaxSAGE", "plm", True),
         ("graphformers", "GraphFormers", "plm", True),
     ),
-    *_with_ensemble("edge-classification", "edgeformer-e", "Edgeformer-E", "words, nodes"),
+    ModelRow(
+        name="edgeformer-e",
+        title="Edgeformer-E",
+        model="edgeformer-e",
+        task="edge-classification",
+        group="ours",
+        settings={"edges.ensemble": False, "model.fusion": False},
+    ),
 )
 LINK_ROWS = (
     *_rows(
         "link-prediction",
-        ("popularity", "popularity", "simple", False),
-        ("text-similarity", "text similarity", "simple", False),
-        ("ease", "EASE", "simple", False),
-        ("ease-text", "EASE+text", "simple", False),
-        ("bpr", "BPR", "simple", False),
-        ("lightgcn", "LightGCN", "simple", False),
-        ("als", "ALS", "simple", False),
         ("mean-sage-words", "MeanSAGE+words", "gnn", False),
         ("max-sage-words", "MaxSAGE+words", "gnn", False),
         ("gin-words", "GIN+words", "gnn", False),
@@ -109,13 +100,66 @@ LINK_ROWS = (
         ("bert-censnet", "BERT+CensNet", "plm", True),
         ("bert-nenn", "BERT+NENN", "plm", True),
     ),
-    *_with_ensemble("link-prediction", "edgeformer-n", "Edgeformer-N", "LightGCN, ALS, EASE"),
+    ModelRow(
+        name="edgeformer-n",
+        title="Edgeformer-N",
+        model="edgeformer-n",
+        task="link-prediction",
+        group="ours",
+        settings={"links.ensemble": False},
+    ),
+)
+
+
+def _variant(row: ModelRow, suffix: str, title: str, settings: Mapping[str, Any]) -> ModelRow:
+    """A row that is not in the paper: a model with exactly these settings on top of the recipe."""
+    name = f"{row.name}-{suffix}"
+    return replace(row, name=name, title=title, settings=settings, in_paper=False)
+
+
+#: As shipped: both Edgeformers as a recipe trains them, next to what people use instead.
+SHIPPED_EDGE_ROWS = (
+    *_rows(
+        "edge-classification",
+        ("node-ids", "node ids", "simple", False),
+        ("frozen", "frozen text", "simple", False),
+        ("frozen-boosting", "frozen text, boosting", "simple", False),
+        ("tfidf-nodes", "TF-IDF+nodes", "words", True),
+        ("bert", "fine-tuned text model", "plm", True),
+    ),
+    _variant(EDGE_ROWS[-1], "fusion", "Edgeformer-E, no ensemble", {"edges.ensemble": False}),
+    _variant(EDGE_ROWS[-1], "ensemble", "Edgeformer-E + ensemble (words, nodes)", {}),
+)
+SHIPPED_LINK_ROWS = (
+    *_rows(
+        "link-prediction",
+        ("popularity", "popularity", "simple", False),
+        ("text-similarity", "text similarity", "simple", False),
+        ("ease", "EASE", "simple", False),
+        ("ease-text", "EASE+text", "simple", False),
+        ("als", "ALS", "simple", False),
+        ("bpr", "BPR", "simple", False),
+        ("lightgcn", "LightGCN", "simple", False),
+        ("collaborative", "LightGCN + ALS + EASE", "simple", False),
+    ),
+    replace(
+        next(row for row in LINK_ROWS if row.name == "bert-n").variant(
+            "text", "fine-tuned text model", {"links.collaborative": False}
+        ),
+        in_paper=False,
+    ),
+    replace(LINK_ROWS[-1], title="Edgeformer-N, no ensemble"),
+    _variant(LINK_ROWS[-1], "ensemble", "Edgeformer-N + ensemble (LightGCN, ALS, EASE)", {}),
 )
 #: Only for networks in which a node can link back.
 RECIPROCITY_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
 ROWS: Mapping[str, ModelRow] = {
-    row.name: row for row in (*EDGE_ROWS, *RECIPROCITY_ROWS, *LINK_ROWS)
+    row.name: row
+    for row in (*SHIPPED_EDGE_ROWS, *SHIPPED_LINK_ROWS, *RECIPROCITY_ROWS, *EDGE_ROWS, *LINK_ROWS)
 }
+SHIPPED_NAMES = frozenset(
+    row.name for row in (*SHIPPED_EDGE_ROWS, *SHIPPED_LINK_ROWS, *RECIPROCITY_ROWS)
+)
 
 #: Virtual tokens by the names of the paper's Table 3.
 VIRTUAL_TOKENS = {
@@ -170,9 +214,13 @@ def neighbor_rows(values: Sequence[int] = NEIGHBORS) -> tuple[ModelRow, ...]:
     )
 
 
-def cold_rows(
-    rows: Iterable[ModelRow] = LINK_ROWS, split: str = COLD_SPLIT
-) -> tuple[ModelRow, ...]:
+def all_link_rows() -> tuple[ModelRow, ...]:
+    """Link models of both tables, each once."""
+    rows = {row.name: row for row in (*SHIPPED_LINK_ROWS, *LINK_ROWS)}
+    return tuple(rows.values())
+
+
+def cold_rows(rows: Iterable[ModelRow], split: str = COLD_SPLIT) -> tuple[ModelRow, ...]:
     """Link models trained without the nodes they are tested on."""
     return tuple(row.variant("cold", row.title, {"data.split": split}) for row in rows)
 
@@ -186,6 +234,9 @@ def choose_rows(rows: Iterable[ModelRow], names: Sequence[str] | None) -> tuple[
         raise InputError(f"no row is named; available rows: {', '.join(known)}")
     chosen = [aliases.ROWS.get(name, name) for name in names]
     for name in chosen:
+        if name not in known and name in ROWS:
+            other = "as-shipped" if name in SHIPPED_NAMES else ROWS[name].task
+            raise InputError(f"'{name}' is a row of the table {other}, not of this one")
         if name not in known:
             raise InputError(f"this table has no row '{name}'; {suggest(name, known)}")
         if not known[name].exists:

@@ -19,6 +19,8 @@ PROTOCOLS = {
     "paper-shifted": "as paper, with a popularity correction of the scores tuned on validation",
     "paper-unseen": "as paper-shifted, with training neighbors of the query ranked last",
 }
+BY_DEGREE = ("degree", DEGREES, "training degree of the query")
+BY_PROFILE = ("profile", PROFILES, "known edges of the held-out node")
 PART_NAMES = {"test": "test part", "val": "validation part"}
 Means = Mapping[str, Mapping[str, TableCell]]  # row -> metric -> mean
 
@@ -81,11 +83,14 @@ def table_specs(experiment: str) -> list[TableSpec]:
     """The tables of an experiment."""
     if experiment == "edge-classification":
         return [_edge_spec(f"{experiment}/{part}", part) for part in PART_NAMES]
+    if experiment == "as-shipped":
+        links = [_link_spec(f"{experiment}/links", "test", name) for name in PROTOCOLS]
+        degrees = _group_spec(f"{experiment}/links", *BY_DEGREE)
+        specs = [_edge_spec(f"{experiment}/edges/test", "test"), *links, degrees]
+        return [replace(s, title=f"As shipped: {s.title}", published=None) for s in specs]
     if experiment in ("link-prediction", "cold-start"):
         specs = [_link_spec(experiment, part, name) for part in PART_NAMES for name in PROTOCOLS]
-        by_degree = ("degree", DEGREES, "training degree of the query")
-        by_profile = ("profile", PROFILES, "known edges of the held-out node")
-        grouping = by_profile if experiment == "cold-start" else by_degree
+        grouping = BY_PROFILE if experiment == "cold-start" else BY_DEGREE
         return [*specs, _group_spec(experiment, *grouping)]
     if experiment == "ablation":
         links = [_link_spec(f"{experiment}/links", "test", name) for name in ("paper", "full")]

@@ -31,8 +31,9 @@ def trial_plan(plan: Plan, fixed: Mapping[str, Any]) -> Plan:
             first_runs.setdefault(run.model, run)
     trials = []
     for run in first_runs.values():
-        for number, point in enumerate(_grid(run, fixed)):
-            folder = Path(plan.folder) / TRIALS / run.row / str(number)
+        for point in _grid(run, fixed):
+            name = ",".join(f"{setting.partition('.')[2]}={v:g}" for setting, v in point.items())
+            folder = Path(plan.folder) / TRIALS / run.row / name
             trials.append(replace(run, kind="trial", folder=str(folder)).with_settings(point))
     return replace(plan, experiment=f"{plan.experiment}/{TRIALS}", runs=trials)
 

@@ -41,6 +41,8 @@ class LinkObjective(Objective):
     def __init__(self, fitted: FittedLinkPredictor) -> None:
         super().__init__(fitted)
         _check_metric(self.select)
+        if self.head.is_collaborative:  # the score trains node vectors that the model does not use
+            self.model.nodes.requires_grad_(True)
         self.cold_node_rate = _cold_node_rate(
             fitted.config, fitted.network.graph, fitted.network.split
         )

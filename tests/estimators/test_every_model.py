@@ -224,3 +224,11 @@ def test_node_texts_are_of_training_edges_without_the_edge_itself(name, simulate
     made.model(batch)
     with_texts = len(batch.source.occupied) + len(batch.target.occupied)
     assert [text.num_texts for text in encoded] == [len(batch) + with_texts]
+
+
+def test_a_text_model_trains_node_vectors_only_for_the_collaborative_term(simulated):
+    start = fitted(LinkPredictor, "bert-n", simulated, **{"train.node_lr": 0.0})
+    for collaborative in (True, False):
+        model = fitted(LinkPredictor, "bert-n", simulated, **{"links.collaborative": collaborative})
+        table = model.fitted_.model.nodes.table
+        assert torch.equal(table, start.fitted_.model.nodes.table) != collaborative

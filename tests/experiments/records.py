@@ -1,10 +1,10 @@
 """Records made by hand, for tables and claims."""
 
 from edgeformers.experiments.model_rows import (
-    LINK_ROWS,
     RECIPROCITY_ROWS,
     ROWS,
     ablation_rows,
+    all_link_rows,
     cold_rows,
 )
 from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
@@ -12,7 +12,10 @@ from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
 NETWORK = {"name": "net", "origin": "net.csv", "nodes": 1200, "edges": 34567, "fingerprint": "f"}
 KNOWN = {
     **ROWS,
-    **{row.name: row for row in (*ablation_rows(), *cold_rows((*LINK_ROWS, *RECIPROCITY_ROWS)))},
+    **{
+        row.name: row
+        for row in (*ablation_rows(), *cold_rows((*all_link_rows(), *RECIPROCITY_ROWS)))
+    },
 }
 
 

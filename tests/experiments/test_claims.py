@@ -312,10 +312,10 @@ def test_optional_rows_do_not_count_as_missing():
         "edgeformer-n-ensemble": [{"full/mrr/degree 1-3": 0.5, "links/degree 1-3": 7.0}],
         "popularity": [{"full/mrr/degree 1-3": 0.1, "links/degree 1-3": 7.0}],
     }
-    [plain] = [claim for claim in claims_about("link-prediction") if claim.groups]
+    [plain] = [claim for claim in claims_about("as-shipped") if claim.groups]
     assert "reciprocity" in plain.rows
     assert "reciprocity-cold" in OPTIONAL_ROWS
-    record = make_record("link-prediction", rows)
+    record = make_record("as-shipped", rows)
     [checked] = [one for one in check_claims(record) if one.claim == plain and one.effect]
     assert checked.missing == len(plain.rows) - 3  # all but the two rows and reciprocity
 

@@ -52,6 +52,7 @@ def test_a_run_lists_the_settings_that_differ_from_the_recipe(tiny_plan):
         "train.epochs": 1,
         "train.batch_size": 128,
         "edges.ensemble": False,  # rows are compared without an ensemble
+        "model.fusion": False,
     }
 
 
@@ -182,7 +183,8 @@ def test_a_frozen_baseline_reads_the_planned_number_of_tokens(tmp_path):
         plan = plan_rows(graph, out, row, **settings)
         assert execute(plan, show=False) == []
         outcome = json.loads((plan.runs[0].path / "outcome.json").read_text())
-        assert outcome["chosen"]["setting"]["max_tokens"] == 9
+        setting = outcome["chosen"]["setting"]
+        assert setting.get("TextSimilarity", setting)["max_tokens"] == 9
     (vectors,) = graph.path.glob("vectors/*/vectors.json")
     assert json.loads(vectors.read_text())["max_tokens"] == 9
     settings["data.max_tokens"] = 10

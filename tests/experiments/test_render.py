@@ -91,14 +91,15 @@ def test_each_protocol_has_its_own_narrow_table():
 
 def test_a_long_table_names_the_groups_of_its_rows():
     table = all_links()[0]
-    first = [line.split("|")[1].strip() for line in table_markdown(table).splitlines()[2:27]]
+    first = [
+        line.split("|")[1].strip() for line in table_markdown(table).splitlines()[2:] if "|" in line
+    ]
     assert [name for name in first if name.startswith("_")] == [
-        "_simple baselines_",
         "_without a language model_",
         "_with a language model_",
         "_ours_",
     ]
-    assert first[0] == "_simple baselines_"
+    assert first[0] == "_without a language model_"
     assert first[first.index("_with a language model_") + 1] == "BERT"
     assert [name for name in first if not name.startswith("_")] == [row.title for row in LINK_ROWS]
     assert "_ours_" not in render(TABLES, "markdown")

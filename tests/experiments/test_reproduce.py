@@ -5,7 +5,7 @@ from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import reproduce
 from tests.experiments.conftest import TINY
 
-ROWS = ("als", "edgeformer-n")
+ROWS = ("netmf", "edgeformer-n")
 
 
 @pytest.fixture

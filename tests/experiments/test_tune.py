@@ -39,7 +39,7 @@ def test_every_grid_is_tried_with_the_first_seed(plan):
 def test_settings_fixed_by_the_user_are_not_tried(plan):
     trials = trial_plan(plan, {"train.lr": 1e-3})
     tried = [run.to_config().train.node_lr for run in trials.runs if run.row == "bert"]
-    assert tried == [point["train.node_lr"] for point in GRID if point is not GRID[2]]
+    assert tried == [point["train.node_lr"] for point in GRID]
     assert len({run.to_config().train.lr for run in trials.runs}) == 1  # the plan's own
     assert trial_plan(plan, dict.fromkeys(GRID[0], 1e-3)).runs == []
 

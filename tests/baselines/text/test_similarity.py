@@ -62,15 +62,24 @@ def test_nodes_with_similar_texts_are_recommended(places, backbone):
 def test_a_blend_scales_and_weights_two_scores(places, backbone):
     first, second = EASE(), TextSimilarity(backbone)
     queries, candidates = np.arange(10), np.arange(10, places.num_nodes)
-    model = Blend(first, second, weights=[0.25]).fit(places, "given")
+    model = Blend(first, second, grid=[(0.75, 0.25)]).fit(places, "given")
     a, b = (one.scores(queries, candidates) for one in (first, second))
     expected = 0.75 * a / a.std() + 0.25 * b / b.std()
     np.testing.assert_allclose(model.scores(queries, candidates), expected, rtol=1e-4)
-    assert model.setting == {**first.setting, **second.setting, "weight": 0.25}
+    chosen = {"EASE": first.setting, "TextSimilarity": second.setting}
+    assert model.setting == {**chosen, "weights": (0.75, 0.25)}
 
 
 def test_a_useless_second_baseline_gets_weight_0_on_validation(places, backbone):
     first = TextSimilarity(backbone)
-    model = Blend(first, Popularity(), weights=[1.0, 0.0]).fit(places, "given")
-    assert model.setting["weight"] == 0.0
+    model = Blend(first, Popularity(), grid=[(0.0, 1.0), (1.0, 0.0)]).fit(places, "given")
+    assert model.setting["weights"] == (1.0, 0.0)
     assert model.trials[0].score < model.trials[1].score
+
+
+def test_three_baselines_are_weighed_on_validation(places):
+    model = Blend(Popularity(), EASE(), EASE(lambdas=(1.0,))).fit(places, "given")
+    scores = {trial.setting: trial.score for trial in model.trials}
+    assert len(scores) == 19  # weights 0, 1 and 2, without multiples of each other
+    assert scores[model.fitted] == max(scores.values())
+    assert scores[(0.0, 1.0, 0.0)] <= scores[model.fitted]
