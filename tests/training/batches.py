@@ -48,7 +48,7 @@ def without_dropout(model):
 
 
 def short(model):
-    """The model with the operators for short texts, which run on a CPU only when asked for."""
+    """The model with the kernels for short texts; see `replace_kernels`."""
     for layer in model.encoder.layers:
         layer.attention.backend = "short"
     return model

@@ -15,6 +15,7 @@ from edgeformers.training.cuda_graphs import (
     max_graph_tokens,
     use_cuda_graphs,
 )
+from tests.nn.fast.padded_attention import replace_kernels
 from tests.tiny_models import TINY_ENCODER, make_tiny
 from tests.training.batches import edges, egos, gradients, short, without_dropout
 
@@ -41,7 +42,7 @@ class Rerun:
 
 @pytest.fixture(autouse=True)
 def short_everywhere(monkeypatch):
-    monkeypatch.setattr("edgeformers.nn.attention.short_attention_obstacle", lambda *shape: "")
+    replace_kernels(monkeypatch)
 
 
 def twins(name, **settings):

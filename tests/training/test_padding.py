@@ -10,6 +10,7 @@ from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
 from edgeformers.training.padding import edge_size, ego_size, pad
+from tests.nn.fast.padded_attention import replace_kernels
 from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, short
 
@@ -19,7 +20,7 @@ close = {"atol": 1e-6, "rtol": 1e-5}
 @pytest.fixture(autouse=True)
 def short_everywhere(monkeypatch):
     """Attention between edges reads offsets on the device, as on a GPU."""
-    monkeypatch.setattr("edgeformers.nn.attention.short_attention_obstacle", lambda *shape: "")
+    replace_kernels(monkeypatch)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(0, 9))

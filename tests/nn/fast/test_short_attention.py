@@ -3,7 +3,6 @@
 Plain PyTorch functions replace the kernels.
 """
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,12 +10,11 @@ import pytest
 import torch
 
 from edgeformers.errors import ConfigError
-from edgeformers.nn import attention as attention_module
 from edgeformers.nn.attention import AsymmetricAttention
 from edgeformers.nn.fast.dispatch import short_attention_obstacle
 from edgeformers.nn.fast.short_attention import attend_short, block_size
 from edgeformers.nn.packed import PackedText
-from tests.nn.fast import padded_attention
+from tests.nn.fast.padded_attention import replace_kernels
 
 LENGTHS, H, DH = (5, 1, 16, 9), 2, 8
 OFFSETS = torch.tensor([0, 5, 6, 22, 31], dtype=torch.int32)
@@ -26,8 +24,7 @@ close = {"atol": 1e-10, "rtol": 1e-8}
 @pytest.fixture
 def kernels(monkeypatch):
     """Replacements of the kernels, used on a CPU."""
-    monkeypatch.setattr(attention_module, "short_attention_obstacle", lambda *given: "")
-    monkeypatch.setitem(sys.modules, "edgeformers.nn.fast.triton_attention", padded_attention)
+    replace_kernels(monkeypatch)
 
 
 def draw(*shape):
