@@ -9,14 +9,13 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
 from edgeformers.errors import ConfigError
-from edgeformers.nn.buckets import Buckets
 from edgeformers.nn.fast.dispatch import (
     compute_dtype,
     short_attention_obstacle,
     varlen_attention_obstacle,
 )
 from edgeformers.nn.fast.short_attention import attend_short, block_size
-from edgeformers.nn.ragged import Ragged
+from edgeformers.nn.ragged import Buckets, Ragged
 
 Backend = Literal["auto", "short", "varlen", "bucketed"]
 

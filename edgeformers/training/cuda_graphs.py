@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import chain
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,20 +68,8 @@ def launch_bound_tokens(config: EncoderConfig) -> int:
     return int(LAUNCH_SECONDS_PER_LAYER * FLOPS_PER_SECOND / (6 * weights))
 
 
-class Capturer(Protocol):
-    """Turns a function into one that repeats it on the same memory; tests use a fake one."""
-
-    def warm_up(self, run: Callable[[], None]) -> None:
-        """Run the function before the capture, to compile and tune its kernels."""
-        ...
-
-    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Run the function and return its replay."""
-        ...
-
-
 class CudaCapturer:
-    """Captures functions as CUDA graphs in one memory pool.
+    """Captures functions as CUDA graphs in one memory pool; tests use a fake one.
 
     The warm-up raises an error if the function synchronizes with the GPU: an aborted capture would
     leave the random number generator of the device unusable.
@@ -91,6 +79,7 @@ class CudaCapturer:
         self.pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, run: Callable[[], None]) -> None:
+        """Run a function before its capture, to compile and tune its kernels."""
         stream = torch.cuda.Stream()  # captures do not use the default stream either
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -100,6 +89,7 @@ class CudaCapturer:
         torch.cuda.current_stream().wait_stream(stream)
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run a function and return its replay, on the same memory."""
         graph = torch.cuda.CUDAGraph()
         # Other threads pin memory meanwhile, which must not invalidate the capture.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
@@ -128,10 +118,10 @@ class GraphedModel:
     """
 
     def __init__(
-        self, model: nn.Module, *, max_tokens: int, capturer: Capturer | None = None
+        self, model: nn.Module, *, max_tokens: int, capturer: CudaCapturer | None = None
     ) -> None:
         self.model, self.max_tokens = model, max_tokens
-        self.capturer: Capturer = capturer or CudaCapturer()
+        self.capturer = capturer or CudaCapturer()
         self.nodes = model.get_submodule("nodes")
         own = {id(p) for p in self.nodes.parameters()}
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in own]
@@ -149,7 +139,7 @@ class GraphedModel:
             return cast(Tensor, self.model(batch))
         pending = _Pending()
         self._pending = weakref.ref(pending)
-        vectors = self.nodes(_node_numbers(batch))  # [n, K]
+        vectors = self.nodes(torch.cat(_nodes(batch)))  # [n, K]
         anchor = torch.zeros((), requires_grad=True)  # ensures a backward pass
         graph.load(batch)
         apply: Callable[..., Tensor] = _Replay.apply
@@ -208,13 +198,12 @@ class _Graph:
     """The forward and backward graphs of one batch size, and their memory."""
 
     def __init__(self, owner: GraphedModel, batch: EdgeBatch | EgoBatch, size: PaddedSize) -> None:
-        self.size, self.rows = size, _num_nodes(batch)
+        self.size, self.rows = size, [len(nodes) for nodes in _nodes(batch)]
         self.batch, lengths = _number_nodes(pad(batch, size))
         self.tensors = tensors_of(self.batch)
-        nodes = [getattr(self.batch, name) for name in _node_names(batch)]
-        self.groups = _group_by_dtype(self.tensors, nodes)
+        self.groups = _group_by_dtype(self.tensors, _nodes(self.batch))
         self.starts = [0, lengths[0]]
-        width = int(owner.nodes(_node_numbers(batch)[:1]).size(-1))
+        width = int(owner.nodes(_nodes(batch)[0][:1]).size(-1))
         device = batch.text.device
         self.vectors = torch.zeros(sum(lengths), width, device=device, requires_grad=True)
         self.vectors_grad = torch.zeros_like(self.vectors)
@@ -231,7 +220,7 @@ class _Graph:
             targets = [self.tensors[i].split([len(real[i]), len(added[i])]) for i in group]
             sources = [(real[i], added[i]) for i in group]
             torch._foreach_copy_([*chain(*targets)], [*chain(*sources)])
-        self.rows = _num_nodes(batch)
+        self.rows = [len(nodes) for nodes in _nodes(batch)]
 
     def load_vectors(self, vectors: Tensor) -> None:
         """Copy the vectors of the nodes of a batch to the memory of the graphs."""
@@ -333,22 +322,13 @@ def _synchronization_forbidden() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
-def _node_numbers(batch: EdgeBatch | EgoBatch) -> Tensor:
-    """All nodes of a batch: sources and targets, or centers and neighbors."""
-    if isinstance(batch, EdgeBatch):
-        return torch.cat([batch.src, batch.dst])
-    return torch.cat([batch.center, batch.neighbor])
-
-
-def _num_nodes(batch: EdgeBatch | EgoBatch) -> list[int]:
-    """The lengths of the two parts of `_node_numbers`."""
-    if isinstance(batch, EdgeBatch):
-        return [len(batch), len(batch)]
-    return [len(batch), batch.text.num_texts]
-
-
 def _node_names(batch: Any) -> tuple[str, str]:
     return ("src", "dst") if isinstance(batch, EdgeBatch) else ("center", "neighbor")
+
+
+def _nodes(batch: Any) -> list[Tensor]:
+    """All nodes of a batch: sources and targets, or centers and neighbors."""
+    return [getattr(batch, name) for name in _node_names(batch)]
 
 
 def _group_by_dtype(tensors: list[Tensor], without: list[Tensor]) -> list[list[int]]:
@@ -359,11 +339,10 @@ def _group_by_dtype(tensors: list[Tensor], without: list[Tensor]) -> list[list[i
 
 
 def _number_nodes(batch: Any) -> tuple[Any, list[int]]:
-    """The batch with its nodes numbered as in `_node_numbers`, and the lengths of the two parts."""
-    names = _node_names(batch)
-    lengths = [len(getattr(batch, name)) for name in names]
+    """The batch with its nodes numbered as in `_nodes`, and the lengths of the two parts."""
+    lengths = [len(nodes) for nodes in _nodes(batch)]
     numbers = torch.arange(sum(lengths), device=batch.text.device).split(lengths)
-    return replace(batch, **dict(zip(names, numbers, strict=True))), lengths
+    return replace(batch, **dict(zip(_node_names(batch), numbers, strict=True))), lengths
 
 
 def _clear_caches(batch: Any) -> None:

@@ -1,7 +1,8 @@
-"""Optimizers with separate learning rates for the backbone, the node table and the rest."""
+"""Optimizers with separate learning rates for backbone, node table and the rest; EMA of weights."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 from edgeformers.config import TrainSettings
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.nodes import NodeLookup
-from edgeformers.training.row_adam import RowAdam
 
 LORA_PREFIX = "lora_"  # of the parameter names of peft
+UPDATE_EVERY = 8  # steps; a large node table is expensive to average at every step
 
 
 class Optimizers:
@@ -136,3 +137,120 @@ def _undecayed(module: nn.Module) -> Iterator[nn.Parameter]:
 
 def _submodules(modules: nn.Module, kind: type[Any]) -> Iterator[Any]:
     return (module for module in modules.modules() if isinstance(module, kind))
+
+
+class RowAdam(torch.optim.Optimizer):
+    """Adam as in torch.optim.SparseAdam: rows without a gradient do not change.
+
+    SparseAdam waits for the GPU to coalesce the gradient. Here every entry of the gradient computes
+    the update of its row, and duplicate entries compute the same update. If `disabled` is positive,
+    steps change nothing.
+
+    Shapes: n entries of the gradient, K width of the table.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+        self.disabled: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update the rows that have a gradient."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._update(table, table.grad, group)
+
+    def _update(self, table: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[table]
+        if not state:
+            state |= {"step": 0, "exp_avg": torch.zeros_like(table)}
+            state["exp_avg_sq"] = torch.zeros_like(table)
+        state["step"] += 1
+        rows, sums = sum_rows(grad._indices()[0], grad._values())  # [n], [n, K]
+        (beta1, beta2), lr = group["betas"], group["lr"]
+        mean = state["exp_avg"][rows].lerp(sums, 1 - beta1)
+        square = state["exp_avg_sq"][rows].lerp(sums.square(), 1 - beta2)
+        size = lr * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+        updated = table[rows] - size * mean / (square.sqrt() + group["eps"])
+        for target, value in (
+            (table, updated),
+            (state["exp_avg"], mean),
+            (state["exp_avg_sq"], square),
+        ):
+            if self.disabled is not None:
+                value = torch.where(self.disabled > 0, target[rows], value)
+            target[rows] = value  # duplicate entries write the same value
+
+
+def sum_rows(rows: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Entries [n] and [n, K] sorted by row, each with the sum over all entries of its row."""
+    if not rows.numel():
+        return rows, values
+    ordered, order = rows.sort(stable=True)
+    is_first = torch.ones_like(ordered)
+    is_first[1:] = (ordered[1:] != ordered[:-1]).long()
+    index = is_first.cumsum(0) - 1  # [n], among the distinct rows
+    lengths = torch.zeros_like(ordered).index_add_(0, index, torch.ones_like(index))
+    sums = torch.segment_reduce(values[order], "sum", lengths=lengths, unsafe=True)
+    return ordered, sums[index]
+
+
+class EMA:
+    """Moving average of all trainable parameters, with `decay` per step.
+
+    The decay starts lower, so that the first steps do not dominate the average. Written by hand:
+    torch.optim.swa_utils.AveragedModel copies frozen parameters and buffers too, cannot be swapped
+    into the trained model, and would not resume checkpoints of earlier versions.
+    """
+
+    def __init__(self, modules: nn.Module, decay: float) -> None:
+        self.parameters = [p for p in modules.parameters() if p.requires_grad]
+        self.decay = decay
+        self.updates = 0
+        self.mean = [p.detach().clone() for p in self.parameters]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Include the current parameters, every `UPDATE_EVERY` steps."""
+        if step % UPDATE_EVERY:
+            return
+        self.updates += 1
+        decay = min(self.decay**UPDATE_EVERY, self.updates / (self.updates + 9))
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.parameters], 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Use the averaged weights in the modules within a `with` block, after the first update."""
+        if not self.updates:
+            yield
+            return
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def state_dict(self) -> dict[str, Tensor | int]:
+        state: dict[str, Tensor | int] = {"updates": self.updates}
+        return state | {str(index): mean for index, mean in enumerate(self.mean)}
+
+    def load_state_dict(self, state: dict[str, Tensor | int]) -> None:
+        if len(state) != len(self.mean) + 1:
+            raise ValueError(f"{len(state) - 1} averaged parameters instead of {len(self.mean)}")
+        self.updates = int(state["updates"])
+        for index, mean in enumerate(self.mean):
+            mean.copy_(torch.as_tensor(state[str(index)]))
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for parameter, mean in zip(self.parameters, self.mean, strict=True):
+            current = parameter.detach().clone()
+            parameter.copy_(mean)
+            mean.copy_(current)

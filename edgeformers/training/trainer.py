@@ -3,6 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -26,11 +27,10 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
-from edgeformers.training.deferred_losses import GPU_DELAY, DeferredLosses, Update
-from edgeformers.training.ema import EMA
-from edgeformers.training.optimizers import Optimizers, lr_schedule
+from edgeformers.training.optimizers import EMA, Optimizers, lr_schedule
 from edgeformers.training.runlog import RunLog
 
+GPU_DELAY = 8  # steps between a loss and its reading, so that the host does not wait
 CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless train.checkpoint_every is set
 CLOCK_EVERY = 50  # updates between checks of the time since the last checkpoint
 POSTFIX_SECONDS = 0.1  # between losses shown in the progress bar
@@ -93,6 +93,44 @@ class TrainingState:
     micro_batch_size: int | None = None
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Update:
+    """One optimizer step and the examples of its batches."""
+
+    step: int  # from 1
+    epoch: int
+    batches: list[Ids]
+
+
+class DeferredLosses:
+    """A queue of losses, each of which is read `delay` steps after it was added."""
+
+    def __init__(self, delay: int) -> None:
+        self.delay = delay
+        self._queue: deque[tuple[Update, Tensor, Any]] = deque()
+
+    def add(self, update: Update, loss: Tensor) -> None:
+        """Start copying the loss of an update to the host."""
+        if not loss.is_cuda:
+            self._queue.append((update, loss, None))
+            return
+        host = torch.empty_like(loss, device="cpu", pin_memory=True)
+        host.copy_(loss, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        self._queue.append((update, host, copied))
+
+    def read(self, *, drain: bool = False) -> list[tuple[Update, float]]:
+        """The losses that are due; with `drain`, all of them."""
+        losses = []
+        while len(self._queue) > (0 if drain else self.delay):
+            update, loss, copied = self._queue.popleft()
+            if copied is not None:
+                copied.synchronize()
+            losses.append((update, float(loss)))
+        return losses
 
 
 class Trainer:

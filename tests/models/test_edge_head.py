@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.evaluation import metrics
-from edgeformers.models.cumulative_link import CumulativeLink
 from edgeformers.models.edge_head import (
+    CumulativeLink,
     EdgeHead,
     Predictions,
     balanced_weights,

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.nn.buckets import plan_buckets
 from edgeformers.nn.packed import PackedText
+from edgeformers.nn.ragged import plan_buckets
 
 texts_of_ids = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=40), max_size=30)
 

@@ -6,9 +6,8 @@ import re
 import pytest
 import torch
 
-from edgeformers.training.deferred_losses import GPU_DELAY, DeferredLosses, Update
 from edgeformers.training.runlog import read_log
-from edgeformers.training.trainer import Trainer, TrainingError
+from edgeformers.training.trainer import GPU_DELAY, DeferredLosses, Trainer, TrainingError, Update
 from tests.conftest import CPU
 
 

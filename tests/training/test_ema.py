@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgeformers.training.ema import EMA, UPDATE_EVERY
+from edgeformers.training.optimizers import EMA, UPDATE_EVERY
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeformers.training.row_adam import RowAdam, sum_rows
+from edgeformers.training.optimizers import RowAdam, sum_rows
 
 close = {"atol": 1e-6, "rtol": 1e-5}
 
