@@ -131,6 +131,12 @@ def current_model(
     return _current_row(name) if is_old else name
 
 
+def name_in_0_1(name: str) -> str | None:
+    """The name in 0.1 of a model that has another name now, if it is one."""
+    names = {new: old for old, (new, _) in MODELS_0_1.items() if new != old}
+    return names.get(name)
+
+
 def current_names(text: str) -> str:
     """The JSON text of a record or plan, with old row names, titles and settings replaced."""
     for old, new in {**ROWS, **ROW_TITLES, **SETTINGS}.items():

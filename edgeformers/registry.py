@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from edgeformers import aliases
 from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
 from edgeformers.baselines.collaborative.als import ALS
 from edgeformers.baselines.collaborative.blend import Blend
@@ -193,6 +194,11 @@ BACKBONE_BASELINES = frozenset({"frozen", "frozen-boosting", "text-similarity", 
 
 def find_entry(name: str) -> ModelEntry:
     """The entry of a neural model; an unknown name is answered with the closest one."""
+    if name not in MODELS and (old := aliases.name_in_0_1(name)):
+        raise ConfigError(
+            f"the model '{old}' of version 0.1 is defined differently now; train it again, with "
+            "the current names of settings"
+        )
     if name not in MODELS:
         raise ConfigError(f"unknown model '{name}'; {suggest(name, MODELS)}")
     return MODELS[name]

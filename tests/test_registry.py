@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgeformers.aliases import current_settings
 from edgeformers.config import RunConfig, flatten
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
 from edgeformers.errors import ConfigError, InputError
@@ -63,6 +64,12 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         find_entry("edgeformer-f")
     with pytest.raises(ConfigError, match=r"'word2vec'; available: edgeformer-e, edgeformer-n"):
         make_model("word2vec", {}, random_backbone(TINY_ENCODER))
+
+
+def test_a_model_of_0_1_that_is_defined_differently_now_is_named():
+    settings = current_settings({"model.name": "ehgnn", "train.clip": 1.0})  # a name of 0.1
+    with pytest.raises(ConfigError, match=r"'ehgnn' of version 0\.1 .* train it again"):
+        find_entry(settings["model.name"])
 
 
 def test_a_setting_of_another_model_is_refused():

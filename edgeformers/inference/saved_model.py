@@ -280,8 +280,8 @@ def _current_model(folder: Path, facts: Mapping[str, Any]) -> str:
     name = current_model(facts["model"], facts["model_config"], facts["encoder_config"])
     if name != facts["model"] and name not in MODELS:
         raise FormatError(
-            f"{folder} contains the model '{facts['model']}' of version 0.1, which this version "
-            "defines differently; train it again, or load it with edgeformers 0.1"
+            f"{folder} contains the model '{facts['model']}' of version 0.1, which is defined "
+            "differently now; train it again, or load it with edgeformers 0.1"
         )
     return name
 
