@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import typer
 
@@ -51,6 +51,7 @@ On a dataset of the paper, with its settings, next to its numbers:
     values: str | None = option("For node-dimension and neighbor-size, values to compare: 2,4,8.")
     labels: Path | None = option("For node-classification, a table with columns node and label.")
     rounds: int = option("For efficiency, batches to time.", 20)
+    token: str = option("For attention-map, whose attention: text (a random token) or cls.", "text")
     published: str | None = option("Dataset of the paper whose numbers are shown next to ours.")
     jobs: int | None = option("Parallel runs. [default: 1 on a CPU, as many as fit on a GPU]")
     drop_models: bool = option("Delete each model after evaluation.", False)
@@ -99,6 +100,7 @@ On a dataset of the paper, with its settings, next to its numbers:
             tune=self.tune,
             jobs=self.jobs,
             rounds=self.rounds,
+            token=cast(Literal["text", "cls"], self.token),
             dry_run=self.dry_run,
             estimate=not self.no_estimate,
         )

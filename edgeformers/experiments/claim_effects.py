@@ -173,6 +173,7 @@ def measured_effects(record: Record, name: str) -> Iterator[Effect]:
                 high=high,
                 seeds=found.seeds,
                 covers_seeds=found.seeds > 1,
+                style="slope",
             )
 
 

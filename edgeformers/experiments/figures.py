@@ -1,6 +1,8 @@
 """The paper's figures: node embeddings, attention, and the effect of a setting."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +11,31 @@ from numpy.typing import ArrayLike
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids
+from edgeformers.decode import decode
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.experiments.model_figures import attention_map, node_map
+from edgeformers.experiments.model_figures import (
+    QueryToken,
+    attention_map,
+    measure_attention,
+    measure_embeddings,
+    node_map,
+)
 from edgeformers.experiments.plan import Plan
-from edgeformers.experiments.record import Record
+from edgeformers.experiments.record import Measurement, Record
 from edgeformers.experiments.tables import PART_NAMES, row_means, table_specs
+from edgeformers.files import write_atomic
 from edgeformers.report.figures import AttentionFigure, FigureData, LineChart, NodeMap
 from edgeformers.report.plotting import write_figure
 from edgeformers.runs import open_run
 
+FIGURE = "figure.json"  # the data of a model's figure, to draw it without the model
+FIGURE_KINDS: Mapping[str, type[AttentionFigure | NodeMap]] = {
+    "attention-map": AttentionFigure,
+    "embedding-plot": NodeMap,
+}
 MAPPED_NODES = 8
+MEASURED_NODES = 200  # whose embeddings are compared
+MEASURED_TEXTS = 400  # whose attention is averaged
 MIN_TOKENS = 12  # of the text whose attention is shown
 X_LABELS = {
     "node-dimension": "dimension of the node embeddings",
@@ -26,25 +43,45 @@ X_LABELS = {
 }
 
 
-def write_figures(
-    plan: Plan, graph: EdgeTextGraph | None, record: Record
-) -> tuple[list[Path], list[str]]:
+def write_figures(plan: Plan, record: Record) -> tuple[list[Path], list[str]]:
     """Write the figures of an experiment; returns the files, and notes on missing ones.
 
-    Figures of a model need its network; studies of a setting need only their record.
+    Studies of a setting need only their record, figures of a model the data saved for them.
     """
-    figures: Mapping[str, FigureData] = study_charts(record)
-    is_ready = graph is not None and record.entries and not plan.pending
-    if is_ready and plan.experiment in MODEL_FIGURES:
-        assert graph is not None
-        figures = {plan.experiment: MODEL_FIGURES[plan.experiment](plan, graph)}
+    figures: dict[str, FigureData] = {**study_charts(record)}
+    if (data := read_figure(plan)) is not None:
+        figures[plan.experiment] = data
     files: list[Path] = []
     notes: list[str] = []
-    for name, data in figures.items():
-        written, note = write_figure(plan.path / name, data)
+    for name, figure in figures.items():
+        written, note = write_figure(plan.path / name, figure)
         files += written
         notes += [note] if note else []
     return files, notes
+
+
+def measure_model(
+    plan: Plan, graph: EdgeTextGraph, record: Record, *, token: QueryToken = "text"
+) -> Record:
+    """Save the data of a model's figure, and add what was measured for it to the record."""
+    if plan.experiment not in FIGURE_KINDS or plan.pending or not record.entries:
+        return record
+    figure: AttentionFigure | NodeMap
+    if plan.experiment == "attention-map":
+        figure, measurements = _attention(plan, graph, token)
+    else:
+        figure, measurements = _embeddings(plan, graph)
+    write_atomic(plan.path / FIGURE, json.dumps(asdict(figure), ensure_ascii=False) + "\n")
+    return replace(record, measurements=measurements)
+
+
+def read_figure(plan: Plan) -> FigureData | None:
+    """The saved data of a model's figure, if there is any."""
+    path = plan.path / FIGURE
+    if plan.experiment not in FIGURE_KINDS or not path.is_file():
+        return None
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return decode(FIGURE_KINDS[plan.experiment], values, path=str(path))
 
 
 def study_charts(record: Record) -> dict[str, LineChart]:
@@ -73,30 +110,39 @@ def study_charts(record: Record) -> dict[str, LineChart]:
     return charts
 
 
-def _embeddings(plan: Plan, graph: EdgeTextGraph) -> NodeMap:
+def _embeddings(plan: Plan, graph: EdgeTextGraph) -> tuple[NodeMap, list[Measurement]]:
     predictor = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(predictor, LinkPredictor)
     first = graph.num_sources if graph.is_bipartite else 0
-    degrees = predictor.fitted_.network.loader.target_sampler.adjacency.degrees()[first:]
-    nodes = first + np.argsort(-np.asarray(degrees), kind="stable")[:MAPPED_NODES]
+    degrees = np.asarray(predictor.fitted_.network.loader.target_sampler.adjacency.degrees())
+    nodes = first + np.argsort(-degrees[first:], kind="stable")[:MAPPED_NODES]
     title = f"Nodes (stars) and their edges (points) of {graph.name}"
-    return node_map(predictor, nodes, graph.node_names(nodes), title)
+    several = first + np.flatnonzero(degrees[first:] > 1)
+    return (
+        node_map(predictor, nodes, graph.node_names(nodes), title),
+        measure_embeddings(predictor, _sample(several, MEASURED_NODES)),
+    )
 
 
-def _attention(plan: Plan, graph: EdgeTextGraph) -> AttentionFigure:
+def _attention(
+    plan: Plan, graph: EdgeTextGraph, token: QueryToken
+) -> tuple[AttentionFigure, list[Measurement]]:
     classifier = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(classifier, EdgeClassifier)
     objective = classifier.fitted_.network
     part = "test" if len(objective.parts["test"]) else "val"  # never empty
-    edge = pick_edge(objective.parts[part], objective.loader.lengths(objective.parts[part]))
-    name = PART_NAMES[part].removesuffix(" part")
-    return attention_map(classifier, edge, f"Attention of the readout token in one {name} edge")
+    edges = objective.parts[part]
+    edge = pick_edge(edges, objective.loader.lengths(edges))
+    title = f"Attention of “{{token}}” in one {PART_NAMES[part].removesuffix(' part')} edge"
+    return (
+        attention_map(classifier, edge, title, token=token),
+        measure_attention(classifier, _sample(edges, MEASURED_TEXTS), token=token),
+    )
 
 
-MODEL_FIGURES: Mapping[str, Callable[[Plan, EdgeTextGraph], FigureData]] = {
-    "embedding-plot": _embeddings,
-    "attention-map": _attention,
-}
+def _sample(ids: Ids, count: int) -> Ids:
+    """A fixed random sample, sorted."""
+    return np.sort(ids[np.argsort(hash_keys(0, 0xF18, ids), kind="stable")[:count]])
 
 
 def pick_edge(edges: Ids, lengths: ArrayLike) -> int:

@@ -43,6 +43,7 @@ class ExperimentOptions:
     tune: bool = False
     jobs: int | None = None  # parallel runs; None: as many as fit
     rounds: int = 20  # mini-batches timed by the efficiency experiment
+    token: Literal["text", "cls"] = "text"  # whose attention is shown: a random text token, [CLS]
     dry_run: bool = False
     estimate: bool = True
 
@@ -56,6 +57,8 @@ class ExperimentOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"--{name} must be at least 1 (got {value})")
+        if self.token not in ("text", "cls"):
+            raise InputError(f"--token must be text or cls (got '{self.token}')")
 
 
 @dataclass(frozen=True, kw_only=True)

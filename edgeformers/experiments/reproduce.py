@@ -19,7 +19,7 @@ from edgeformers.experiments.claims_table import (
 )
 from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.efficiency import time_models
-from edgeformers.experiments.figures import write_figures
+from edgeformers.experiments.figures import FIGURE_KINDS, measure_model, write_figures
 from edgeformers.experiments.model_rows import (
     COLD_SPLIT,
     DIMENSIONS,
@@ -178,27 +178,23 @@ def reproduce(
     failures += execute(plan, jobs=_jobs(plan, graph, options), show=show, seconds=seconds)
     if labels is not None:
         record, node_failures = classify_all(plan, graph, labels)
-        return write_outputs(plan, record, failures=[*failures, *node_failures])
-    return write_outputs(plan, collect_results(plan), graph, failures)
+        return write_outputs(plan, record, [*failures, *node_failures])
+    record = measure_model(plan, graph, collect_results(plan), token=options.token)
+    return write_outputs(plan, record, failures)
 
 
 def rebuild_tables(folder: Path) -> list[ExperimentResults]:
     """Write the tables of all experiments in a folder again, without training anything."""
     results = []
     for plan in find_plans(folder):
-        from_record = plan.experiment in ("node-classification", "efficiency")
+        from_record = plan.experiment in ("node-classification", "efficiency", *FIGURE_KINDS)
         record = Record.read(plan.path / RECORD) if from_record else collect_results(plan)
         results.append(write_outputs(plan, record))
     return results
 
 
-def write_outputs(
-    plan: Plan,
-    record: Record,
-    graph: EdgeTextGraph | None = None,
-    failures: Sequence[str] = (),
-) -> ExperimentResults:
-    """Write the record, its tables in every format and, given the network, the figures."""
+def write_outputs(plan: Plan, record: Record, failures: Sequence[str] = ()) -> ExperimentResults:
+    """Write the record, its tables in every format, the claims and the figures."""
     tables, checked = make_tables(record), check_claims(record)
     record.write(plan.path / RECORD)
     texts = {
@@ -213,7 +209,7 @@ def write_outputs(
             write_atomic(plan.path / name, text)
     files = [plan.path / name for name in (RECORD, *(texts if tables else ()))]
     files += write_claims(Path(plan.folder))
-    figures, notes = write_figures(plan, graph, record)
+    figures, notes = write_figures(plan, record)
     return ExperimentResults(
         plan=plan,
         record=record,

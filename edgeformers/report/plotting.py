@@ -121,8 +121,8 @@ def _frame(data: FigureData) -> tuple[int, int, int, int, int, int]:
 def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
     """Files get a title, axis labels and a legend; pages add them in HTML."""
     width, height, pad_left, pad_right, pad_top, pad_bottom = _frame(data)
-    top, right = (34, 150) if is_file else (0, 0)
-    left, bottom = (40, 14) if is_file and isinstance(data, LineChart) else (0, 0)
+    top, right = (34, _right_margin(data, width)) if is_file else (0, 0)
+    left, bottom = (64, 14) if is_file and isinstance(data, LineChart) else (0, 0)
     total = (width + left + right, height + bottom + top)
     figure: Figure = require("matplotlib.figure", "plots").Figure([n / 72 for n in total])
     axes = figure.add_axes(
@@ -146,6 +146,11 @@ def _draw_figure(data: FigureData, *, is_file: bool) -> "Figure":
     return figure
 
 
+def _right_margin(data: FigureData, width: int) -> int:
+    """Pixels for the legend, or for the rest of a long title."""
+    return 150 if len(legend(data)) > 1 else max(16, 8 * len(_label(data)) + 20 - width)
+
+
 def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
     lines = require("matplotlib.lines", "plots")
     figure.text(0.02, 1 - 20 / (72 * figure.get_figheight()), _label(data), weight="bold")
@@ -153,11 +158,15 @@ def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
         axes.yaxis.tick_left()
         axes.set_xlabel(data.x_label)
         axes.set_ylabel(data.y_label)
+    if isinstance(data, AttentionFigure):
+        axes.xaxis.set_label_position("top")
+        axes.set_xlabel("layer", loc="left", labelpad=-10)
+        axes.xaxis.label.set_horizontalalignment("right")
     keys = [
         lines.Line2D([], [], color=shade, marker="s", linestyle="", label=printable(name)[:16])
         for name, shade in legend(data)
     ]
-    if keys:
+    if len(keys) > 1:
         figure.legend(handles=keys, loc="center right", frameon=False)
 
 

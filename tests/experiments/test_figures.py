@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 
 from edgeformers.data.network import PrepareConfig
@@ -5,7 +7,7 @@ from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.splits import SplitConfig
 from edgeformers.experiments.figures import MIN_TOKENS, pick_edge
 from edgeformers.experiments.plan import ExperimentOptions
-from edgeformers.experiments.reproduce import reproduce
+from edgeformers.experiments.reproduce import rebuild_tables, reproduce
 from tests.experiments.conftest import TINY
 
 
@@ -26,3 +28,13 @@ def test_without_a_test_part_the_attention_of_a_validation_edge_is_drawn(tmp_pat
     assert result.failures == []
     svg = (tmp_path / "out" / "attention-map" / "attention-map.svg").read_text()
     assert "validation edge" in svg
+    measured = {one.name: one for one in result.record.measurements}
+    assert measured["virtual-minus-text"].examples == 40
+    (claim,) = result.checked
+    assert claim.effect.value == measured["virtual-minus-text"].value
+    for path in (tmp_path / "out" / "attention-map").glob("*.svg"):
+        path.unlink()
+    shutil.rmtree(tmp_path / "out" / "runs")  # as on a machine that has no models
+    (again,) = rebuild_tables(tmp_path / "out")
+    assert again.record.measurements == result.record.measurements
+    assert (tmp_path / "out" / "attention-map" / "attention-map.svg").read_text() == svg

@@ -5,7 +5,69 @@ import numpy as np
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.experiments.model_figures import project_2d
+from edgeformers.estimators import EdgeClassifier
+from edgeformers.experiments.model_figures import (
+    SHOWN_TOKENS,
+    attention_map,
+    measure_attention,
+    project_2d,
+    similarity_measurements,
+)
+from tests.experiments.conftest import TINY
+
+
+@pytest.fixture(scope="module")
+def classifier(simulated):
+    return EdgeClassifier(recipe="fast", settings=TINY, show=False).fit(simulated)
+
+
+def test_the_map_of_a_text_token_shows_twenty_tokens_after_the_virtual_ones(classifier):
+    network = classifier.fitted_.network
+    edges = network.parts["test"]
+    edge = int(edges[np.argmax(network.loader.lengths(edges))])
+    full = attention_map(classifier, edge, "of {token}")
+    some = attention_map(classifier, edge, "of {token}", token="text")
+    assert full.title == "of [CLS]"
+    assert some.title.removeprefix("of ") in some.tokens[2:]
+    assert not some.title.removeprefix("of ").startswith("[")
+    assert some.tokens == full.tokens[: 2 + SHOWN_TOKENS]
+    assert some == attention_map(classifier, edge, "of {token}", token="text")
+    assert some.weights != [layer[: len(some.tokens)] for layer in full.weights]
+    assert [sum(layer) for layer in full.weights] == pytest.approx([1.0] * len(full.weights))
+
+
+@pytest.mark.parametrize("token", ["text", "cls"])
+def test_attention_is_averaged_per_token(classifier, token):
+    network = classifier.fitted_.network
+    edges = network.parts["test"][:30]
+    found = {one.name: one for one in measure_attention(classifier, edges, token=token)}
+    gap = found["virtual-minus-text"]
+    assert gap.low <= gap.value <= gap.high
+    assert gap.examples == len(edges)
+    assert found["virtual/layer 0"].value == 0.0
+    assert gap.value == pytest.approx(found["virtual/layer 1"].value - found["text/layer 1"].value)
+    lengths = network.loader.lengths(edges)
+    assert found["text/layer 0"].value == pytest.approx(np.mean(1 / np.asarray(lengths)), rel=1e-4)
+
+
+def test_similarities_agree_with_all_pairs():
+    random = np.random.default_rng(0)
+    sizes = np.array([3, 1, 2, 4])
+    unit = [
+        v / np.linalg.norm(v, axis=1, keepdims=True)
+        for v in (random.normal(size=(n, 5)) for n in sizes)
+    ]
+    centers = np.stack([v.mean(0) / np.linalg.norm(v.mean(0)) for v in unit])
+    found = {
+        one.name: one
+        for one in similarity_measurements(centers, np.stack([v.sum(0) for v in unit]), sizes)
+    }
+    pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
+    nodes = np.mean([centers[i] @ centers[j] for i, j in pairs])
+    other = np.mean([(unit[i] @ unit[j].T).mean() for i, j in pairs])
+    own = np.mean([(v @ v.T)[~np.eye(len(v), dtype=bool)].mean() for v in unit if len(v) > 1])
+    assert found["nodes-minus-edges"].value == pytest.approx(nodes - other)
+    assert found["same-node-minus-other"].value == pytest.approx(own - other)
 
 
 def test_without_scikit_learn_vectors_are_projected_by_pca(monkeypatch):
