@@ -114,20 +114,16 @@ class AsymmetricAttention(nn.Module):
         """Whether to use the kernels for short texts."""
         if self.backend not in ("auto", "short") or not text.num_groups:
             return False
-        obstacle = self._short_obstacle(hidden, text, _count(virtual))
+        if self.rotary_theta is not None or type(self.query) is not nn.Linear:
+            obstacle = "needs absolute positions and plain linear maps"
+        elif self.window is not None and self.window < text.max_length - 1:
+            obstacle = f"does not support windows (got {self.window})"
+        else:
+            sizes = (hidden.size(-1) // self.heads, text.max_length, _count(virtual))
+            obstacle = short_attention_obstacle(hidden.device, compute_dtype(hidden), *sizes)
         if obstacle and self.backend == "short":
             raise ConfigError(f"attention backend 'short' {obstacle}; use 'auto' or 'bucketed'")
         return not obstacle
-
-    def _short_obstacle(self, hidden: Tensor, text: Ragged, num_virtual: int) -> str:
-        if self.rotary_theta is not None or type(self.query) is not nn.Linear:
-            return "needs absolute positions and plain linear maps"
-        if self.window is not None and self.window < text.max_length - 1:
-            return f"does not support windows (got {self.window})"
-        head_width = hidden.size(-1) // self.heads
-        return short_attention_obstacle(
-            hidden.device, compute_dtype(hidden), head_width, text.max_length, num_virtual
-        )
 
     def _attend_short(
         self, hidden: Tensor, text: Ragged, virtual: Tensor | None, readout: Tensor | None

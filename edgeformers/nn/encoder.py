@@ -16,8 +16,12 @@ from torch.utils.checkpoint import checkpoint
 
 from edgeformers.errors import ConfigError, InputError, suggest
 from edgeformers.nn.attention import AsymmetricAttention
-from edgeformers.nn.fast.fused_embedding import Tables, embed_norm
-from edgeformers.nn.fast.fused_ops import feed_forward_norm, linear_add_norm
+from edgeformers.nn.fast.fused_ops import (
+    Tables,
+    embed_norm,
+    feed_forward_norm,
+    linear_add_norm,
+)
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
 

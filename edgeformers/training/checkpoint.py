@@ -32,7 +32,8 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
     save_file(tensors, partial / "state.safetensors")
     (partial / "state.json").write_text(json.dumps(values), encoding="utf-8")
     for file in partial.iterdir():
-        _sync(file)
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())  # wait until it is on disk
     if out.exists():
         _remove(out)
     partial.replace(out)
@@ -69,14 +70,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, if any."""
-    paths = checkpoints(folder)
-    return paths[-1] if paths else None
-
-
-def _sync(file: Path) -> None:
-    """Wait until a file is on disk."""
-    with file.open("rb+") as opened:
-        os.fsync(opened.fileno())
+    return max(checkpoints(folder), default=None)
 
 
 def _remove(checkpoint: Path) -> None:

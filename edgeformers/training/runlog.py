@@ -16,9 +16,7 @@ FLUSH_SECONDS = 1.0  # between writes of training steps
 class RunLog:
     """Appends events to metrics.jsonl; a resumed run drops the events after its checkpoint."""
 
-    def __init__(
-        self, folder: Path | None, *, resume_step: int = 0, tensorboard: bool = True
-    ) -> None:
+    def __init__(self, folder: Path | None, *, resume_step: int = 0) -> None:
         self.path = None if folder is None else folder / LOG
         self._lines: list[str] = []
         self._flushed_at = time.monotonic()
@@ -27,8 +25,7 @@ class RunLog:
             return
         folder.mkdir(parents=True, exist_ok=True)
         self._drop_after(resume_step)
-        if tensorboard:
-            self._writer = _tensorboard(folder, resume_step)
+        self._writer = _tensorboard(folder, resume_step)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """Add an event. Events of training steps are written to disk about once a second."""

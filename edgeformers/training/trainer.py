@@ -5,7 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,17 +182,16 @@ class Trainer:
         factor = lr_schedule(self.settings, self.num_steps)
         bar = progress_bar(self.num_steps, state.step, show=self.show, desc="training")
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), closing(log), bar, self._cuda_graphs():
+        graphs = use_cuda_graphs(
+            self.objective, self.settings.cuda_graphs, device=self.device, steps=self.num_steps
+        )
+        with torch.random.fork_rng(devices), closing(log), bar, graphs:
             while not state.finished:
                 self._train_epoch(log, factor, bar)
                 self._end_epoch(log)
         if self.best_modules:
             self.objective.modules.load_state_dict(self.best_modules)
         return state
-
-    def _cuda_graphs(self) -> AbstractContextManager[None]:
-        setting = self.settings.cuda_graphs
-        return use_cuda_graphs(self.objective, setting, device=self.device, steps=self.num_steps)
 
     def _train_epoch(self, log: RunLog, factor: Callable[[int], float], bar: Any) -> None:
         state = self.state

@@ -39,7 +39,7 @@ def test_events_of_steps_are_written_together_once_a_second_and_others_at_once(
 ):
     now = [100.0]
     monkeypatch.setattr(runlog.time, "monotonic", lambda: now[0])
-    log = RunLog(tmp_path, tensorboard=False)
+    log = RunLog(tmp_path)
 
     def written():
         return [e["step"] for e in read_log(log.path)] if log.path.exists() else []

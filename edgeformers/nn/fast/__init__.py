@@ -5,10 +5,9 @@ when each one applies:
 
 - `short_attention` (kernels: `triton_attention`): attention within texts of up to 128 tokens on
   CUDA GPUs, in 16-bit precision. Longer texts use PyTorch's variable-length flash attention.
-- `fused_ops` (kernels: `triton_ffn`): linear + dropout + residual + LayerNorm, and the feed-forward
-  sublayer, on CUDA GPUs in 16-bit precision.
-- `fused_embedding` (kernels: `triton_embedding`): embedding lookup + LayerNorm + dropout, on CUDA
-  GPUs in 16-bit precision.
+- `fused_ops` (kernels: `triton_ffn`, `triton_embedding`): linear + dropout + residual + LayerNorm,
+  the feed-forward sublayer, and embedding lookup + LayerNorm + dropout, on CUDA GPUs in 16-bit
+  precision.
 - `onednn_layers`: inference of BERT-like layers on CPUs in float32.
 - `edgeformers.training.cuda_graphs`: training steps replayed as CUDA graphs.
 

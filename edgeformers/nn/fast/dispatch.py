@@ -94,7 +94,7 @@ def can_fuse_linear(x: Tensor, linear: nn.Module, norm: nn.Module) -> bool:
 
 
 def can_fuse_embedding(ids: Tensor, tables: list[nn.Embedding], norm: nn.Module) -> bool:
-    """Whether `fused_embedding` can look up and normalize these tables; token ids come first."""
+    """Whether `fused_ops` can look up and normalize these tables; token ids come first."""
     if not ids.is_cuda or torch.compiler.is_compiling() or not len(ids):
         return False
     if type(norm) is not nn.LayerNorm or not all(map(_is_plain_embedding, tables)):

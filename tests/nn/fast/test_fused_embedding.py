@@ -16,9 +16,9 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from edgeformers.nn.encoder import EncoderConfig, TextEmbeddings, TextEncoder
-from edgeformers.nn.fast import dispatch, fast_paths, fused_embedding
+from edgeformers.nn.fast import dispatch, fast_paths, fused_ops
 from edgeformers.nn.fast.dispatch import can_fuse_embedding
-from edgeformers.nn.fast.fused_embedding import Tables, embed_norm
+from edgeformers.nn.fast.fused_ops import Tables, embed_norm
 from edgeformers.nn.packed import PackedText
 
 D, WORDS = 20, 30
@@ -68,7 +68,7 @@ def _embed_norm_backward(grad, ids, places, tables, weight, moments, drop):
 @pytest.fixture
 def kernels(monkeypatch):
     """The kernels or their replacements, used on a CPU."""
-    monkeypatch.setattr(fused_embedding, "can_fuse_embedding", lambda *given: True)
+    monkeypatch.setattr(fused_ops, "can_fuse_embedding", lambda *given: True)
     if INTERPRETED:
         from edgeformers.nn.fast import triton_embedding as embedding_kernels
 
@@ -187,13 +187,13 @@ def test_no_rows_are_saved_for_the_backward_pass(kernels, text):
 def test_frozen_parameters_get_no_gradient_at_no_cost(kernels, monkeypatch, text, frozen):
     embeddings = _embeddings()
     expected = _learn(embeddings, text)
-    scatter, filled = fused_embedding._scatter, []
+    scatter, filled = fused_ops._scatter, []
 
     def spy(drows, ids, table):
         filled.append(len(table))
         return scatter(drows, ids, table)
 
-    monkeypatch.setattr(fused_embedding, "_scatter", spy)
+    monkeypatch.setattr(fused_ops, "_scatter", spy)
     embeddings.get_submodule(frozen).requires_grad_(False)
     found = _learn(embeddings, text)
     names = ["output", *(name for name, _ in embeddings.named_parameters())]
@@ -242,7 +242,7 @@ def test_an_encoder_matches_plain_pytorch(kernels, monkeypatch, text, kind):
         return [out, *(one.grad for one in encoder.parameters() if one.grad is not None)]
 
     found = learn()
-    monkeypatch.setattr(fused_embedding, "can_fuse_embedding", lambda *given: False)
+    monkeypatch.setattr(fused_ops, "can_fuse_embedding", lambda *given: False)
     for one, other in zip(found, learn(), strict=True):
         assert (one - other).norm() < 0.1 * other.norm() + 1e-3
 
