@@ -1,6 +1,6 @@
 """The data card as a page, and the files card.html and card.json."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,11 +120,10 @@ def _sections(card: DataCard) -> Iterator[Section]:
     if card.node_labels is not None:
         total, balance = card.node_labels.labeled, card.node_labels.balance
         head = f"{counted(total, 'node has', 'nodes have')} labels; a node may have several."
-        blocks = _overlapping_labels(balance, total, "labeled nodes")
+        blocks = bar_tables(balance, total, "labeled nodes", overlap=True)
         yield Section("Node labels", [Paragraph(head), *blocks])
     if card.edge_types:
-        total = card.counts.edges
-        yield Section("Edge types", [bar_table(largest_items(card.edge_types), total, "all edges")])
+        yield Section("Edge types", bar_tables(card.edge_types, card.counts.edges, "all edges"))
     if card.weights is not None and card.weights.values is not None:
         yield Section("Weights", _distribution("Edge weights", card.weights.values))
     yield Section("Time", list(_time(card)))
@@ -209,17 +208,8 @@ def _labels(labels: LabelSummary) -> list[Block]:
     head = Paragraph(f"{counts} a label, {labels.unlabeled:,} have none.{several}")
     if labels.numbers is not None:
         return [head, *_distribution("Numeric labels", labels.numbers)]
-    if labels.kind == "multi":
-        return [head, *_overlapping_labels(labels.balance, labels.labeled, "labeled edges")]
-    return [head, bar_table(largest_items(labels.balance), labels.labeled, "labeled edges")]
-
-
-def _overlapping_labels(items: Sequence[NamedCount], total: int, share_of: str) -> list[Block]:
-    """The largest labels; the others overlap and cannot be added up."""
-    shown = largest_items(items, sum_others=False)
-    rest = len(items) - len(shown)
-    more = [Paragraph(f"{counted(rest, 'rarer label', 'rarer labels')} not shown", muted=True)]
-    return [bar_table(shown, total, share_of), *(more if rest else [])]
+    overlap = labels.kind == "multi"
+    return [head, *bar_tables(labels.balance, labels.labeled, "labeled edges", overlap=overlap)]
 
 
 def _distribution(title: str, data: Distribution) -> list[Block]:
@@ -284,13 +274,26 @@ def _preparation(card: DataCard) -> Iterator[Block]:
         yield Bullets(card.skipped_examples, brief=BRIEF)
 
 
-def bar_table(items: Iterable[NamedCount], total: int, share_of: str) -> Table:
-    """Counts with their share of `total`, as numbers and as bars."""
+def bar_tables(
+    items: Sequence[NamedCount], total: int, share_of: str, *, overlap: bool = False
+) -> list[Block]:
+    """Counts with their share of `total` as numbers and bars; of many, the largest ones.
+
+    The others are added up, unless they overlap.
+    """
+    shown, more = list(items), ""
+    if len(items) > MAX_LISTED:
+        ordered = sorted(items, key=lambda item: -item.count)
+        shown, others = ordered[:MAX_LISTED], ordered[MAX_LISTED:]
+        if overlap:
+            more = f"{counted(len(others), 'rarer label', 'rarer labels')} not shown"
+        else:
+            shown.append(NamedCount(f"{len(others):,} more", sum(item.count for item in others)))
     rows: list[Sequence[TableCell]] = [["", "count", f"of {share_of}", ""]]
-    for item in items:
+    for item in shown:
         share = item.count / max(total, 1)
         rows.append([item.name, f"{item.count:,}", percent(share), Bar(min(share, 1.0))])
-    return Table(rows)
+    return [Table(rows), *([Paragraph(more, muted=True)] if more else [])]
 
 
 def count_table(card: DataCard) -> Table:
@@ -313,16 +316,10 @@ def count_table(card: DataCard) -> Table:
 def degree_table(card: DataCard) -> Table:
     """The degrees on each side."""
     head = ["", "nodes", "no edge", "one edge", "median", "mean", "95%", "max"]
-    rows = [
-        [
-            side.name,
-            f"{side.nodes:,}",
-            f"{side.unused:,}",
-            f"{side.single:,}",
-            *_statistics(side.degree),
-        ]
-        for side in card.sides
-    ]
+    rows = []
+    for side in card.sides:
+        counts = (f"{count:,}" for count in (side.nodes, side.unused, side.single))
+        rows.append([side.name, *counts, *_statistics(side.degree)])
     return Table([head, *rows])
 
 
@@ -370,21 +367,8 @@ def label_share_table(split: SplitSummary) -> Table | None:
     names = [item.name for item in next(iter(labels.values())).balance] if labels else []
     if not names or len(names) > MAX_LISTED:
         return None
-    rows = [
-        [
-            name,
-            *(percent(part.balance[i].count / max(part.labeled, 1)) for part in labels.values()),
-        ]
-        for i, name in enumerate(names)
+    columns = [
+        [percent(item.count / max(part.labeled, 1)) for item in part.balance]
+        for part in labels.values()
     ]
-    return Table([["label", *labels], *rows])
-
-
-def largest_items(items: Sequence[NamedCount], *, sum_others: bool = True) -> list[NamedCount]:
-    """All items in their order or, of many, the largest ones and the sum of the others."""
-    if len(items) <= MAX_LISTED:
-        return list(items)
-    ordered = sorted(items, key=lambda item: -item.count)
-    shown, others = ordered[:MAX_LISTED], ordered[MAX_LISTED:]
-    total = NamedCount(f"{len(others):,} more", sum(item.count for item in others))
-    return [*shown, total] if sum_others else shown
+    return Table([["label", *labels], *zip(names, *columns, strict=True)])

@@ -13,18 +13,18 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.table import EdgeTable
 from edgeformers.report.card_page import (
     MAX_LISTED,
+    bar_tables,
     card_page,
     count_table,
     degree_table,
     label_share_table,
-    largest_items,
     named_count_table,
     overlap_table,
     split_table,
     summary_sentence,
     write_card,
 )
-from edgeformers.report.page import render_html
+from edgeformers.report.page import Bar, render_html
 from edgeformers.report.terminal import render_text
 from tests.report.films import make_graph, outline
 
@@ -286,14 +286,24 @@ def test_labels_are_compared_between_parts(card):
     (split,) = card.splits
     head, *rows = label_share_table(split).rows
     assert head[:2] == ["label", "train"]
-    assert [row[:2] for row in rows] == [["fresh", "50%"], ["rotten", "50%"]]
+    assert [row[:2] for row in rows] == [("fresh", "50%"), ("rotten", "50%")]
     bare = replace(split, parts=[replace(part, labels=None) for part in split.parts])
     assert label_share_table(bare) is None
 
 
 def test_of_many_labels_the_largest_are_listed():
-    assert largest_items(labels(MAX_LISTED)) == labels(MAX_LISTED)
-    shown = largest_items(labels(MAX_LISTED + 2))
-    assert shown[0] == NamedCount(f"label {MAX_LISTED + 1}", MAX_LISTED + 2)
-    assert shown[-1] == NamedCount("2 more", 3)
-    assert largest_items(labels(MAX_LISTED + 2), sum_others=False) == shown[:-1]
+    (table,) = bar_tables(labels(MAX_LISTED), 100, "all")
+    assert [row[0] for row in table.rows[1:]] == [f"label {n}" for n in range(MAX_LISTED)]
+    (table,) = bar_tables(labels(MAX_LISTED + 2), 100, "all")
+    assert table.rows[1][:2] == [f"label {MAX_LISTED + 1}", str(MAX_LISTED + 2)]
+    assert table.rows[-1][:2] == ["2 more", "3"]
+    table, more = bar_tables(labels(MAX_LISTED + 2), 100, "all", overlap=True)
+    assert len(table.rows) == MAX_LISTED + 1
+    assert "2 rarer labels" in more.text
+
+
+def test_bars_show_their_share_even_of_nothing():
+    (table,) = bar_tables([NamedCount("a", 1), NamedCount("b", 0)], 0, "all edges")
+    assert table.rows[0][2] == "of all edges"
+    (table,) = bar_tables([NamedCount("a", 1)], 2, "all edges")
+    assert table.rows[1] == ["a", "1", "50%", Bar(0.5)]

@@ -3,8 +3,7 @@ import sys
 
 import pytest
 
-from edgeformers.data.card.card import Finding, NamedCount
-from edgeformers.report.card_page import bar_table
+from edgeformers.data.card.card import Finding
 from edgeformers.report.figures import LineChart
 from edgeformers.report.page import (
     Bar,
@@ -103,12 +102,6 @@ def test_cells_show_bars_and_intervals():
     for position in ("left:20.0%;right:60.0%", "left:30.0%", "left:90.0%"):
         assert position in html
     assert "<em" not in render_html(make_page(Table([["a", IntervalCell(0.2, 0.3, 0.4)]], False)))
-
-
-def test_bars_show_their_share_even_of_nothing():
-    rows = bar_table([NamedCount("a", 1), NamedCount("b", 0)], 0, "all edges").rows
-    assert rows[0][2] == "of all edges"
-    assert bar_table([NamedCount("a", 1)], 2, "all edges").rows[1] == ["a", "1", "50%", Bar(0.5)]
 
 
 def test_headings_follow_the_nesting_and_empty_sections_are_left_out():

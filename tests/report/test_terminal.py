@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data.card.card import Finding, NamedCount
-from edgeformers.report.card_page import bar_table
+from edgeformers.report.card_page import bar_tables
 from edgeformers.report.page import (
     Bullets,
     Cell,
@@ -68,7 +68,7 @@ def test_a_page_is_its_title_lead_and_sections():
                     [Cell("E", note="both"), Cell("54.0", "± 1"), IntervalCell(0, 0, 0)],
                 ]
             ),
-            bar_table([NamedCount("a", 8), NamedCount("b", 4)], 16, "all"),
+            *bar_tables([NamedCount("a", 8), NamedCount("b", 4)], 16, "all"),
             Details("More", [Section("Inner", [Bullets(["one", "two"], brief=1)])]),
         )
     )

@@ -25,7 +25,6 @@ from edgeformers.data.card.distributions import (
     CHUNK,
     TOKEN_WIDTHS,
     Array,
-    count_distinct,
     count_times,
     degree_borders,
     distribution,
@@ -80,7 +79,7 @@ def _pair_keys(graph: "EdgeTextGraph") -> Array:
 
 
 def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
-    edges_per_pair = count_distinct(keys["pair"])[1]
+    edges_per_pair = np.unique_counts(keys["pair"]).counts
     return Counts(
         nodes=graph.num_nodes,
         sources=graph.num_sources,
@@ -89,7 +88,7 @@ def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
         pairs=len(edges_per_pair),
         repeated_pairs=int(np.count_nonzero(edges_per_pair > 1)),
         repeating_edges=graph.num_edges - len(edges_per_pair),
-        identical_edges=graph.num_edges - len(count_distinct(keys["edge"])[0]),
+        identical_edges=graph.num_edges - len(np.unique(keys["edge"])),
         self_loops=int(np.count_nonzero(graph.src == graph.dst)),
         isolated=graph.num_nodes - int(np.count_nonzero(_touched_nodes(graph, slice(None)))),
         shared_names=graph.node_index.count_shared_ids(),
@@ -129,7 +128,7 @@ def _texts(graph: "EdgeTextGraph") -> TextSummary:
     tokens = graph.tokens
     token_lengths = np.zeros(0, dtype=np.int32) if tokens is None else np.asarray(tokens.lengths)
     total = len(token_lengths)
-    hashes, counts = count_distinct(np.asarray(graph.text_hashes)[lengths > 0])
+    hashes, counts = np.unique_counts(np.asarray(graph.text_hashes)[lengths > 0])
     top = largest(counts, LISTED, at_least=2)
     edge_ids = [int(np.argmax(graph.text_hashes == hashes[i])) for i in top]
     texts = graph.texts(np.array(edge_ids, dtype=np.int64)) if edge_ids else []

@@ -32,15 +32,6 @@ MAX_PERIODS = 80
 DAY = 86_400_000_000  # microseconds
 
 
-def count_distinct(values: Array) -> tuple[Array, Array]:
-    """The distinct values in ascending order and how often each occurs."""
-    ordered = np.sort(values)
-    is_first = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    starts = np.flatnonzero(is_first)
-    return ordered[starts], np.diff(starts, append=len(ordered))
-
-
 def largest(counts: Array, number: int, at_least: int = 1) -> Array:
     """The indices of the largest counts in descending order; ties keep their order."""
     places = np.flatnonzero(counts >= at_least)

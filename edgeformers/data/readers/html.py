@@ -19,7 +19,7 @@ def html_to_text(html: str) -> str:
     """
     if "<" not in html and "&" not in html:
         return html.strip()
-    return BLANK_LINES.sub("\n", _parse(html, _TextParser())).strip()
+    return BLANK_LINES.sub("\n", _parse(html, is_mail=False)).strip()
 
 
 def mail_html_to_text(html: str) -> str:
@@ -27,29 +27,35 @@ def mail_html_to_text(html: str) -> str:
 
     Whitespace is collapsed as in a browser, except in preformatted text.
     """
-    return _parse(html, _MailParser())
+    return _parse(html, is_mail=True)
 
 
 class _TextParser(HTMLParser):
-    """Collects the text between tags; a block tag begins a new line."""
+    """Collects the text between tags; a block tag begins a new line.
 
-    hidden_tags = frozenset(("script", "style"))
+    In a mail, of a quoted block it collects only that there is one.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, is_mail: bool) -> None:
         super().__init__(convert_charrefs=True)
+        self.is_mail = is_mail
+        self.hidden_tags = {"script", "style"} | ({"title", "blockquote"} if is_mail else set())
         self.pieces: list[str] = []
         self.hidden_depth = 0
         self.pre_depth = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._enter(tag, 1)
+        if self.is_mail and tag == "blockquote":
+            self.pieces.append("> \n")
 
     def handle_endtag(self, tag: str) -> None:
         self._enter(tag, -1)
 
     def handle_data(self, data: str) -> None:
         if not self.hidden_depth:
-            self.pieces.append(data)
+            collapses = self.is_mail and not self.pre_depth
+            self.pieces.append(re.sub(r"\s+", " ", data) if collapses else data)
 
     def _enter(self, tag: str, step: int) -> None:
         """Enter (1) or leave (-1) a tag."""
@@ -61,21 +67,8 @@ class _TextParser(HTMLParser):
             self.pieces.append("\n")
 
 
-class _MailParser(_TextParser):
-    """Collects what the sender wrote; of a quoted block, only that there is one."""
-
-    hidden_tags = frozenset(("script", "style", "title", "blockquote"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        super().handle_starttag(tag, attrs)
-        if tag == "blockquote":
-            self.pieces.append("> \n")
-
-    def handle_data(self, data: str) -> None:
-        super().handle_data(data if self.pre_depth else re.sub(r"\s+", " ", data))
-
-
-def _parse(html: str, parser: _TextParser) -> str:
+def _parse(html: str, *, is_mail: bool) -> str:
+    parser = _TextParser(is_mail)
     try:
         parser.feed(html)
         parser.close()
