@@ -92,21 +92,11 @@ class DegreeScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunInfo:
-    """A run's folder, seed, duration and device."""
-
-    folder: str
-    seed: str = ""
-    seconds: float | None = None
-    device: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelRuns:
     """The runs of a model and their settings, except for the seed."""
 
     model: str
-    runs: list[RunInfo]
+    runs: dict[str, str]  # folder -> seed, duration and device
     settings: dict[str, Any]
 
 
@@ -183,7 +173,7 @@ def comparison_json(comparison: RunComparison) -> dict[str, Any]:
 
 
 def _group_json(group: RunGroup) -> dict[str, Any]:
-    folders = {model.model: [run.folder for run in model.runs] for model in group.settings}
+    folders = {model.model: list(model.runs) for model in group.settings}
     metrics: dict[str, dict[str, Any]] = {}
     for task in group.scores:
         for model in task.models:
@@ -393,7 +383,8 @@ def _settings(group: RunGroup) -> list[Block]:
         special = f", {counted(len(own), 'setting', 'settings')} of its own" if own else ""
         table = [Table(own, header=False, is_settings=True)] if own else []
         title = f"{model.model}: {counted(len(model.runs), 'run', 'runs')}{special}"
-        blocks.append(Details(title, [*table, Bullets([_run_line(run) for run in model.runs])]))
+        lines = [f"{run}: {facts}" if facts else run for run, facts in model.runs.items()]
+        blocks.append(Details(title, [*table, Bullets(lines)]))
     if shared:
         rows = [[name, format_setting(value)] for name, value in shared.items()]
         title = f"{counted(len(rows), 'setting', 'settings')} shared by all models that have them"
@@ -413,12 +404,3 @@ def shared_settings(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, found in values.items()
         if len(found) >= least and all(value == found[0] for value in found)
     }
-
-
-def _run_line(run: RunInfo) -> str:
-    """The folder, seed, duration and device of a run."""
-    duration = "" if run.seconds is None else format_duration(run.seconds)
-    device = f"on {run.device}" if run.device else ""
-    seed = f"seed {run.seed}" if run.seed else ""
-    facts = ", ".join(filter(None, (seed, " ".join(filter(None, (duration, device))))))
-    return f"{run.folder}: {facts}" if facts else run.folder

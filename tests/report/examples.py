@@ -8,7 +8,6 @@ from edgeformers.report.comparison import (
     ModelRuns,
     RunComparison,
     RunGroup,
-    RunInfo,
     SkippedRun,
 )
 from edgeformers.report.figures import AttentionFigure, NodeMap
@@ -61,7 +60,7 @@ def edges(**more):
         "settings": [
             ModelRuns(
                 model=name,
-                runs=[RunInfo(folder=f"runs/{name}", seed="0", seconds=2.0, device="cpu")],
+                runs={f"runs/{name}": "seed 0, 2 s on cpu"},
                 settings={"train.lr": lr, "recipe": "fast"},
             )
             for name, lr in (("TF-IDF", 0.1), ("node ids", 0.1), ("Edgeformer-E", 0.2))
@@ -91,7 +90,7 @@ def links():
             groups={"cold": 3, "11 or more": 1200},
             models={"Edgeformer-N": [0.1, 0.25]},
         ),
-        settings=[ModelRuns(model="Edgeformer-N", runs=[RunInfo(folder="runs/n")], settings={})],
+        settings=[ModelRuns(model="Edgeformer-N", runs={"runs/n": ""}, settings={})],
     )
 
 

@@ -8,7 +8,6 @@ from edgeformers.report.comparison import (
     ModelCost,
     ModelRuns,
     RunGroup,
-    RunInfo,
     SkippedRun,
     comparison_json,
     comparison_lines,
@@ -141,7 +140,7 @@ def test_empty_parts_are_left_out():
         network="films",
         task="edge-classification",
         scores=[TaskScores(task="Task", metrics=["macro_f1"], models=links().scores[0].models)],
-        settings=[ModelRuns(model="a", runs=[RunInfo(folder="a")], settings={})],
+        settings=[ModelRuns(model="a", runs={"a": ""}, settings={})],
     )
     html = html_of(groups=[bare], figures=[], cards={}, skipped=[], notes=[])
     assert outline(html).links == ["#graph", "#models", "#settings"]
@@ -157,9 +156,7 @@ def test_names_are_never_markup():
         title=EVIL,
         network=EVIL,
         scores=[TaskScores(task=EVIL, metrics=[EVIL], models=models, note=EVIL)],
-        settings=[
-            ModelRuns(model=EVIL, runs=[RunInfo(folder=EVIL, device=EVIL)], settings={EVIL: 1})
-        ],
+        settings=[ModelRuns(model=EVIL, runs={EVIL: EVIL}, settings={EVIL: 1})],
     )
     html = html_of(
         title=EVIL,

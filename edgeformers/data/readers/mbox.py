@@ -112,17 +112,9 @@ def read_mbox(path: PathOrGlob | Iterable[PathOrGlob], *, on_error: OnError = "s
     )
 
 
-@dataclass(frozen=True)
-class _Mail:
-    """One message of the archive, unparsed."""
-
-    path: Path
-    line: int  # of its From line
-    lines: list[bytes]
-
-    def parse(self, *, headers_only: bool = False) -> Message:
-        lines = takewhile(bool, self.lines) if headers_only else self.lines
-        return BytesParser(policy=compat32).parsebytes(b"\n".join(lines), headers_only)
+def _parse(lines: Iterable[bytes], *, headers_only: bool = False) -> Message:
+    lines = takewhile(bool, lines) if headers_only else lines
+    return BytesParser(policy=compat32).parsebytes(b"\n".join(lines), headers_only)
 
 
 def _check_is_mbox(path: Path) -> None:
@@ -136,27 +128,28 @@ def _check_is_mbox(path: Path) -> None:
         )
 
 
-def _mails(paths: Iterable[Path]) -> Iterator[_Mail]:
+def _mails(paths: Iterable[Path]) -> Iterator[tuple[str, list[bytes]]]:
+    """(file and line, lines) of every message, unparsed."""
     for path in paths:
-        mail: _Mail | None = None
+        place, lines = "", list[bytes]()
         after_blank = True
         for number, line in numbered_lines(path):
             if after_blank and FROM_LINE.match(line):
-                if mail:
-                    yield mail
-                mail = _Mail(path, number, [])
-            elif mail:
-                mail.lines.append(line[1:] if ESCAPED_FROM.match(line) else line)
+                if place:
+                    yield place, lines
+                place, lines = f"{path}, line {number}", []
+            else:
+                lines.append(line[1:] if ESCAPED_FROM.match(line) else line)
             after_blank = not line
-        if mail:
-            yield mail
+        if place:
+            yield place, lines
 
 
 def _addresses(paths: Iterable[Path]) -> dict[str, str]:
     """Message-ID -> address of its author; the first message with an id counts."""
     addresses: dict[str, str] = {}
-    for mail in _mails(paths):
-        message = mail.parse(headers_only=True)
+    for _, lines in _mails(paths):
+        message = _parse(lines, headers_only=True)
         address = find_address(header_text(message, "From"))
         if address:
             for message_id in _message_ids(message, "Message-ID")[:1]:
@@ -168,9 +161,9 @@ def _rows(paths: list[Path], counts: MailCounts, errors: RowErrors) -> Iterator[
     vars(counts).update(vars(MailCounts()))
     addresses = _addresses(paths)
     seen: set[str] = set()
-    for mail in _mails(paths):
+    for place, lines in _mails(paths):
         counts.messages += 1
-        message = mail.parse(headers_only=True)
+        message = _parse(lines, headers_only=True)
         message_id = next(iter(_message_ids(message, "Message-ID")), None)
         parents = _message_ids(message, "In-Reply-To") + _message_ids(message, "References")[-1:]
         author = next((addresses[parent] for parent in parents if parent in addresses), None)
@@ -182,9 +175,9 @@ def _rows(paths: list[Path], counts: MailCounts, errors: RowErrors) -> Iterator[
             counts.unknown_parent += 1
         else:
             try:
-                row = _row(mail, message, author)
+                row = _row(lines, message, author)
             except ValueError as error:
-                errors.report(f"{mail.path}, line {mail.line}: {error}")
+                errors.report(f"{place}: {error}")
             else:
                 counts.replies += 1
                 yield {**row, "message_id": message_id}
@@ -192,12 +185,12 @@ def _rows(paths: list[Path], counts: MailCounts, errors: RowErrors) -> Iterator[
             seen.add(message_id)
 
 
-def _row(mail: _Mail, headers: Message, author: str) -> dict[str, Any]:
+def _row(lines: list[bytes], headers: Message, author: str) -> dict[str, Any]:
     sender = header_text(headers, "From")
     if not (address := find_address(sender)):
         raise ValueError(f"no address in the From header (got '{sender}'); use on_error='skip'")
     try:
-        text = remove_quotes(body_text(mail.parse()))
+        text = remove_quotes(body_text(_parse(lines)))
     except RecursionError:
         raise ValueError("the parts are nested too deeply; use on_error='skip'") from None
     return {

@@ -3,7 +3,7 @@
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
@@ -37,7 +37,7 @@ from edgeformers.errors import FormatError, InputError
 logger = logging.getLogger("edgeformers")
 
 QUESTION, ANSWER = "1", "2"  # PostTypeId
-TAGS = re.compile(r"[^<>|]+")
+TAGS = re.compile(r"[^<>|]+")  # of a question, written as `<ale><hops>` or `|ale|hops|`
 EXTRA = {"score": pa.int64()}
 
 Attributes = Mapping[str, str]
@@ -61,14 +61,7 @@ def read_stackexchange_posts(path: str | PathLike[str], *, on_error: OnError = "
             label = "accepted" if is_accepted else "other"
             yield {**edge, "text": html_to_text(edge["text"]), "label": label}
 
-    return EdgeTable.from_rows(
-        rows,
-        fields=("label", "time"),
-        extra=EXTRA,
-        origin=str(file),
-        bipartite=True,
-        errors=errors,
-    )
+    return _table(file, rows, ("label", "time"), errors)
 
 
 def read_stackexchange_comments(
@@ -79,14 +72,7 @@ def read_stackexchange_comments(
     Comments without a user are left out; their number is logged.
     """
     file, errors = _single_file(path), RowErrors(on_error)
-    return EdgeTable.from_rows(
-        lambda: _edges(file, "comments", errors),
-        fields=("time",),
-        extra=EXTRA,
-        origin=str(file),
-        bipartite=True,
-        errors=errors,
-    )
+    return _table(file, lambda: _edges(file, "comments", errors), ("time",), errors)
 
 
 def read_stackexchange_questions(
@@ -138,9 +124,15 @@ def read_bigquery_comments(
     return replace(table, schema=schema, open=batches)
 
 
-def split_tags(tags: str) -> list[str]:
-    """The tags of a question, written as `<ale><hops>` or `|ale|hops|`."""
-    return TAGS.findall(tags)
+def _table(
+    file: Path,
+    rows: Callable[[], Iterator[dict[str, Any]]],
+    fields: Sequence[str],
+    errors: RowErrors,
+) -> EdgeTable:
+    return EdgeTable.from_rows(
+        rows, fields=fields, extra=EXTRA, origin=str(file), bipartite=True, errors=errors
+    )
 
 
 def _single_file(path: str | PathLike[str]) -> Path:
@@ -224,5 +216,5 @@ def _question(post: Attributes) -> dict[str, Any]:
     if not post.get("Id"):
         raise ValueError("a question has no Id; every post needs one")
     text = f"{post.get('Title', '')}\n{html_to_text(post.get('Body', ''))}".strip()
-    labels = split_tags(post.get("Tags", ""))
+    labels = TAGS.findall(post.get("Tags", ""))
     return {"id": post["Id"], "side": "target", "labels": labels, "text": text}

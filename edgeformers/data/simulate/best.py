@@ -185,25 +185,20 @@ def best_link_scores(
     Every source ranks the targets of one topic and quality by popularity. So one binary search
     per such group gives the rank of a target, without a source-by-target matrix.
     """
-    lift = label_chance(model, labels)  # [temper, quality]
+    lift = np.ones((LEVELS, LEVELS))  # P(one of the labels | temper, quality)
     if labels is not None:
-        draws = draws.where(np.isin(draws.stars, [int(label) - 1 for label in labels]))
+        known = [str(k + 1) for k in range(model.config.classes)]
+        if unknown := sorted(set(labels) - set(known)):
+            raise InputError(f"unknown label '{unknown[0]}'; available: {', '.join(known)}")
+        is_asked = np.isin(known, list(labels))
+        lift = model.stars_table @ is_asked
+        draws = draws.where(is_asked[draws.stars])
     if not len(draws.source):
         raise InputError("no edge of the sample has one of these labels; use a larger sample")
     taste = model.taste(draws.source)  # [n, topic]
     personal = taste[:, :, None] * lift[model.temper[draws.source], None, :]  # [n, topic, quality]
     common = np.einsum("sat,aq->tq", source_mass(model), lift)[None]  # [1, topic, quality]
     return BestLinkScores(_score(model, draws, personal), _score(model, draws, common))
-
-
-def label_chance(model: Model, labels: Collection[str] | None) -> Floats:
-    """P(one of the labels | temper, quality) [temper, quality]; 1 if `labels` is None."""
-    if labels is None:
-        return np.ones((LEVELS, LEVELS))
-    known = [str(k + 1) for k in range(model.config.classes)]
-    if unknown := sorted(set(labels) - set(known)):
-        raise InputError(f"unknown label '{unknown[0]}'; available: {', '.join(known)}")
-    return model.stars_table @ np.isin(known, list(labels))
 
 
 def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:
@@ -220,11 +215,6 @@ def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:
         better += len(group) - np.searchsorted(group, threshold * (1 + TIE), side="right")
         as_good += len(group) - np.searchsorted(group, threshold * (1 - TIE), side="left")
     rank = np.arange(1, model.config.target_count + 1)
-    gains = (1 / rank, 1 / np.log2(1 + rank))
-    return LinkScore(*(_mean_gain(gain, better, as_good) for gain in gains))
-
-
-def _mean_gain(gain: Floats, better: Ints, as_good: Ints) -> float:
-    """The mean gain if ties are broken at random."""
-    total = np.concatenate([[0.0], np.cumsum(gain)])
-    return float(((total[as_good] - total[better]) / (as_good - better)).mean())
+    totals = [np.append(0.0, np.cumsum(gain)) for gain in (1 / rank, 1 / np.log2(1 + rank))]
+    gains = ((total[as_good] - total[better]) / (as_good - better) for total in totals)
+    return LinkScore(*(float(gain.mean()) for gain in gains))  # ties are broken at random

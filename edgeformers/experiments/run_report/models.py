@@ -9,7 +9,8 @@ from typing import Any
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind, popularity_note
 from edgeformers.experiments.run_report.read import CHOSEN, FinishedRun, is_number
-from edgeformers.report.comparison import Line, ModelCost, ModelCurves, ModelRuns, RunInfo
+from edgeformers.report.comparison import Line, ModelCost, ModelCurves, ModelRuns
+from edgeformers.report.formatting import format_duration
 from edgeformers.report.results import LearningCurve, learning_curve
 from edgeformers.report.scores import InputKind, MetricValue, ModelScores
 
@@ -84,15 +85,12 @@ class ComparedModel:
     def settings(self) -> ModelRuns:
         """The runs with the settings of all of them; differing choices are joined."""
         names = dict.fromkeys(name for run in self.runs for name in run.settings)
-        runs = [
-            RunInfo(
-                folder=str(run.path),
-                seed="" if run.seed is None else str(run.seed),
-                seconds=run.seconds,
-                device=run.device,
-            )
-            for run in self.runs
-        ]
+        runs = {}
+        for run in self.runs:
+            seed = "" if run.seed is None else f"seed {run.seed}"
+            duration = "" if run.seconds is None else format_duration(run.seconds)
+            place = f"{duration} on {run.device}".strip() if run.device else duration
+            runs[str(run.path)] = ", ".join(filter(None, (seed, place)))
         settings = {name: _joined([r.settings.get(name) for r in self.runs]) for name in names}
         return ModelRuns(model=self.title, runs=runs, settings=settings)
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.data.readers.stackexchange import (
+    TAGS,
     read_bigquery_comments,
     read_stackexchange_comments,
     read_stackexchange_posts,
     read_stackexchange_questions,
-    split_tags,
 )
 from edgeformers.errors import FormatError, InputError
 
@@ -100,7 +100,7 @@ def test_questions_have_tags_as_labels_and_title_and_body_as_text(posts):
     ("tags", "expected"), [("<a><b-c>", ["a", "b-c"]), ("|a|b-c|", ["a", "b-c"]), ("", [])]
 )
 def test_both_spellings_of_tags_are_read(tags, expected):
-    assert split_tags(tags) == expected
+    assert TAGS.findall(tags) == expected
 
 
 def test_comments_are_edges_from_user_to_post(tmp_path):
