@@ -44,7 +44,6 @@ class Columns:
 
     roles: Mapping[str, str]  # canonical name -> name in the file
     keep: Sequence[str]
-    reader: str  # read_edges or read_nodes; error messages name its arguments
 
     @property
     def names(self) -> list[str]:
@@ -79,7 +78,7 @@ class Columns:
             delimiter = next((sign for sign in DELIMITERS if sign in available[0]), None)
             if delimiter:
                 return f"pass `delimiter={delimiter!r}`"
-        of_reader = " of read_nodes" if self.reader == "read_nodes" else ""
+        of_reader = " of read_nodes" if "id" in self.roles else ""
         padded = [column for column in available if column.strip() == name]
         if padded:
             return f"{padded[0]!r} has spaces around it; rename it, or set `{role}=`{of_reader}"

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from edgeformers.data.readers.files import NOT_UTF8, compression_of, numbered_lines
+from edgeformers.data.readers.files import NOT_UTF8, compression_of, numbered_lines, parse_rows
 from edgeformers.data.readers.sources import MAX_DUCKDB_RECORD, TextSource, sql_string
 from edgeformers.data.table import RowErrors
 from edgeformers.errors import InputError
@@ -80,22 +81,21 @@ class DelimitedSource(TextSource):
     def rows(self, names: list[str], errors: RowErrors) -> Iterator[tuple[int, list[str]]]:
         header = self._header[1]
         width, selected = len(header), [header.index(name) for name in names]
-        rows = self._parsed_rows(errors)
-        next(rows)  # the header
-        for line, row in rows:
+
+        def select(row: list[str]) -> list[str]:
             while len(row) > width and not row[-1]:
                 row.pop()  # spreadsheets add delimiters at the end of lines
             if len(row) != width:
                 fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
-                errors.report(
-                    f"{self.path}, line {line}: {fields}, but the header has {width}; quote "
-                    "fields that contain the delimiter, or set `delimiter=`",
-                    line,
+                raise ValueError(
+                    f"{fields}, but the header has {width}; quote fields that contain the "
+                    "delimiter, or set `delimiter=`"
                 )
-            elif _is_broken(row):
-                errors.report(f"{self.path}, line {line}: {NOT_UTF8}", line)
-            else:
-                yield line, [row[i] for i in selected]
+            if _is_broken(row):
+                raise ValueError(NOT_UTF8)
+            return [row[i] for i in selected]
+
+        return parse_rows(islice(self._parsed_rows(errors), 1, None), select, self.path, errors)
 
     def _parsed_rows(self, errors: RowErrors) -> Iterator[tuple[int, list[str]]]:
         """(line where the row begins, fields); continues on the line after a malformed row."""

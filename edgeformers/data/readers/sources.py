@@ -188,15 +188,14 @@ class JsonLinesSource(TextSource):
 
     def rows(self, names: list[str], errors: RowErrors) -> Iterator[tuple[int, list[Any]]]:
         is_list = {name: pa.types.is_list(self._types[name]) for name in names}
-        for line, record in parse_lines(self.path, _parse_record, errors):
+
+        def select(text: str) -> list[Any]:
+            record = _parse_record(text)
             if record.repeated_key in names:
-                errors.report(
-                    f"{self.path}, line {line}: the key '{record.repeated_key}' occurs twice; "
-                    "rename one of them",
-                    line,
-                )
-            else:
-                yield line, [_as_written(record.get(name), is_list[name]) for name in names]
+                raise ValueError(f"the key '{record.repeated_key}' occurs twice; rename one")
+            return [_as_written(record.get(name), is_list[name]) for name in names]
+
+        return parse_lines(self.path, select, errors)
 
 
 class _Record(dict[str, Any]):

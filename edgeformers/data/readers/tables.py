@@ -96,7 +96,7 @@ def read_edges(
     names = {"source": source, "target": target, "text": text, "label": label, "time": time}
     names |= {"split": split, "edge_type": edge_type, "weight": weight}
     roles = {role: name for role, name in names.items() if name is not None}
-    columns = Columns(roles, tuple(keep), "read_edges")
+    columns = Columns(roles, tuple(keep))
     kind = label_kind or ("multi" if label_separator else "class")
     labels = LabelFormat(kind, label_separator, classes and [str(name) for name in classes])
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
@@ -141,7 +141,7 @@ def read_nodes(
         raise InputError(f"side must be 'source' or 'target' (got '{side}')")
     names = {"id": id, "labels": labels, "text": text}
     roles = {role: name for role, name in names.items() if name is not None}
-    columns = Columns(roles, tuple(keep), "read_nodes")
+    columns = Columns(roles, tuple(keep))
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
     types, extra = columns.check(sources)
     separator = LIST_SEPARATOR if labels and is_list(types[labels]) else label_separator

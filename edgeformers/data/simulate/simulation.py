@@ -120,23 +120,21 @@ class Simulation:
 
     def _node_batches(self) -> Iterator[pa.RecordBatch]:
         topics = [topic.name for topic in words.TOPICS]
-        yield from _node_batches("source", "user", self.model.style, words.STYLES)
-        yield from _node_batches("target", "item", self.model.topic, topics)
-
-
-def _node_batches(
-    side: str, kind: str, labels: NDArray[np.int8], names: list[str]
-) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(labels), BATCH_ROWS):
-        batch = labels[start : start + BATCH_ROWS]
-        label = pa.array(names, type=pa.string()).take(pa.array(batch))
-        columns = {
-            "id": format_ids(kind, np.arange(start, start + len(batch)), len(labels)),
-            "side": pa.repeat(side, len(batch)),
-            "labels": pa.ListArray.from_arrays(np.arange(len(batch) + 1, dtype=np.int32), label),
-            "text": pa.nulls(len(batch), pa.string()),
-        }
-        yield pa.RecordBatch.from_pydict(columns, schema=NODE_SCHEMA)
+        for side, kind, labels, names in (
+            ("source", "user", self.model.style, words.STYLES),
+            ("target", "item", self.model.topic, topics),
+        ):
+            for start in range(0, len(labels), BATCH_ROWS):
+                batch = labels[start : start + BATCH_ROWS]
+                label = pa.array(names, type=pa.string()).take(pa.array(batch))
+                ends = np.arange(len(batch) + 1, dtype=np.int32)
+                columns = {
+                    "id": format_ids(kind, np.arange(start, start + len(batch)), len(labels)),
+                    "side": pa.repeat(side, len(batch)),
+                    "labels": pa.ListArray.from_arrays(ends, label),
+                    "text": pa.nulls(len(batch), pa.string()),
+                }
+                yield pa.RecordBatch.from_pydict(columns, schema=NODE_SCHEMA)
 
 
 def simulate(
