@@ -100,10 +100,8 @@ def _sides(graph: "EdgeTextGraph") -> list[SideSummary]:
     out, into = (np.bincount(ends, minlength=graph.num_nodes) for ends in (graph.src, graph.dst))
     border = graph.num_sources
     if graph.is_bipartite:
-        return [
-            _side(graph, "sources", out[:border], 0),
-            _side(graph, "targets", into[border:], border),
-        ]
+        targets = _side(graph, "targets", into[border:], border)
+        return [_side(graph, "sources", out[:border], 0), targets]
     if graph.is_directed:
         return [_side(graph, "outgoing", out, 0), _side(graph, "incoming", into, 0)]
     loops = np.bincount(graph.src[graph.src == graph.dst], minlength=graph.num_nodes)
@@ -207,48 +205,40 @@ def _split(graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Arra
         what: np.sort(values[train & has_text if what == "text" else train])
         for what, values in keys.items()
     }
-    parts = []
-    for part, code in PARTS.items():
-        chosen = codes == code
-        if part in ("profile", "none") and not chosen.any():
-            continue
-        overlaps: dict[str, Overlap | None] = dict.fromkeys(keys)
-        if part in ("val", "test"):
-            for what, values in keys.items():
-                edge_ids = np.flatnonzero(chosen & has_text if what == "text" else chosen)
-                total = int(np.count_nonzero(chosen))
-                overlaps[what] = _overlap(graph, what, edge_ids, values, trained[what], total)
-        parts.append(_part(graph, part, chosen, known, overlaps))
-    config = graph.split_configs.get(name)
-    return SplitSummary(name, parts, config.to_text() if config else "")
-
-
-def _part(
-    graph: "EdgeTextGraph",
-    name: str,
-    chosen: Array,
-    known: Array,
-    overlaps: dict[str, Overlap | None],
-) -> PartSummary:
-    edges = int(np.count_nonzero(chosen))
-    touched = _touched_nodes(graph, chosen)
     is_known = known[graph.src] & known[graph.dst]
     sides = {"nodes": slice(0, graph.num_nodes)}
     if graph.is_bipartite:
         border = graph.num_sources
         sides = {"sources": slice(0, border), "targets": slice(border, graph.num_nodes)}
-    return PartSummary(
-        name=name,
-        edges=edges,
-        share=edges / max(graph.num_edges, 1),
-        nodes={side: int(np.count_nonzero(touched[at])) for side, at in sides.items()},
-        cold={side: int(np.count_nonzero((touched & ~known)[at])) for side, at in sides.items()},
-        cold_edges=int(np.count_nonzero(chosen & ~is_known)),
-        labels=_labels(graph, chosen),
-        same_text=overlaps["text"],
-        same_pair=overlaps["pair"],
-        same_edge=overlaps["edge"],
-    )
+    parts = []
+    for part, code in PARTS.items():
+        chosen = codes == code
+        edges = int(np.count_nonzero(chosen))
+        if part in ("profile", "none") and not edges:
+            continue
+        overlaps: dict[str, Overlap | None] = dict.fromkeys(keys)
+        if part in ("val", "test"):
+            for what, values in keys.items():
+                edge_ids = np.flatnonzero(chosen & has_text if what == "text" else chosen)
+                overlaps[what] = _overlap(graph, what, edge_ids, values, trained[what], edges)
+        touched = _touched_nodes(graph, chosen)
+        cold = touched & ~known
+        parts.append(
+            PartSummary(
+                name=part,
+                edges=edges,
+                share=edges / max(graph.num_edges, 1),
+                nodes={side: int(np.count_nonzero(touched[at])) for side, at in sides.items()},
+                cold={side: int(np.count_nonzero(cold[at])) for side, at in sides.items()},
+                cold_edges=int(np.count_nonzero(chosen & ~is_known)),
+                labels=_labels(graph, chosen),
+                same_text=overlaps["text"],
+                same_pair=overlaps["pair"],
+                same_edge=overlaps["edge"],
+            )
+        )
+    config = graph.split_configs.get(name)
+    return SplitSummary(name, parts, config.to_text() if config else "")
 
 
 def _touched_nodes(graph: "EdgeTextGraph", chosen: Array | slice) -> Array:

@@ -1,8 +1,6 @@
 """Amazon reviews and item metadata, as published in 2014, 2018 and 2023."""
 
-import ast
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ from edgeformers.data.readers.files import (
     expand_paths,
     first_keys,
     parse_lines,
+    parse_object,
     read_head,
 )
 from edgeformers.data.readers.html import html_to_text
@@ -101,7 +100,7 @@ def _integral_ratings(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _metadata_row(classes: Collection[str], line: str) -> dict[str, Any]:
-    item = _parse_item(line)
+    item = parse_object(line)
     asin = item.get("parent_asin") or item.get("asin")
     if not asin:
         raise ValueError(
@@ -126,18 +125,6 @@ def _paths(categories: Any) -> list[Any]:
 
 def _first_class(path: Any, classes: Collection[str]) -> str | None:
     return next((name for name in map(_plain_text, _strings(path)) if name in classes), None)
-
-
-def _parse_item(line: str) -> Mapping[str, Any]:
-    """A JSON object, or a Python literal of 2014, which has its keys in single quotes."""
-    text = line.strip()
-    try:
-        item = ast.literal_eval(text) if text.startswith("{'") else json.loads(text)
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"neither JSON nor a Python literal ({error})") from None
-    if not isinstance(item, dict):
-        raise ValueError(f"expected an object (got {type(item).__name__})")
-    return item
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from glob import glob
 from io import BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -120,10 +120,21 @@ def first_keys(head: bytes) -> set[str]:
 
 def _keys(line: str) -> set[str]:
     try:
-        record = ast.literal_eval(line) if line.startswith("{'") else json.loads(line)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return set(parse_object(line))
+    except (ValueError, MemoryError, RecursionError):
         return set()  # the last line may be cut off
-    return set(record) if isinstance(record, dict) else set()
+
+
+def parse_object(line: str) -> dict[str, Any]:
+    """A JSON object, or a Python literal, as in Amazon's files of 2014: its keys have one quote."""
+    text = line.strip()
+    try:
+        item = ast.literal_eval(text) if text.startswith("{'") else json.loads(text)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"neither JSON nor a Python literal ({error})") from None
+    if not isinstance(item, dict):
+        raise ValueError(f"expected an object (got {type(item).__name__})")
+    return item
 
 
 def numbered_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, bytes]]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from edgeformers.data.card.card import DataCard, NamedCount
 from edgeformers.data.card.describe import describe
+from edgeformers.errors import FormatError
 from tests.data.fake_graph import FakeGraph, FakeTokens, findings_about, six_edges
 
 
@@ -174,3 +175,55 @@ def test_the_card_of_any_small_network_agrees_with_counting_by_hand(graph):
     known = {node for i in train for node in graph.ends[i]}
     assert part.cold_edges == sum(not known.issuperset(graph.ends[i]) for i in test)
     assert sum(part.cold.values()) == len({n for i in test for n in graph.ends[i]} - known)
+
+
+def test_a_split_has_sizes_cold_nodes_and_labels(graph):
+    (split,) = describe(graph).splits
+    assert [(p.name, p.edges) for p in split.parts] == [("train", 2), ("val", 1), ("test", 3)]
+    test = split.part("test")
+    assert (test.nodes, test.cold) == ({"sources": 2, "targets": 3}, {"sources": 1, "targets": 1})
+    assert (test.cold_edges, test.share) == (1, 0.5)
+    assert test.labels.balance == [NamedCount("up", 2), NamedCount("down", 1)]
+    assert split.part("val").cold == {"sources": 1, "targets": 0}
+
+
+def test_edges_outside_a_split_are_a_separate_part(graph):
+    codes = np.array([0, 2, 0, 1, 2, 255], dtype=np.uint8)
+    (split,) = describe(replace(graph, splits={"s": codes})).splits
+    assert split.part("none").edges == 1
+    assert split.part("none").same_text is None
+
+
+def test_leaks_between_training_and_test_are_counted(graph):
+    card = describe(graph)
+    test, val = card.splits[0].part("test"), card.splits[0].part("val")
+    assert (test.same_text.edges, test.same_text.share) == (2, 2 / 3)
+    assert test.same_text.example == "good"
+    assert (test.same_pair.edges, test.same_edge.edges) == (2, 1)
+    assert test.same_edge.example == "n0 → n3: good"
+    assert val.same_text.edges == 0
+
+
+def test_an_empty_text_is_not_a_leak():
+    graph = FakeGraph([(0, 2), (1, 2)], ["", ""], 2, 1, splits={"s": np.array([0, 2], np.uint8)})
+    card = describe(graph)
+    assert card.splits[0].part("test").same_text.edges == 0
+    assert card.texts.shared == 0
+
+
+def test_a_card_survives_json():
+    card = describe(six_edges())
+    assert DataCard.from_json(card.to_json()) == card
+
+
+def test_a_card_with_the_field_names_of_earlier_versions_is_read():
+    card = describe(six_edges())
+    text = card.to_json().replace("labeled", "labelled").replace('"spec"', '"made"')
+    assert "labelled" in text
+    assert DataCard.from_json(text).splits == card.splits
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 7}', '{"version": 2}'])
+def test_a_file_that_is_not_a_card_is_refused_with_a_remedy(text):
+    with pytest.raises(FormatError, match=r"data card: .*edgeformers describe"):
+        DataCard.from_json(text)

@@ -1,9 +1,11 @@
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edgeformers.data.card.describe import describe
+from edgeformers.data.splits import EdgeList, SplitConfig, make_split
 from tests.data.fake_graph import FakeGraph, findings_about, six_edges
 
 
@@ -73,3 +75,206 @@ def test_ids_on_both_sides_suggest_one_node_type(graph):
     assert not findings_about(
         describe(replace(graph, shared_names=2)), "two kinds of nodes"
     )  # too few
+
+
+UNSEEN, SINGLE = "unseen labels", "single edges in test"
+
+
+def test_leaks_between_training_and_test_are_reported(graph):
+    card = describe(graph)
+    edge, text, pair = (
+        findings_about(card, f"leak: {what}")[0]
+        for what in ("identical edge", "same text", "same pair")
+    )
+    assert (edge.severity, text.severity, pair.severity) == ("warning", "warning", "note")
+    assert "33% of the test edges (1) are also in training" in edge.sentence
+    assert (text.splits, text.numbers["count"]) == (["random"], 2)
+    assert "n0 → n3" in pair.sentence
+    assert "--drop-repeats" in edge.advice
+    assert advised(pair) == ["edge=random", "link=per-source+drop+new-pairs"]
+
+
+def test_a_repeated_pair_is_a_warning_in_a_network_without_labels(graph):
+    card = describe(replace(graph, label_kind=None, labels=None))
+    assert findings_about(card, "leak: same pair")[0].severity == "warning"
+
+
+def test_a_label_never_seen_in_training_is_a_warning(graph):
+    labels = np.array([0, 0, 0, -1, 0, 1], dtype=np.int16)
+    finding = findings_about(describe(replace(graph, labels=labels)), "unseen labels")[0]
+    assert finding.severity == "warning"
+    assert "1 label occurs in test" in finding.sentence
+    assert "'down'" in finding.sentence
+
+
+def test_a_split_without_training_edges_is_a_warning(graph):
+    card = describe(replace(graph, splits={"s": np.full(6, 2, np.uint8)}))
+    assert "'s' has no training edges" in findings_about(card, "empty part")[0].sentence
+
+
+def with_splits(graph, **codes):
+    return replace(graph, splits={name: np.array(c, np.uint8) for name, c in codes.items()})
+
+
+def test_splits_with_the_same_problem_share_one_finding(graph):
+    card = describe(with_splits(graph, edge=[0, 2, 0, 1, 2, 2], link=[0, 2, 0, 1, 2, 2]))
+    for about in ("leak: identical edge", "leak: same text", "leak: same pair", "cold nodes"):
+        [finding] = findings_about(card, about)
+        assert finding.splits == ["edge", "link"]
+    assert "33% of the test edges (1)" in findings_about(card, "cold nodes")[0].sentence
+    alone = describe(with_splits(graph, edge=[0, 2, 0, 1, 2, 2]))
+    assert [f.sentence for f in card.findings] == [f.sentence for f in alone.findings]
+
+
+def test_one_sentence_has_the_numbers_of_each_split(graph):
+    card = describe(with_splits(graph, edge=[0, 2, 0, 1, 2, 2], link=[0, 2, 0, 0, 0, 1]))
+    [text] = findings_about(card, "leak: same text")
+    assert text.splits == ["edge", "link"]
+    assert text.sentence.startswith("67% and 100% of the test edges (2 and 1)")
+    assert text.numbers == {"count": 1, "share": 1.0}  # of the worst split
+    assert findings_about(card, "cold nodes")[0].splits == ["edge"]
+
+
+def test_a_share_that_splits_have_in_common_is_given_once():
+    ends, words = [(n, 9) for n in range(9)], ["same"] * 9
+    splits = {"a": np.array([0] * 8 + [2], np.uint8), "b": np.array([0] * 7 + [2, 2], np.uint8)}
+    [text] = findings_about(
+        describe(FakeGraph(ends, words, 9, 1, splits=splits)), "leak: same text"
+    )
+    assert text.sentence.startswith("100% of the test edges (1 and 2)")
+
+
+def test_cold_nodes_of_several_splits_are_counted_for_the_worst(graph):
+    card = describe(with_splits(graph, a=[0, 2, 0, 0, 2, 2], b=[0, 2, 2, 1, 2, 2]))
+    [cold] = findings_about(card, "cold nodes")
+    assert "33% and 75% of the test edges (1 and 3)" in cold.sentence
+    assert "(in b 1 of 2 sources and 2 of 3 targets)" in cold.sentence
+    assert advised(cold) == ["edge=random+seed-1", "link=per-source+drop+new-pairs+seed-1"]
+
+
+def test_validation_is_checked_if_there_is_no_test_part(graph):
+    card = describe(with_splits(graph, edge=[0, 2, 0, 1, 2, 2], old=[0, 1, 0, 1, 1, 1]))
+    first, second = (finding.sentence for finding in findings_about(card, "leak: same text"))
+    assert "of the test edges" in first
+    assert "of the val edges" in second
+
+
+def test_splits_with_the_same_empty_part_are_reported_together(graph):
+    card = describe(with_splits(graph, a=[2] * 6, b=[2] * 6, c=[0] * 6))
+    training, test = findings_about(card, "empty part")
+    assert "'a' and 'b' have no training edges" in training.sentence
+    assert "'c' has no validation or test edges" in test.sentence
+    assert (training.splits, test.splits) == (["a", "b"], ["c"])
+
+
+def with_split_options(graph, *texts):
+    """The graph with the splits that `prepare` makes from these options."""
+    configs = {config.name: config for config in map(SplitConfig.parse, texts)}
+    arrays = EdgeList(
+        src=graph.src,
+        dst=graph.dst,
+        num_nodes=graph.num_nodes,
+        columns={"fold": np.array([0, 2, 0, 1, 2, 2], np.uint8)},
+    )
+    splits = {name: make_split(config, arrays) for name, config in configs.items()}
+    return replace(graph, splits=splits, split_configs=configs)
+
+
+def advised(finding):
+    """The options of the command that a finding advises."""
+    options = re.findall(r"--split ([^\s,)]*=[^\s,)]*)", finding.advice)
+    return [option.rstrip(".") for option in options]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        (
+            ["edge=random", "link=per-source+seed-1"],
+            ["edge=random", "link=per-source+drop+new-pairs+seed-1"],
+        ),
+        (["mine=column:fold"], ["mine=column:fold+drop+new-pairs"]),
+        (
+            ["edge=random+seed-3", "mine=column:fold"],
+            ["edge=random+seed-3", "mine=column:fold+drop+new-pairs"],
+        ),
+        (["edge=random:0.5/0.0/0.5"], ["edge=random:0.5/0.0/0.5+new-pairs"]),
+    ],
+)
+def test_all_findings_advise_the_same_splits_and_these_solve_them(graph, texts, options):
+    card = describe(with_split_options(graph, *texts))
+    solved = [f for f in card.findings if f.about in ("leak: same pair", "cold nodes")]
+    assert solved
+    for finding in (*solved, *findings_about(card, "repeated pairs")):
+        assert advised(finding) in (options, [])
+    assert all(advised(finding) for finding in solved)
+    after = describe(with_split_options(graph, *options))
+    for about in ("leak: same pair", "cold nodes"):
+        left = {split for finding in findings_about(after, about) for split in finding.splits}
+        assert left <= ({"edge"} if len(options) > 1 else set())  # for edge classification
+
+
+def test_the_advice_for_a_column_says_what_to_change_in_it(graph):
+    card = describe(with_split_options(graph, "mine=column:fold"))
+    [pair], [cold] = findings_about(card, "leak: same pair"), findings_about(card, "cold nodes")
+    assert "the column 'fold'" in pair.advice
+    assert "the column 'fold'" in cold.advice
+    codes = np.array([0, 2, 0, 1, 2, 2], np.uint8)
+    configs = {"column": SplitConfig(name="column", how="column")}
+    named = describe(replace(graph, splits={"column": codes}, split_configs=configs))
+    [pair] = findings_about(named, "leak: same pair")
+    assert advised(pair) == ["column=column:split+drop+new-pairs"]
+    assert "the split column" in pair.advice
+
+
+def test_options_are_quoted_for_the_shell(graph):
+    codes = {"s": np.array([0, 2, 0, 1, 2, 2], np.uint8)}
+    configs = {"s": SplitConfig(name="s", how="column", column="my fold")}
+    card = describe(replace(graph, splits=codes, split_configs=configs))
+    assert "--split 's=column:my fold+" in findings_about(card, "cold nodes")[0].advice
+
+
+def test_unseen_labels_are_drawn_again_unless_a_column_decides(graph):
+    labels = np.array([0, 0, 0, -1, 0, 1], dtype=np.int16)
+    column = findings_about(
+        describe(with_split_options(replace(graph, labels=labels), "mine=column:fold")), UNSEEN
+    )[0]
+    assert "training" in column.advice
+    assert not advised(column)
+    codes = {"edge": np.array([0, 2, 0, 1, 2, 2], np.uint8)}
+    configs = {"edge": SplitConfig(seed=4)}
+    drawn = replace(graph, labels=labels, splits=codes, split_configs=configs)
+    assert advised(findings_about(describe(drawn), UNSEEN)[0]) == [
+        "edge=random+drop+new-pairs+seed-5"
+    ]
+
+
+def test_a_single_edge_of_a_source_is_in_the_test_part():
+    ends = [(0, 3), (1, 3), (2, 3), (2, 4), (2, 4)]
+    sparse = FakeGraph(ends, list("abcde"), 3, 2)
+    [note] = findings_about(
+        describe(with_split_options(sparse, "edge=random", "link=per-source")), SINGLE
+    )
+    assert note.sentence.startswith("67% of the sources (2)")
+    assert advised(note) == ["edge=random", "link=per-source+drop+new-pairs"]
+    assert note.splits == ["link"]
+    for text in ("link=per-source+drop", "link=per-source+drop-source", "link=random"):
+        assert not findings_about(describe(with_split_options(sparse, text)), SINGLE)
+    assert not findings_about(
+        describe(with_split_options(sparse, "link=per-source:1.0/0.0/0.0")), SINGLE
+    )
+    assert findings_about(describe(with_split_options(sparse, "link=per-target")), SINGLE) == []
+
+
+def test_repeated_pairs_need_no_other_split_if_new_pairs_are_tested(graph):
+    [repeated] = findings_about(
+        describe(with_split_options(graph, "link=per-source+new-pairs")), "repeated pairs"
+    )
+    assert "merge" in repeated.advice
+    assert not advised(repeated)
+
+
+def test_a_split_of_new_pairs_has_no_pair_leak():
+    ends = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    graph = FakeGraph(ends, list("abcd"), 2, 2, splits={"link": np.array([0, 0, 0, 2], np.uint8)})
+    assert not findings_about(describe(graph), "leak: same pair")
