@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.numba_kernels import count_edges, count_groups, fill_edges, fill_groups
+from edgeformers.data.numba_kernels import group_edges
 from edgeformers.data.types import IntArray
 
 
@@ -73,23 +73,14 @@ def build_adjacency(
     """
     masks = keep if isinstance(keep, tuple) else (keep, keep)
     sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
-    no_strata = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
+    stratum = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
+    size = small_int(max(len(src), num_nodes))
     indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
-    count_edges(src, dst, *sides, no_strata, num_strata, indptr)
+    group_edges(src, dst, *sides, stratum, num_strata, indptr[1:], np.empty((0, 2), size))
     np.cumsum(indptr, out=indptr)
-    links = np.empty((indptr[-1], 2), small_int(max(len(src), num_nodes)))
-    fill_edges(src, dst, *sides, no_strata, num_strata, indptr[:-1].copy(), links)
+    links = np.empty((indptr[-1], 2), size)
+    group_edges(src, dst, *sides, stratum, num_strata, indptr[:-1].copy(), links)
     return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
-
-
-def group_rows(group: IntArray, num_groups: int) -> tuple[NDArray[np.int64], IntArray]:
-    """(indptr, rows): the rows of group g are `rows[indptr[g] : indptr[g + 1]]`, in order."""
-    indptr = np.zeros(num_groups + 1, np.int64)
-    count_groups(group, indptr)
-    np.cumsum(indptr, out=indptr)
-    rows = np.empty(len(group), small_int(len(group)))
-    fill_groups(group, indptr[:-1].copy(), rows)
-    return indptr, rows
 
 
 def small_int(count: int) -> type[np.signedinteger]:

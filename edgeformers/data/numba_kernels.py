@@ -8,32 +8,26 @@ BLOCK = 1024  # centers sampled together
 
 
 @njit(cache=True, nogil=True)
-def count_edges(src, dst, at_src, at_dst, strata, num_strata, counts):
-    for e in range(len(src)):
-        s = strata[e] if len(strata) else 0
-        if s < 0:
-            continue
-        if not len(at_src) or at_src[e]:
-            counts[np.int64(src[e]) * num_strata + s + 1] += 1
-        if src[e] != dst[e] and (not len(at_dst) or at_dst[e]):
-            counts[np.int64(dst[e]) * num_strata + s + 1] += 1
+def group_edges(src, dst, at_src, at_dst, strata, num_strata, cursor, links):
+    """Write edge and neighbor of each kept end at the cursor of its row of `links`, and move on.
 
-
-@njit(cache=True, nogil=True)
-def fill_edges(src, dst, at_src, at_dst, strata, num_strata, cursor, links):
+    With empty `links` this counts. Empty masks keep all, empty strata mean a single one.
+    """
     for e in range(len(src)):
         s = strata[e] if len(strata) else 0
         if s < 0:
             continue
         if not len(at_src) or at_src[e]:
             row = np.int64(src[e]) * num_strata + s
-            links[cursor[row], 0] = e
-            links[cursor[row], 1] = dst[e]
+            if len(links):
+                links[cursor[row], 0] = e
+                links[cursor[row], 1] = dst[e]
             cursor[row] += 1
         if src[e] != dst[e] and (not len(at_dst) or at_dst[e]):
             row = np.int64(dst[e]) * num_strata + s
-            links[cursor[row], 0] = e
-            links[cursor[row], 1] = src[e]
+            if len(links):
+                links[cursor[row], 0] = e
+                links[cursor[row], 1] = src[e]
             cursor[row] += 1
 
 
@@ -80,27 +74,18 @@ def peel_nodes(indptr, links, min_degree):
 
 
 @njit(cache=True, nogil=True)
-def count_groups(group, counts):
-    for i in range(len(group)):
-        counts[group[i] + 1] += 1
-
-
-@njit(cache=True, nogil=True)
-def fill_groups(group, cursor, rows):
+def rank_in_groups(group, keys, indptr, ranks):
+    """The rank of each row by key among the rows of its group; ties keep the order of rows."""
+    rows = np.empty(len(group), np.int64)
+    cursor = indptr[:-1].copy()
     for i in range(len(group)):
         rows[cursor[group[i]]] = i
         cursor[group[i]] += 1
-
-
-@njit(cache=True, nogil=True)
-def cut_groups(indptr, rows, keys, train_end, val_end, codes):
     for g in range(len(indptr) - 1):
         members = rows[indptr[g] : indptr[g + 1]]
-        n = len(members)
         order = np.argsort(keys[members], kind="mergesort")
-        train, val = int(train_end * n), int(val_end * n)
-        for rank in range(n):
-            codes[members[order[rank]]] = 0 if rank < train else (1 if rank < val else 2)
+        for rank in range(len(members)):
+            ranks[members[order[rank]]] = rank
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -116,7 +101,9 @@ def draw_neighborhoods(
 ):
     """Sample `sizes[s]` edges of each center in each stratum s, excluding those to its partner.
 
-    Centers are processed in blocks whose working memory fits into the CPU cache.
+    Centers are processed in blocks whose working memory fits into the CPU cache, in passes of
+    independent reads, so that cache misses overlap: find the rows, draw positions (one extra,
+    because usually one edge leads to the partner), and read the links. Then exclude partners.
     """
     num_strata = len(sizes)
     starts = np.empty((BLOCK, num_strata), np.int64)
@@ -124,90 +111,53 @@ def draw_neighborhoods(
     places = np.empty(BLOCK * (sizes.sum() + num_strata), np.int64)
     block_links = np.empty((len(places), 2), links.dtype)
     for first in range(0, len(centers), BLOCK):
-        block = slice(first, first + BLOCK)
-        draw_block(
-            indptr,
-            links,
-            centers[block],
-            partners[block],
-            sizes,
-            key,
-            edges[block],
-            neighbors[block],
-            moved,
-            touched,
-            starts,
-            degrees,
-            places,
-            block_links,
-        )
+        last = min(first + BLOCK, len(centers))
+        for b, center in enumerate(centers[first:last]):
+            row = center * num_strata
+            for s in range(num_strata):
+                starts[b, s] = indptr[row + s]
+                degrees[b, s] = indptr[row + s + 1] - indptr[row + s]
 
+        end = 0
+        for b, center in enumerate(centers[first:last]):
+            for s in range(num_strata):
+                count = min(degrees[b, s], sizes[s] + 1)
+                if count <= sizes[s]:  # take all
+                    for i in range(count):
+                        places[end + i] = starts[b, s] + i
+                else:
+                    state = row_key(key, center * num_strata + s)
+                    into = places[end:]
+                    draw_places(state, starts[b, s], degrees[b, s], count, moved, touched, into)
+                end += count
 
-@njit(cache=True, nogil=True)
-def draw_block(
-    indptr,
-    links,
-    centers,
-    partners,
-    sizes,
-    key,
-    edges,
-    neighbors,
-    moved,
-    touched,
-    starts,
-    degrees,
-    places,
-    block_links,
-):
-    """Sample a block in passes of independent reads, so that cache misses overlap: find the rows,
-    draw positions (one extra, because usually one edge leads to the partner), and read the links.
-    Then exclude partners.
-    """
-    num_strata = len(sizes)
-    for b in range(len(centers)):
-        row = centers[b] * num_strata
-        for s in range(num_strata):
-            starts[b, s] = indptr[row + s]
-            degrees[b, s] = indptr[row + s + 1] - indptr[row + s]
+        for i in range(end):
+            block_links[i, 0] = links[places[i], 0]
+            block_links[i, 1] = links[places[i], 1]
 
-    end = 0
-    for b in range(len(centers)):
-        for s in range(num_strata):
-            count = min(degrees[b, s], sizes[s] + 1)
-            if count <= sizes[s]:  # take all
-                for i in range(count):
-                    places[end + i] = starts[b, s] + i
-            else:
-                state = row_key(key, centers[b] * num_strata + s)
-                draw_places(state, degrees[b, s], count, moved, touched, places[end:])
-                for i in range(count):
-                    places[end + i] += starts[b, s]
-            end += count
-
-    for i in range(end):
-        block_links[i, 0] = links[places[i], 0]
-        block_links[i, 1] = links[places[i], 1]
-
-    end = 0
-    for b in range(len(centers)):
-        slot = 0
-        for s in range(num_strata):
-            count = min(degrees[b, s], sizes[s] + 1)
-            taken = take_others(
-                block_links, end, end + count, partners[b], sizes[s], edges[b], neighbors[b], slot
+        end = 0
+        for b, center in enumerate(centers[first:last]):
+            partner, own_edges, own_neighbors = (
+                partners[first + b],
+                edges[first + b],
+                neighbors[first + b],
             )
-            end += count
-            while taken < sizes[s] and count < degrees[b, s]:  # several edges lead to the partner
-                count = min(degrees[b, s], 4 * count)
-                more = np.empty(count, np.int64)
-                state = row_key(key, centers[b] * num_strata + s)
-                draw_places(state, degrees[b, s], count, moved, touched, more)
-                drawn = links[starts[b, s] + more]
+            slot = 0
+            for s in range(num_strata):
+                count = min(degrees[b, s], sizes[s] + 1)
                 taken = take_others(
-                    drawn, 0, count, partners[b], sizes[s], edges[b], neighbors[b], slot
+                    block_links, end, end + count, partner, sizes[s], own_edges, own_neighbors, slot
                 )
-            slot += sizes[s]
+                end += count
+                while taken < sizes[s] and count < degrees[b, s]:  # several lead to the partner
+                    count = min(degrees[b, s], 4 * count)
+                    more = np.empty(count, np.int64)
+                    state = row_key(key, center * num_strata + s)
+                    draw_places(state, starts[b, s], degrees[b, s], count, moved, touched, more)
+                    taken = take_others(
+                        links[more], 0, count, partner, sizes[s], own_edges, own_neighbors, slot
+                    )
+                slot += sizes[s]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -223,8 +173,8 @@ def take_others(drawn, start, stop, partner, size, edges, neighbors, slot):
 
 
 @njit(cache=True, nogil=True)
-def draw_places(state, degree, count, moved, touched, places):
-    """Draw `count` of the positions 0..degree-1 without replacement.
+def draw_places(state, start, degree, count, moved, touched, places):
+    """Draw `count` of the `degree` positions from `start` on without replacement.
 
     Few of many are drawn by rejecting repeats; otherwise by a partial Fisher-Yates shuffle, in
     which `moved[i]` is the value swapped to i, or -1 (restored at the end). A position is the
@@ -234,7 +184,8 @@ def draw_places(state, degree, count, moved, touched, places):
         drawn = 0
         while drawn < count:
             state += GOLDEN
-            place = np.int64(((mix(state) >> np.uint64(32)) * np.uint64(degree)) >> np.uint64(32))
+            draw = ((mix(state) >> np.uint64(32)) * np.uint64(degree)) >> np.uint64(32)
+            place = start + np.int64(draw)
             is_new = True
             for i in range(drawn):
                 is_new &= places[i] != place
@@ -246,7 +197,7 @@ def draw_places(state, degree, count, moved, touched, places):
         state += GOLDEN
         spread = np.uint64(degree - drawn)
         other = drawn + np.int64(((mix(state) >> np.uint64(32)) * spread) >> np.uint64(32))
-        places[drawn] = moved[other] if moved[other] >= 0 else other
+        places[drawn] = start + (moved[other] if moved[other] >= 0 else other)
         moved[other] = moved[drawn] if moved[drawn] >= 0 else drawn
         touched[drawn] = other
     for i in range(count):

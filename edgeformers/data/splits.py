@@ -7,8 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.adjacency import group_rows
-from edgeformers.data.numba_kernels import cut_groups
+from edgeformers.data.numba_kernels import rank_in_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, InputError, suggest
@@ -174,15 +173,12 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
         if config.column not in edges.columns:
             raise InputError(missing_column(config))
         codes = edges.columns[config.column].copy()
-    elif config.how in ("random", "chronological"):
-        codes = _cut(_sort_keys(config, edges), config.fractions)
     elif config.is_cold:
         codes = _hold_out_nodes(config, edges)
     else:
-        node = edges.src if config.how.endswith("per_source") else edges.dst
-        indptr, rows = group_rows(node, edges.num_nodes)
-        codes = np.empty(len(node), np.uint8)
-        cut_groups(indptr, rows, _sort_keys(config, edges), *_ends(config.fractions), codes)
+        nodes = {"per_source": edges.src, "per_target": edges.dst}
+        node = nodes.get(config.how.removeprefix("chronological_"))
+        codes = _cut(_sort_keys(config, edges), config.fractions, node)
     if config.new_pairs or config.is_cold:
         codes[_has_known_pair(codes, edges)] = NONE
     for side in get_args(Side):
@@ -248,24 +244,32 @@ def _sort_keys(config: SplitConfig, edges: EdgeList) -> NDArray[np.uint64]:
     return (edges.times.astype(np.uint64)) ^ np.uint64(1 << 63)  # keeps the order of signed times
 
 
-def _cut(keys: NDArray[np.uint64], fractions: tuple[float, float, float]) -> SplitCodes:
-    """Train, validation and test in the order of the keys; ties keep the order of edges."""
-    n = len(keys)
-    ends = [int(share * n) for share in _ends(fractions)]
-    codes = np.empty(n, np.uint8)
-    order = np.argsort(keys, kind="stable")
-    for code, start, stop in zip((TRAIN, VAL, TEST), [0, *ends], [*ends, n], strict=True):
-        codes[order[start:stop]] = code
-    return codes
+def _cut(
+    keys: NDArray[np.uint64], fractions: tuple[float, float, float], node: IntArray | None = None
+) -> SplitCodes:
+    """Train, validation and test in the order of the keys, of all edges or of each node's.
 
-
-def _ends(fractions: tuple[float, float, float]) -> tuple[float, float]:
-    """Cumulative fractions at the end of training and of validation.
-
-    Products with them are truncated in binary, as in the published splits: 0.7 * 734,640 gives
-    514,247 training edges, not 514,248.
+    Products with the fractions are truncated in binary, as in the published splits: 0.7 * 734,640
+    gives 514,247 training edges, not 514,248.
     """
-    return fractions[0], round(fractions[0] + fractions[1], 12)
+    rank, count = _ranks(keys, node)
+    train_end = np.floor(fractions[0] * count)
+    val_end = np.floor(round(fractions[0] + fractions[1], 12) * count)
+    return (rank >= train_end).astype(np.uint8) + (rank >= val_end)
+
+
+def _ranks(keys: NDArray[np.uint64], node: IntArray | None = None) -> tuple[Ids, Ids | int]:
+    """The rank of each edge by key, among all edges or those of its node, and how many these are.
+
+    Ties keep the order of edges.
+    """
+    rank = np.empty(len(keys), np.int64)
+    if node is None:
+        rank[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+        return rank, len(keys)
+    counts = np.bincount(node)
+    rank_in_groups(node, keys, np.append(0, np.cumsum(counts)), rank)
+    return rank, counts[node]
 
 
 def _hold_out_nodes(config: SplitConfig, edges: EdgeList) -> SplitCodes:
@@ -281,20 +285,9 @@ def _hold_out_nodes(config: SplitConfig, edges: EdgeList) -> SplitCodes:
     codes = part[node]
     codes[part[other] != TRAIN] = NONE
     held_out = np.flatnonzero((codes == VAL) | (codes == TEST))
-    rank, count = _ranks(node[held_out], hash_keys(config.seed, held_out))
+    rank, count = _ranks(hash_keys(config.seed, held_out), node[held_out])
     codes[held_out[rank < np.clip(count // 2, 1, MAX_PROFILE)]] = PROFILE
     return codes
-
-
-def _ranks(node: IntArray, keys: NDArray[np.uint64]) -> tuple[Ids, Ids]:
-    """For each edge: its rank by key among the edges of its node, and how many these are."""
-    order = np.lexsort((keys, node))
-    _, first, group, counts = np.unique(
-        node[order], return_index=True, return_inverse=True, return_counts=True
-    )
-    rank, count = np.empty(len(node), np.int64), np.empty(len(node), np.int64)
-    rank[order], count[order] = np.arange(len(node)) - first[group], counts[group]
-    return rank, count
 
 
 def _has_known_pair(codes: SplitCodes, edges: EdgeList) -> Mask:

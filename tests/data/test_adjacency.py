@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.adjacency import build_adjacency, group_rows, small_int
+from edgeformers.data.adjacency import build_adjacency, small_int
 
 
 @st.composite
@@ -47,12 +47,6 @@ def test_a_self_loop_occurs_once():
     assert adjacency.edges_of(0).tolist() == [0, 1]
     assert adjacency.neighbors_of(0).tolist() == [0, 1]
     assert adjacency.degrees().tolist() == [2, 1]
-
-
-def test_rows_of_a_group_keep_their_order():
-    indptr, rows = group_rows(np.array([2, 0, 2, 2, 0]), 4)
-    assert indptr.tolist() == [0, 2, 2, 5, 5]
-    assert rows.tolist() == [1, 4, 0, 2, 3]
 
 
 def test_int32_is_used_while_it_suffices():
