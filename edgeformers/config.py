@@ -176,7 +176,8 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
         """A config from nested plain values, which may have the setting names of old versions."""
-        return _decode(_current(values))
+        empty = {name: value for name, value in values.items() if value == {}}
+        return _decode({**empty, **_nest(current_settings(flatten(values)))})
 
     def to_toml(self) -> str:
         """The config as TOML; None is written as the string "none"."""
@@ -190,14 +191,8 @@ class RunConfig:
 
     def with_settings(self, changes: Mapping[str, Any]) -> "RunConfig":
         """A copy with settings changed by dotted name: {"train.lr": 3e-5}."""
-        values = self.to_dict()
-        for name, value in changes.items():
-            section, _, setting = current_setting(name).rpartition(".")
-            place = values.setdefault(section, {}) if section else values
-            if not isinstance(place, dict):
-                raise ConfigError(f"{section} is not a section of settings (got '{name}')")
-            place[setting] = value
-        return _decode(values)
+        changed = {current_setting(name): value for name, value in changes.items()}
+        return _decode(_nest({**flatten(self.to_dict()), **changed}))
 
 
 #: Recipes that keep the paper's architecture, loss, batches, neighbors and model selection.
@@ -367,12 +362,15 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _current(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings with old names replaced and removed settings left out."""
-    nested: dict[str, Any] = {n: {} for n, v in values.items() if isinstance(v, Mapping)}
-    for name, value in current_settings(flatten(values)).items():
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `flatten`."""
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
         section, _, setting = name.rpartition(".")
-        (nested[section] if section else nested)[setting] = value
+        place = nested.setdefault(section, {}) if section else nested
+        if not isinstance(place, dict):
+            raise ConfigError(f"{section} is not a section of settings (got '{name}')")
+        place[setting] = value
     return nested
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from edgeformers.data.pinned_copy import concat_bytes, split_bytes
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
@@ -31,8 +31,9 @@ class _Movable:
         """The batch on another device; a pinned batch is moved by a single copy."""
         if self._buffer is None:
             return self._map(lambda part: part.to(device, non_blocking=non_blocking))
-        moved = self._buffer.to(device, non_blocking=non_blocking)
-        return cast(Self, with_tensors(self, iter(split_bytes(moved, tensors_of(self)))))
+        buffer = self._buffer.to(device, non_blocking=non_blocking)
+        moved: Self = with_tensors(self, iter(split_bytes(buffer, tensors_of(self))))
+        return moved
 
     def pin_memory(self) -> Self:
         """The batch in page-locked memory, from which it is copied asynchronously."""
@@ -41,7 +42,7 @@ class _Movable:
     def _in_one_buffer(self, *, pin: bool) -> Self:
         tensors = tensors_of(self)
         buffer = concat_bytes(tensors, pin=pin)
-        batch = cast(Self, with_tensors(self, iter(split_bytes(buffer, tensors))))
+        batch: Self = with_tensors(self, iter(split_bytes(buffer, tensors)))
         object.__setattr__(batch, "_buffer", buffer)
         return batch
 
@@ -209,6 +210,48 @@ def with_tensors(batch: Any, tensors: Iterator[Tensor]) -> Any:
     return batch._map(lambda part: with_tensors(part, tensors))
 
 
+def concat_bytes(tensors: Sequence[Tensor], *, pin: bool = False) -> Tensor:
+    """The bytes of CPU tensors in one buffer, widest types first, so that each is aligned."""
+    arrays = [tensors[i].contiguous().numpy().reshape(-1) for i in _order(tensors)]
+    parts = [array.view(np.uint8) for array in arrays]
+    buffer = torch.empty(sum(map(len, parts)), dtype=torch.uint8, pin_memory=pin)
+    if parts:
+        np.concatenate(parts, out=buffer.numpy())
+    return buffer
+
+
+def split_bytes(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """The inverse of `concat_bytes`, on any device: views with the shapes and types of `like`."""
+    views: list[Tensor] = [buffer] * len(like)
+    start, order = 0, _order(like)
+    for dtype in dict.fromkeys(like[i].dtype for i in order):
+        indices = [i for i in order if like[i].dtype == dtype]
+        counts = [like[i].numel() for i in indices]
+        stop = start + sum(counts) * dtype.itemsize
+        parts = buffer[start:stop].view(dtype).split(counts)
+        for i, part in zip(indices, parts, strict=True):
+            views[i] = part if like[i].ndim == 1 else part.view(like[i].shape)
+        start = stop
+    return views
+
+
+def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """CPU tensors on another device, by one asynchronous copy."""
+    if device.type == "cpu":
+        return list(tensors)
+    return split_bytes(concat_bytes(tensors, pin=True).to(device, non_blocking=True), tensors)
+
+
+def _order(tensors: Sequence[Tensor]) -> list[int]:
+    """Indices of the tensors sorted by type, widest first."""
+    return sorted(range(len(tensors)), key=lambda i: _rank(tensors[i].dtype))
+
+
+@cache
+def _rank(dtype: torch.dtype) -> tuple[int, str]:
+    return -dtype.itemsize, str(dtype)
+
+
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
     """Texts of a token store with special tokens, truncated to `max_tokens`."""
     ids, offsets = tokens.take(text_ids, max_tokens)
@@ -253,6 +296,5 @@ def _long(values: NDArray[Any]) -> Tensor:
 
 
 def _label(values: NDArray[Any]) -> Tensor:
-    if values.dtype.kind == "f" or values.dtype.kind == "b":
-        return torch.from_numpy(values.astype(np.float32))
-    return _long(values)
+    is_number = values.dtype.kind in "fb"
+    return torch.from_numpy(values.astype(np.float32)) if is_number else _long(values)

@@ -43,7 +43,14 @@ def filter_edges(
             )
         counts = _counts(src, dst, keep, before)
         notes.append(f"nodes with fewer than {min_degree:,} edges were dropped: {counts}")
-    return replace(table, open=lambda: _filtered(table.open(), keep)), notes
+
+    def remaining() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in table.open():
+            yield batch.filter(pa.array(keep[start : start + batch.num_rows]))
+            start += batch.num_rows
+
+    return replace(table, open=remaining), notes
 
 
 def is_first_occurrence(src: IntArray, dst: IntArray, digests: NDArray[np.uint64]) -> Mask:
@@ -106,10 +113,3 @@ def _counts(src: IntArray, dst: IntArray, keep: Mask, before: Mask | None = None
         f"{edges - edges_left:,} of {edges:,} edges and {nodes - nodes_left:,} of {nodes:,} "
         f"nodes; {edges_left:,} edges and {nodes_left:,} nodes remain"
     )
-
-
-def _filtered(batches: Iterator[pa.RecordBatch], keep: Mask) -> Iterator[pa.RecordBatch]:
-    start = 0
-    for batch in batches:
-        yield batch.filter(pa.array(keep[start : start + batch.num_rows]))
-        start += batch.num_rows

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -128,17 +127,13 @@ def prepare_recipe(
     if recipe.node_file and not nodes:
         notes.append(f"no node labels; for node classification add --nodes {recipe.node_file}")
     own_splits = config.splits is not None  # nothing was published for these
-
-    def check(graph: EdgeTextGraph) -> list[str]:
-        return recipe.check(published_counts(graph, splits=not own_splits))
-
     config = replace(
         config,
         splits=config.splits if own_splits else recipe.splits,
         positive_labels=recipe.positive_labels,
         neighbors={side: list(sizes) for side, sizes in recipe.neighbors.items()},
         notes=[*config.notes, *notes],
-        check=check,
+        check=lambda graph: recipe.check(published_counts(graph, splits=not own_splits)),
     )
     table = recipe.read(paths, on_error)
     return write_network(table, out, nodes=nodes, config=config, overwrite=overwrite)
@@ -193,31 +188,25 @@ def join_texts(table: EdgeTable, min_sources: int = 1) -> EdgeTable:
     schema = edge_schema(("time",))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with TemporaryDirectory(prefix="edgeformers-") as folder:
-            yield from _joined_batches(table, min_sources, schema, Path(folder))
+        with (
+            TemporaryDirectory(prefix="edgeformers-") as folder,
+            require("duckdb", "data").connect(f"{folder}/comments.duckdb") as connection,
+        ):
+            connection.execute(
+                "CREATE TABLE comments "
+                "(row BIGINT, source VARCHAR, target VARCHAR, text VARCHAR, time TIMESTAMP)"
+            )
+            rows = 0
+            for batch in table.open():
+                numbers = pa.array(np.arange(rows, rows + batch.num_rows))
+                numbered = batch.select(schema.names).add_column(0, "row", numbers)
+                connection.register("batch", pa.table(numbered))
+                connection.execute("INSERT INTO comments SELECT * FROM batch")
+                rows += batch.num_rows
+            joined = connection.sql(_JOIN_SQL, params=[min_sources]).to_arrow_reader(BATCH_ROWS)
+            yield from (batch.cast(schema) for batch in joined)
 
     return replace(table, schema=schema, open=batches)
-
-
-def _joined_batches(
-    table: EdgeTable, min_sources: int, schema: pa.Schema, folder: Path
-) -> Iterator[pa.RecordBatch]:
-    with require("duckdb", "data").connect(str(folder / "comments.duckdb")) as connection:
-        connection.execute(
-            "CREATE TABLE comments "
-            "(row BIGINT, source VARCHAR, target VARCHAR, text VARCHAR, time TIMESTAMP)"
-        )
-        rows = 0
-        for batch in table.open():
-            numbers = pa.array(np.arange(rows, rows + batch.num_rows))
-            columns = [batch.column(name) for name in schema.names]
-            arrow = pa.table([numbers, *columns], names=["row", *schema.names])
-            connection.register("batch", arrow)
-            connection.execute("INSERT INTO comments SELECT * FROM batch")
-            rows += batch.num_rows
-        joined = connection.sql(_JOIN_SQL, params=[min_sources]).to_arrow_reader(BATCH_ROWS)
-        for batch in joined:
-            yield batch.cast(schema)
 
 
 def _one_line_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -230,21 +219,18 @@ def _one_line_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 @cache
 def _recipes() -> dict[str, Recipe]:
     text = files("edgeformers.data").joinpath("paper_datasets.toml").read_text("utf-8")
-    return {name: _parse_recipe(name, values) for name, values in tomllib.loads(text).items()}
+    return {name: _parse_recipe(name, **values) for name, values in tomllib.loads(text).items()}
 
 
-def _parse_recipe(name: str, values: dict[str, Any]) -> Recipe:
-    splits = (
-        SplitConfig(name=split, **rule | {"fractions": tuple(rule["fractions"])})
-        for split, rule in values.pop("splits").items()
-    )
-    neighbors = {side: tuple(numbers) for side, numbers in values.pop("neighbors").items()}
+def _parse_recipe(
+    name: str, splits: Mapping[str, dict[str, Any]], neighbors: Any, positive: Any, **values: Any
+) -> Recipe:
     return Recipe(
         name=name,
         labels=tuple(values.pop("labels")),
-        positive_labels=tuple(values.pop("positive")),
         node_classes=tuple(values.pop("node_classes", ())),
-        neighbors=neighbors,
-        splits=tuple(splits),
+        positive_labels=tuple(positive),
+        neighbors={side: tuple(numbers) for side, numbers in neighbors.items()},
+        splits=tuple(SplitConfig.from_dict({"name": n, **rule}) for n, rule in splits.items()),
         **values,
     )

@@ -16,8 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch, tensors_of
-from edgeformers.data.pinned_copy import move
+from edgeformers.data.batch import EdgeBatch, EgoBatch, move, tensors_of
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.fast.dispatch import is_enabled
 from edgeformers.nn.ragged import Ragged

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.data.batch import UNKNOWN, EdgeBatch, EgoBatch, tensors_of, with_tensors
-from edgeformers.data.pinned_copy import move
+from edgeformers.data.batch import UNKNOWN, EdgeBatch, EgoBatch, move, tensors_of, with_tensors
 from edgeformers.errors import InputError
 from edgeformers.nn.fast.short_attention import block_size
 from edgeformers.nn.packed import PackedText

@@ -7,8 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.data.batch import EdgeBatch, EgoBatch, LinkBatch, tensors_of
-from edgeformers.data.pinned_copy import concat_bytes, split_bytes
+from edgeformers.data.batch import (
+    EdgeBatch,
+    EgoBatch,
+    LinkBatch,
+    concat_bytes,
+    split_bytes,
+    tensors_of,
+)
 from edgeformers.nn.packed import PackedText
 
 DTYPES = (torch.int64, torch.int32, torch.float32, torch.bool, torch.float64)
