@@ -14,16 +14,17 @@ from edgeformers.models.edgeformer_n import EdgeformerN, EdgeformerNConfig
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.families import FAMILIES
 
-AuthorsTask = Literal["edge", "node"]
-
 _LOCAL = "encoder.graph_attention"  # over sibling edges
 _LAYERS = "encoder.layer."
 _POOL = "graph_attention"  # over a node's edges
-_IGNORED = ("pooler.", "embeddings.position_ids")
+_PARTS = ("query", "key", "value")
+_IGNORED = ("classifier.", "pooler.", "embeddings.position_ids")
 
 
 def load_authors_checkpoint(
-    checkpoint: str | PathLike[str] | Mapping[str, Tensor], task: AuthorsTask, num_heads: int = 12
+    checkpoint: str | PathLike[str] | Mapping[str, Tensor],
+    task: Literal["edge", "node"],
+    num_heads: int = 12,
 ) -> EdgeformerE | EdgeformerN:
     """A model from a checkpoint of the authors' code: a file of tensors, or a state dict.
 
@@ -96,8 +97,7 @@ def _read(checkpoint: str | PathLike[str] | Mapping[str, Tensor]) -> dict[str, T
 def _own_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The model's tensors without wrapper prefixes, pooler and classifier."""
     bare = {name.removeprefix("module.").removeprefix("bert."): v for name, v in tensors.items()}
-    kept = ("classifier.", *_IGNORED)
-    return {name: value.clone() for name, value in bare.items() if not name.startswith(kept)}
+    return {name: value.clone() for name, value in bare.items() if not name.startswith(_IGNORED)}
 
 
 def _encoder_config(tensors: Mapping[str, Tensor], heads: int) -> EncoderConfig:
@@ -123,15 +123,11 @@ def _graph_state(tensors: dict[str, Tensor], model: EdgeformerE | EdgeformerN) -
         projection = _take(tensors, f"node_to_text_transform.{kind}")
         state |= {f"projections.{i}.maps.0.{kind}": projection for i in layers}
         if isinstance(model, EdgeformerN):
-            local = [
-                _take(tensors, f"{_LOCAL}.{part}.{kind}") for part in ("query", "key", "value")
-            ]
-            state |= {
-                f"local_attention.{i}.query_key_value.{kind}": torch.cat(local) for i in layers
-            }
-            state[f"pool.query.{kind}"] = _take(tensors, f"{_POOL}.query.{kind}")
-            both = [_take(tensors, f"{_POOL}.{part}.{kind}") for part in ("key", "value")]
-            state[f"pool.key_value.{kind}"] = torch.cat(both)
+            q, k, v = (_take(tensors, f"{_LOCAL}.{part}.{kind}") for part in _PARTS)
+            local = torch.cat([q, k, v])
+            state |= {f"local_attention.{i}.query_key_value.{kind}": local for i in layers}
+            q, k, v = (_take(tensors, f"{_POOL}.{part}.{kind}") for part in _PARTS)
+            state |= {f"pool.query.{kind}": q, f"pool.key_value.{kind}": torch.cat([k, v])}
     return state
 
 

@@ -66,10 +66,8 @@ class NodeLookup(nn.Module):
     @torch.no_grad()
     def set_features(self, features: Tensor) -> None:
         """Set features of nodes [N, F], such as vectors of their texts."""
-        if self.feature_map is None or tuple(features.shape) != (
-            self.num_nodes,
-            self.features.size(1),
-        ):
+        expected = (self.num_nodes, 0 if self.feature_map is None else self.features.size(1))
+        if self.feature_map is None or tuple(features.shape) != expected:
             raise InputError(
                 f"node features must be [{self.num_nodes}, feature_width] with the feature_width "
                 f"of the model (got {list(features.shape)})"

@@ -20,7 +20,7 @@ from edgeformers.data.batch import EdgeBatch, EgoBatch, move, tensors_of
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.fast.dispatch import is_enabled
 from edgeformers.nn.ragged import Ragged
-from edgeformers.training.padding import PaddedSize, edge_size, ego_size, model_inputs, pad, padding
+from edgeformers.training.padding import PaddedSize, model_inputs, pad, padded_size, padding
 
 MAX_GRAPHS = 32  # batches of further sizes run without graphs
 MIN_STEPS = 200  # shorter trainings do not repay the capture
@@ -164,8 +164,7 @@ class GraphedModel:
         )
 
     def _graph(self, batch: EdgeBatch | EgoBatch) -> "_Graph | None":
-        limit = self._max_positions()
-        size = edge_size(batch, limit) if isinstance(batch, EdgeBatch) else ego_size(batch, limit)
+        size = padded_size(batch, self._max_positions())
         if size not in self._graphs and len(self._graphs) < MAX_GRAPHS:
             try:
                 self._graphs[size] = self._capture(batch, size)

@@ -34,20 +34,17 @@ class PaddedSize:
     max_ego: int  # edges of the largest ego graph
 
 
-def edge_size(batch: EdgeBatch, max_positions: int) -> PaddedSize:
-    """The size to which a batch of edges is padded."""
-    max_text = min(block_size(batch.text.max_length), max_positions)
-    texts, tokens = _text_size(batch.text, 1, max_text)
-    return PaddedSize(tokens, texts, 0, 0, max_text, 0)
+def padded_size(batch: EdgeBatch | EgoBatch, max_positions: int) -> PaddedSize:
+    """The size to which a batch is padded.
 
-
-def ego_size(batch: EgoBatch, max_positions: int) -> PaddedSize:
-    """The size to which a batch of ego graphs is padded.
-
-    It has room for an ego graph of every center and an eighth more, whether or not the centers
-    have edges, so that batches with the same number of centers differ only in texts and tokens.
+    A batch of ego graphs gets room for one of every center and an eighth more, whether or not the
+    centers have edges, so that batches with the same number of centers differ only in texts and
+    tokens.
     """
     max_text = min(block_size(batch.text.max_length), max_positions)
+    if isinstance(batch, EdgeBatch):
+        texts, tokens = _text_size(batch.text, 1, max_text)
+        return PaddedSize(tokens, texts, 0, 0, max_text, 0)
     max_ego = block_size(batch.egos.max_length)
     spare = len(batch) // 8 + 1
     egos = _round_up(len(batch) + spare, 8)
@@ -139,17 +136,10 @@ def _without_host_offsets(groups: Groups, max_length: int) -> Groups:
 class _UnknownOffsets:
     """Raises an error on any use, so that a model that needs host offsets is not captured."""
 
-    def __getattr__(self, name: str) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise InputError("the offsets of a padded batch are not known on the host")
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return self.offsets
-
-    def __getitem__(self, _: Any) -> Any:
-        return self.offsets
-
-    def __iter__(self) -> Any:
-        return self.offsets
+    __getattr__ = __array__ = __getitem__ = __iter__ = _refuse
 
 
 def _unknown(count: int) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
 from edgeformers.nn.packed import PackedText
-from edgeformers.training.padding import edge_size, ego_size, pad
+from edgeformers.training.padding import pad, padded_size
 from tests.nn.fast.padded_attention import replace_kernels
 from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, short
@@ -29,7 +29,7 @@ def test_added_texts_have_tokens_and_added_ego_graphs_have_edges(counts, seed):
     if not sum(counts):
         return
     batch = egos(*counts, seed=seed)
-    size = ego_size(batch, 12)
+    size = padded_size(batch, 12)
     padded = pad(batch, size)
     assert (padded.text.num_tokens, padded.text.num_texts) == (size.tokens, size.texts)
     assert (len(padded), padded.egos.num_groups) == (size.centers, size.egos)
@@ -49,7 +49,7 @@ def test_added_texts_have_tokens_and_added_ego_graphs_have_edges(counts, seed):
 def test_padding_of_ego_graphs_does_not_change_results(settings):
     model = short(make_tiny("edgeformer-n", **settings))
     batch = egos(3, 0, 1, 5, 2)
-    found = model(pad(batch, ego_size(batch, 12)))
+    found = model(pad(batch, padded_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
@@ -57,7 +57,7 @@ def test_padding_of_ego_graphs_does_not_change_results(settings):
 def test_padding_of_edges_does_not_change_results():
     model = short(make_tiny("edgeformer-e"))
     batch = edges(11)
-    found = model(pad(batch, edge_size(batch, 12)))
+    found = model(pad(batch, padded_size(batch, 12)))
     torch.testing.assert_close(found[: len(batch)], model(batch), **close)
 
 
@@ -71,7 +71,7 @@ def test_similar_batches_are_padded_to_few_sizes_with_little_padding():
         batch = EgoBatch.from_counts(
             text, torch.zeros(50).long(), torch.from_numpy(counts), torch.zeros(counts.sum()).long()
         )
-        size = ego_size(batch, 512)
+        size = padded_size(batch, 512)
         found.add(size)
         added.append(size.tokens / text.num_tokens - 1)
     assert len(found) <= 8
@@ -83,7 +83,7 @@ def test_similar_batches_are_padded_to_few_sizes_with_little_padding():
 
 def test_the_offsets_of_a_padded_batch_are_unknown_on_the_host():
     batch = edges(4)
-    padded = pad(batch, edge_size(batch, 12))
+    padded = pad(batch, padded_size(batch, 12))
     for ask in (np.diff, list, lambda offsets: offsets[0], lambda offsets: offsets.size):
         with pytest.raises(InputError, match="host"):
             ask(padded.text.host_offsets)

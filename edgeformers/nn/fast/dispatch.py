@@ -106,16 +106,11 @@ def can_fuse_embedding(ids: Tensor, tables: list[nn.Embedding], norm: nn.Module)
 
 def can_use_onednn(maps: list[nn.Module]) -> bool:
     """Whether `onednn_layers` can compute these linear maps."""
-    return (
-        _enabled
-        and torch.backends.mkldnn.is_available()
-        and all(
-            type(linear) is nn.Linear
-            and linear.weight.device.type == "cpu"
-            and linear.weight.dtype == torch.float32
-            for linear in maps
-        )
-    )
+    if not _enabled or not torch.backends.mkldnn.is_available():
+        return False
+    weights = [part.weight for part in maps if type(part) is nn.Linear]
+    kinds = {(weight.device.type, weight.dtype) for weight in weights}
+    return len(weights) == len(maps) and kinds == {("cpu", torch.float32)}
 
 
 def _fits(rows: int, width: int) -> bool:
