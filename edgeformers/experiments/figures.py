@@ -99,7 +99,7 @@ def study_charts(record: Record) -> dict[str, LineChart]:
         if cells:
             protocol = metric.partition("/")[0]
             charts[f"mrr-{protocol}"] = LineChart(
-                label=f"Link prediction on {record.network['name']}, protocol {protocol}",
+                label=f"Edgeformer-N on {record.network['name']}, protocol {protocol}",
                 lines={"Edgeformer-N": [[(i, cell.value) for i, (_, cell) in enumerate(cells)]]},
                 deviations={"Edgeformer-N": [cell.deviation or 0.0 for _, cell in cells]},
                 ticks={i: f"{value:g}" for i, (value, _) in enumerate(cells)},  # evenly spaced

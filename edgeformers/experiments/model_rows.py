@@ -173,6 +173,7 @@ VIRTUAL_TOKENS = {
 NODE_ROWS = ("netmf", "censnet", "nenn", "bert-n", "bert-censnet", "bert-nenn", "edgeformer-n")
 TIMED_ROWS = ("bert-gin", "bert-nenn", "graphformers-n", "edgeformer-n")
 TIMED_BATCH = 25  # nodes per timed mini-batch, as in the paper
+TIMED_TOKENS = 64  # per text, at most
 TIMED_NEIGHBORS = (2, 3, 4, 5)  # edges per node
 DIMENSIONS = (4, 8, 16, 32, 64)
 NEIGHBORS = (2, 3, 4, 5, 6, 8)

@@ -208,6 +208,8 @@ def test_the_time_of_models_is_measured(home, tmp_path):
     times = record["entries"][0]["metrics"]
     assert set(times) == {"train", "inference"}
     assert all(value > 0 for part in times.values() for value in part.values())
+    assert times["train"]["2/low"] <= times["train"]["2"] <= times["train"]["2/high"]
+    assert {test["best"] for test in record["claim_tests"]} == {"edgeformer-n"}
     again = call("reproduce", "tables", tmp_path / "out")
     assert again.out == answer.out
 
