@@ -202,6 +202,5 @@ def _average_sparse(parameter: nn.Parameter) -> Tensor:
 
 
 def _device() -> torch.device:
-    """The device of tensors that processes exchange."""
     on_gpu = dist.get_backend() == "nccl"
     return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")

@@ -39,7 +39,7 @@ from edgeformers.inference.fitted import (
 )
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, fit_linear_model, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
-from edgeformers.inference.link_scorer import GROUP_NAMES, Ensemble
+from edgeformers.inference.link_scorer import GROUP_NAMES
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message
@@ -169,7 +169,10 @@ class Estimator(ABC, Generic[Fitted]):
         folder = None if run is None else Path(run).expanduser()
         if folder is not None:
             with distributed.main_first():
-                _write_config(folder, self.config)
+                check_config(folder, self.config)
+                if not (folder / CONFIG).exists():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    write_atomic(folder / CONFIG, self.config.to_toml())
         trainer = Trainer(
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
@@ -309,7 +312,6 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
     def _make_head(
         self, graph: EdgeTextGraph, labels: NDArray[Any], kind: Kind, model: torch.nn.Module
     ) -> EdgeHead:
-        """A head for the training labels."""
         target = torch.from_numpy(
             np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
         )
@@ -362,13 +364,8 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
     def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:
         """Fit the ensemble, if the settings ask for one."""
         ensemble = fit_ensemble(objective.fitted) if self.config.links.ensemble else None
-        if ensemble is not None:
-            self._report_unused_text(ensemble)
-        return replace(objective.fitted, ensemble=ensemble)
-
-    def _report_unused_text(self, ensemble: Ensemble) -> None:
-        weights = zip(GROUP_NAMES, ensemble.weights[:, 0].tolist(), strict=True)
-        unused = [name for name, weight in weights if not weight]
+        weights = [] if ensemble is None else ensemble.weights[:, 0].tolist()
+        unused = [name for name, weight in zip(GROUP_NAMES, weights, strict=False) if not weight]
         if unused:
             sources = f" for sources with {' or '.join(unused)}"
             where = sources if len(unused) < len(GROUP_NAMES) else ""
@@ -377,6 +374,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
                 "links only rank better, so text gets weight 0",
                 show=self.show,
             )
+        return replace(objective.fitted, ensemble=ensemble)
 
 
 def check_config(folder: Path, config: RunConfig) -> None:
@@ -386,14 +384,6 @@ def check_config(folder: Path, config: RunConfig) -> None:
         raise InputError(
             f"{path} belongs to a run with other settings; choose another run folder or remove it"
         )
-
-
-def _write_config(folder: Path, config: RunConfig) -> None:
-    """Write config.toml of a run folder."""
-    check_config(folder, config)
-    if not (folder / CONFIG).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / CONFIG, config.to_toml())
 
 
 def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:

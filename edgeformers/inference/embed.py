@@ -292,7 +292,6 @@ def _write_parquet(path: Path, tables: Iterator[pa.Table], schema: pa.Schema) ->
 
 
 def _find_shards(out: Path) -> list[Path]:
-    """All shards of a file, in order."""
     pattern = re.compile(re.escape(out.stem) + r"\.\d{5}-of-(\d{5})\.parquet")
     matches = [pattern.fullmatch(path.name) for path in out.parent.glob("*.parquet")]
     counts = {int(match[1]) for match in matches if match}

@@ -30,7 +30,7 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, degree_group
+from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 
 Weights = tuple[float, ...]
 
@@ -84,7 +84,10 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     if is_large and not is_directed and not has_usable_times(graph, split):
         return None
     ranking = ValidationRanking(graph, split)
-    chosen = [Standardized(_trained_score(fitted.scorer, graph), graph)]
+    scorer, candidates = fitted.scorer, fitted.scorer.candidates
+    query = scorer.queries(np.arange(graph.num_sources)).vectors
+    tables = _tables(query, scorer.keys(candidates), int(candidates[0]), graph.num_nodes)
+    chosen = [Standardized(FactorComponent(*tables), graph)]  # the trained score, computed once
     for family in collaborative_components(graph, split, seed=seed):
         options = (Standardized(component, graph) for component in family)
         chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))
@@ -212,13 +215,6 @@ def _value(
     """The MRR of a component, alone or with the others."""
     sums = ([component], [*others, component])
     return max(float(_reciprocal_ranks(components, ranking).mean()) for components in sums)
-
-
-def _trained_score(scorer: LinkScorer, graph: EdgeTextGraph) -> FactorComponent:
-    """The trained score, computed once for all sources and candidates."""
-    query = scorer.queries(np.arange(graph.num_sources)).vectors
-    key, first = scorer.keys(scorer.candidates), int(scorer.candidates[0])
-    return FactorComponent(*_tables(query, key, first, graph.num_nodes))
 
 
 def lightgcn_component(model: LightGCN, num_nodes: int) -> LightGCNComponent:

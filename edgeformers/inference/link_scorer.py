@@ -198,7 +198,6 @@ class LinkScorer:
 
     @cached_property
     def _candidate_keys(self) -> Vectors:
-        """Keys of all candidates, computed once."""
         return self.keys(self.candidates)
 
 

@@ -80,7 +80,10 @@ def classify_nodes(
     for seed in seeds:
         split = _draw_parts(known, config.fractions, seed) if parts is None else np.asarray(parts)
         split = np.where(known, split, -1)
-        inputs = _standardized(vectors, split == TRAIN) if config.standardize else vectors
+        inputs = vectors
+        if config.standardize:
+            deviation, mean = torch.std_mean(vectors[split == TRAIN], 0, correction=0)
+            inputs = (vectors - mean) / torch.where(deviation > 0, deviation, 1.0)
         head = fit_probe(inputs, truth, split, config=config, seed=seed)
         test = np.flatnonzero(split == TEST)
         with torch.no_grad():
@@ -127,12 +130,6 @@ def fit_probe(
         if stale >= config.patience:
             break
     return best
-
-
-def _standardized(vectors: Tensor, is_train: NDArray[np.bool_]) -> Tensor:
-    """Vectors with mean 0 and deviation 1 over training nodes."""
-    deviation, mean = torch.std_mean(vectors[torch.from_numpy(is_train)], 0, correction=0)
-    return (vectors - mean) / torch.where(deviation > 0, deviation, 1.0)
 
 
 def _draw_parts(
