@@ -36,9 +36,11 @@ def train_run(
     """
     graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
     folder = Path(run).expanduser()
-    estimator = _start(folder, graph, config, device, show)
-    if not distributed.broadcast(is_finished(folder)):
-        estimator = _train_or_load(estimator, folder, graph, device)
+    distributed.initialize()
+    if distributed.broadcast(is_finished(folder)):
+        distributed.run_on_main(lambda: _reserve(folder, graph, config))
+    else:
+        estimator = fit_run(graph, folder, config, device=device, show=show)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
         estimator.write_results(folder)
@@ -55,7 +57,12 @@ def fit_run(
 ) -> EdgeClassifier | LinkPredictor:
     """The trained estimator of a run folder: loaded if it is there, otherwise trained."""
     folder = Path(run).expanduser()
-    return _train_or_load(_start(folder, graph, config, device, show), folder, graph, device)
+    graph.verify()  # before the folder is created
+    estimator = ESTIMATORS[config.task](config=config, device=device, show=show)
+    distributed.run_on_main(lambda: _reserve(folder, graph, config))
+    if distributed.broadcast((folder / MODEL).is_dir()):
+        return open_run(folder, graph, device=device, show=show)
+    return estimator.fit(graph, run=folder)
 
 
 def open_run(
@@ -92,27 +99,6 @@ def read_config(run: str | PathLike[str]) -> RunConfig:
 def is_finished(run: str | PathLike[str]) -> bool:
     """Whether a run was trained to the end and evaluated."""
     return (Path(run).expanduser() / RESULTS).is_file()
-
-
-def _start(
-    folder: Path, graph: EdgeTextGraph, config: RunConfig, device: str | None, show: bool
-) -> EdgeClassifier | LinkPredictor:
-    """An untrained estimator, and a folder that is reserved for it."""
-    graph.verify()  # before the folder is created
-    estimator = ESTIMATORS[config.task](config=config, device=device, show=show)
-    distributed.run_on_main(lambda: _reserve(folder, graph, config))
-    return estimator
-
-
-def _train_or_load(
-    estimator: EdgeClassifier | LinkPredictor,
-    folder: Path,
-    graph: EdgeTextGraph,
-    device: str | None,
-) -> EdgeClassifier | LinkPredictor:
-    if distributed.broadcast((folder / MODEL).is_dir()):
-        return open_run(folder, graph, device=device, show=estimator.show)
-    return estimator.fit(graph, run=folder)
 
 
 def _reserve(folder: Path, graph: EdgeTextGraph, config: RunConfig) -> None:
