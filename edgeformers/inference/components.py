@@ -116,29 +116,26 @@ class ScoreComponent(ABC):
         """Take in edges that arrived after fitting, in time order; fitted keys stay as they are."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that must be saved, by name."""
-        return {}
+        """Everything that must be saved, by the names of the arguments that restore it."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 class FactorComponent(ScoreComponent):
     """A component with fixed vectors of all nodes: queries [N, R] and keys [N, R]."""
 
     def __init__(self, query: Tensor, key: Tensor) -> None:
-        self.queries, self.keys = query.float(), key.float()
+        self.query, self.key = query.float(), key.float()
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
-        return (self.queries if side == "source" else self.keys)[torch.from_numpy(nodes)]
+        return (self.query if side == "source" else self.key)[torch.from_numpy(nodes)]
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         linked = edges.neighbors(side)
         unique = np.unique(linked[linked >= 0], return_counts=True)
         nodes, counts = map(torch.from_numpy, unique)
         if not len(nodes):
-            return self.queries.new_zeros(self.queries.size(1))
+            return self.query.new_zeros(self.query.size(1))
         return self._fold_in(nodes, counts, side).float()
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"query": self.queries, "key": self.keys}
 
     def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
         """The vector [R] of a new node with `counts` edges to each of the known `nodes`."""
@@ -149,15 +146,15 @@ class MeanComponent(FactorComponent):
     """A node is represented by the mean of the nodes that it is linked to."""
 
     def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
-        return (self.keys if side == "source" else self.queries)[nodes].double().mean(0)
+        return (self.key if side == "source" else self.query)[nodes].double().mean(0)
 
     def update(self, arrivals: Arrivals) -> None:
         """Let every new link enter the mean with the weight of one."""
         for source in np.unique(arrivals.source[arrivals.is_new]).tolist():
             new = arrivals.target[arrivals.is_new & (arrivals.source == source)]
             links = len(np.unique(arrivals.history.targets_of(source)))
-            total = self.queries[source] * (links - len(new)) + self.keys[new].sum(0)
-            self.queries[source] = total / links
+            total = self.query[source] * (links - len(new)) + self.key[new].sum(0)
+            self.query[source] = total / links
 
 
 class LightGCNComponent(MeanComponent):
@@ -187,10 +184,10 @@ class ALSComponent(FactorComponent):
 
     def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
         if side == "source":
-            return self._solve(self.keys[nodes].double(), self.gram, counts)
-        penalty = (self.gram - _gram(self.keys)).diagonal().mean().clamp(min=1e-6)
-        gram = _gram(self.queries) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
-        return self._solve(self.queries[nodes].double(), gram, counts)
+            return self._solve(self.key[nodes].double(), self.gram, counts)
+        penalty = (self.gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
+        gram = _gram(self.query) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
+        return self._solve(self.query[nodes].double(), gram, counts)
 
     def _solve(self, linked: Tensor, gram: Tensor, counts: Tensor) -> Tensor:
         weight = self.alpha * counts
@@ -203,10 +200,7 @@ class ALSComponent(FactorComponent):
         for source in np.unique(arrivals.source).tolist():
             linked = np.unique(arrivals.history.targets_of(source), return_counts=True)
             nodes, counts = map(torch.from_numpy, linked)
-            self.queries[source] = self._fold_in(nodes, counts, "source").float()
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {**super().tensors(), "gram": self.gram, "alpha": self.alpha}
+            self.query[source] = self._fold_in(nodes, counts, "source").float()
 
 
 class EASEComponent(FactorComponent):
@@ -227,18 +221,15 @@ class EASEComponent(FactorComponent):
     def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
         if side == "source":
             return self.left[nodes].double().sum(0)
-        gram = _gram(self.queries) + self.penalty * _gram(self.left)
-        linked = self.queries[nodes].double().sum(0)
+        gram = _gram(self.query) + self.penalty * _gram(self.left)
+        linked = self.query[nodes].double().sum(0)
         solution: Tensor = torch.linalg.lstsq(gram, linked[:, None], driver="gelsd").solution
         return solution[:, 0]
 
     def update(self, arrivals: Arrivals) -> None:
         """Add the targets of new links."""
         source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
-        self.queries.index_add_(0, torch.from_numpy(source), self.left[target])
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {**super().tensors(), "left": self.left, "penalty": self.penalty}
+        self.query.index_add_(0, torch.from_numpy(source), self.left[target])
 
 
 class ReciprocityComponent(ScoreComponent):
@@ -277,9 +268,6 @@ class ReciprocityComponent(ScoreComponent):
     @property
     def _links(self) -> LinkTable:
         return LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"offsets": self.offsets, "nodes": self.nodes}
 
 
 _FITTED = (LightGCNComponent, ALSComponent, EASEComponent, ActivityComponent, ReciprocityComponent)

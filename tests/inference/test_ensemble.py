@@ -135,11 +135,11 @@ def test_a_new_node_has_the_vector_of_one_that_the_baseline_folded_in(simulated,
         made = component.fold_in(edges, side).numpy()
         assert np.abs(made).max() > 0
         if side == "source":
-            expected = component.queries[number]
+            expected = component.query[number]
         elif component.name == "ease":
             continue  # the key of low rank is an approximation of another regression
         else:
-            expected = component.keys[links.first_candidate + number]
+            expected = component.key[links.first_candidate + number]
         tolerance = 1e-4 if side == "source" else 0.05  # profiles are not part of the gram matrix
         np.testing.assert_allclose(made, expected.numpy(), rtol=tolerance, atol=tolerance / 50)
 
@@ -148,7 +148,7 @@ def test_a_source_without_links_has_no_vector_of_lightgcn(simulated):
     model = LightGCN((PairwiseConfig(epochs=1),)).fit(simulated, "link")
     linked = model.links.known.degrees > 0
     component = lightgcn_component(model, simulated.num_nodes)
-    assert (component.queries[: len(linked)].any(1).numpy() == linked).all()
+    assert (component.query[: len(linked)].any(1).numpy() == linked).all()
 
 
 def test_lightgcn_is_for_networks_that_are_not_too_large(simulated, monkeypatch):

@@ -44,8 +44,8 @@ def expected_scores(scorer):
     """The scores of all nodes, pair by pair."""
     first, second, _ = scorer.components
     weights = WEIGHTS[GROUP]
-    scores = weights[:, :1] * (first.queries @ first.keys.T)
-    scores += weights[:, 1:2] * (second.queries @ second.keys.T)
+    scores = weights[:, :1] * (first.query @ first.key.T)
+    scores += weights[:, 1:2] * (second.query @ second.key.T)
     for node, other in ((0, 1), (0, 4), (4, 0)):
         scores[node, other] += weights[node, 2]
     return scores.numpy()
@@ -107,8 +107,8 @@ def test_a_new_source_is_weighted_by_its_number_of_edges(scorer, links, group):
     query = scorer.fold_in_source(new_edges([-1] * len(links), links))
     first, second, _ = scorer.components
     known = sorted({*links} - {-1})
-    expected = WEIGHTS[group, 0] * first.keys[known].mean(0) @ first.keys.T
-    expected += WEIGHTS[group, 1] * second.left[known].sum(0) @ second.keys.T
+    expected = WEIGHTS[group, 0] * first.key[known].mean(0) @ first.key.T
+    expected += WEIGHTS[group, 1] * second.left[known].sum(0) @ second.key.T
     np.testing.assert_allclose(scorer.scores(query)[0], expected, rtol=1e-4, atol=1e-5)
     shares = scorer.shares(query, np.array([3]))[0]
     assert sum(shares.values()) == pytest.approx(float(expected[3]), rel=1e-4, abs=1e-5)
@@ -116,7 +116,7 @@ def test_a_new_source_is_weighted_by_its_number_of_edges(scorer, links, group):
 
 def test_a_new_target_is_scored_through_its_key(scorer):
     key = scorer.fold_in_target(new_edges([0, 1], [-1, -1]))
-    mean = scorer.components[0].queries[[0, 1]].mean(0).numpy()
+    mean = scorer.components[0].query[[0, 1]].mean(0).numpy()
     np.testing.assert_allclose(key[:2], mean, rtol=1e-5)
     assert scorer.queries(np.array([0])).vectors.shape[1] == len(key)
 
@@ -178,11 +178,11 @@ def test_an_ensemble_of_version_0_1_is_named_and_kept(run):
         if component.name == "reciprocity":
             assert torch.equal(ensemble.weights[:, at], old["ensemble.returned.amount"])
             continue
-        stop = start + component.queries.size(1)
-        assert torch.equal(component.keys, old["ensemble.key"][:, start:stop])
+        stop = start + component.query.size(1)
+        assert torch.equal(component.key, old["ensemble.key"][:, start:stop])
         for group in range(GROUPS):
             torch.testing.assert_close(
-                ensemble.weights[group, at] * component.queries,
+                ensemble.weights[group, at] * component.query,
                 old["ensemble.weights"][group, at] * old["ensemble.query"][:, start:stop],
             )
         start = stop
