@@ -75,10 +75,10 @@ def _sentence(error: EdgeformersError | OSError) -> str:
 
 def name_options(message: str) -> str:
     """Replace the Python arguments that a message names by options: `text=` becomes --text."""
-    return ARGUMENT.sub(_option, message)
 
+    def option(match: re.Match[str]) -> str:
+        argument, value, is_node_column = match.groups()
+        name = f"node-{argument}" if is_node_column else OPTIONS.get(argument, argument)
+        return f"--{name.replace('_', '-')} {value}".rstrip()
 
-def _option(match: re.Match[str]) -> str:
-    argument, value, is_node_column = match.groups()
-    name = f"node-{argument}" if is_node_column else OPTIONS.get(argument, argument)
-    return f"--{name.replace('_', '-')} {value}".rstrip()
+    return ARGUMENT.sub(option, message)

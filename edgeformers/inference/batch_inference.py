@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -107,18 +108,15 @@ def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
     return count
 
 
-class _JsonLines:
+class _JsonLines(TextIOWrapper):
     """Writes one JSON object per row."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.file = path.open("w", encoding="utf-8")
+        super().__init__(path.open("wb"), encoding="utf-8")
 
     def write_table(self, table: pa.Table) -> None:
         for row in table.to_pylist():
-            self.file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-
-    def close(self) -> None:
-        self.file.close()
+            self.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
 def _with_predictions(
