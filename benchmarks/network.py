@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
-from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import DEFAULT_SPLITS, EdgeList, make_split
-from edgeformers.data.storage import fingerprint_folder, write_record
+from edgeformers.data.storage import NetworkMeta, fingerprint_folder, write_record
 from edgeformers.data.table import NODE_FIELDS
 from edgeformers.data.tokens import RECORD, TokenMeta, TokenStore, open_tokens
 

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.adjacency import Adjacency, build_adjacency
-from edgeformers.data.metadata import NetworkMeta
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.splits import (
@@ -26,7 +25,7 @@ from edgeformers.data.splits import (
     make_split,
     seen_in_training,
 )
-from edgeformers.data.storage import check_files, open_array
+from edgeformers.data.storage import NetworkMeta, check_files, open_array
 from edgeformers.data.tokens import TokenStore, open_tokens
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest

@@ -21,7 +21,6 @@ from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.columns import MAX_CLASSES, CategoryEncoder, write_label_sets
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
-from edgeformers.data.metadata import NetworkMeta, check_replaceable
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
@@ -36,7 +35,7 @@ from edgeformers.data.splits import (
     make_split,
     missing_column,
 )
-from edgeformers.data.storage import fingerprint_folder
+from edgeformers.data.storage import NetworkMeta, check_replaceable, fingerprint_folder
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import Ids, IntArray, Side, SplitCodes

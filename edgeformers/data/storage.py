@@ -1,4 +1,4 @@
-"""Files on disk: memory-mapped arrays, checksums, and JSON records that carry their own.
+"""Files on disk: memory-mapped arrays, checksums, JSON records that carry their own, metadata.
 
 Verifying a folder hashes a file once and remembers its size and times in the user's cache folder
 (`EDGEFORMERS_CACHE`, or `edgeformers` in `XDG_CACHE_HOME` or `~/.cache`), so unchanged files are
@@ -9,10 +9,12 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +22,22 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from edgeformers.errors import FormatError
-from edgeformers.files import write_atomic
+from edgeformers.data.table import LabelKind
+from edgeformers.errors import FormatError, InputError
+from edgeformers.files import check_no_foreign_files, write_atomic
+
+FORMAT = "edgeformers-network"
+SCHEMA_VERSION = 1
+METADATA = "network.json"
+
+#: Files that are added to the folder of a network after its metadata.
+_ADDED = re.compile(
+    r"""card\.(html|json) | \.card\.(html|json)\.[\d-]+ | splits/
+    | tokens/([0-9a-f]{16}/((tokens|tokenizer)\.json | (edges|nodes)\.(ids|offsets)\.npy)?)?
+    | vectors/([0-9a-f]{16}/(vectors\.(json|npy))?)?
+    | (tokens|vectors)/\.[0-9a-f]{16}\.partial-.*""",
+    re.VERBOSE | re.DOTALL,
+)
 
 REMEDY = "prepare the network again"  # if a file is damaged
 CACHE = "EDGEFORMERS_CACHE"
@@ -176,3 +192,70 @@ def _record_text(values: Mapping[str, Any], checksum: str) -> bytes:
 
 def _digest(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkMeta:
+    """The contents of network.json."""
+
+    format: str = FORMAT
+    schema_version: int = SCHEMA_VERSION
+    library_version: str
+    num_nodes: int
+    num_sources: int  # of all nodes, if there is one node type
+    num_edges: int
+    is_bipartite: bool
+    is_directed: bool
+    has_published_order: bool = False  # validation and test links are in their published order
+    label_kind: LabelKind | None = None
+    label_names: list[str] = field(default_factory=list)
+    edge_type_names: list[str] = field(default_factory=list)
+    node_label_names: list[str] = field(default_factory=list)
+    positive_labels: list[str] = field(default_factory=list)  # labels of links; empty: all edges
+    neighbors: dict[str, list[int]] = field(default_factory=dict)  # of a recipe, per side
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> config and counts
+    has_node_texts: bool = False
+    columns: list[str] = field(default_factory=list)  # of edges.parquet
+    origin: str = ""
+    skipped: dict[str, Any] = field(default_factory=dict)  # unusable rows of the input
+    notes: list[str] = field(default_factory=list)  # for the data card
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # size and SHA-256 of each file
+
+    def write(self, folder: Path) -> None:
+        write_record(folder / METADATA, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "NetworkMeta":
+        """The metadata of the network in a folder."""
+        file = path / METADATA
+        if not file.is_file():
+            raise FormatError(
+                f"{path} is not a prepared network: it has no {METADATA}; "
+                f"create one with: edgeformers prepare EDGES.csv -o {path}"
+            )
+        values = read_record(file)
+        if values.get("format") != FORMAT:
+            raise FormatError(f"{file} does not describe a network; choose another folder")
+        if values.get("schema_version") != SCHEMA_VERSION:
+            raise FormatError(
+                f"{file} has schema version {values.get('schema_version')}, not {SCHEMA_VERSION}; "
+                "prepare the network again from its table"
+            )
+        return cls(**read_checked_record(file))
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise an InputError if a folder is not a network, or contains other files too."""
+    file = folder / METADATA
+    try:
+        values = read_checked_record(file)
+        if values.get("format") != FORMAT:  # any schema version may be replaced
+            raise FormatError(f"{file} does not describe a network")
+    except FormatError as error:
+        raise InputError(
+            f"{folder} is not a prepared network; it is not overwritten ({error})"
+            if file.exists()
+            else f"{folder} is not a prepared network; it is not overwritten"
+        ) from error
+    known = {METADATA, *values.get("files", ())}
+    check_no_foreign_files(folder, lambda name: name in known or bool(_ADDED.fullmatch(name)))

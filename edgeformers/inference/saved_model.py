@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from edgeformers import __version__
 from edgeformers.aliases import current_model, current_tensors
-from edgeformers.data.metadata import METADATA, check_replaceable
 from edgeformers.data.node_index import NodeIndex
-from edgeformers.data.storage import fingerprint
+from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.models.base import ModelConfig, TextReader
