@@ -114,6 +114,10 @@ class RunGroup:
     degrees: DegreeScores | None = None
     settings: list[ModelRuns] = field(default_factory=list)
 
+    @property
+    def models(self) -> list[ModelScores]:
+        return self.scores[0].models
+
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedRun:
@@ -240,8 +244,8 @@ def _models(group: RunGroup) -> list[Block]:
         rows = [(model.model, _remark(model), model) for model in task.ranked()]
         blocks += [Paragraph(f"{task.task}: {task.note}.", muted=True)] if task.note else []
         blocks += [score_table(task, rows, task.metrics, mark_best=True, show_protocol=False)]
-    models = group.scores[0].models
-    return [*blocks, *bullets([f"{model.model}: {model.note}." for model in models if model.note])]
+    notes = [f"{model.model}: {model.note}." for model in group.models if model.note]
+    return [*blocks, *bullets(notes)]
 
 
 def _remark(model: ModelScores) -> str:

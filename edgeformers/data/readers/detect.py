@@ -50,24 +50,17 @@ RAW_READERS: Mapping[str, Callable[..., EdgeTable]] = {
 def detect_raw_format(path: Path) -> str | None:
     """The raw format of a file or folder, or None; never raises for unreadable content."""
     try:
-        return _detect_folder(path) if path.is_dir() else _detect_file(path)
+        if path.is_dir():
+            is_bare = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+            kind = looks_like_authors_folder(path)
+            is_git = is_bare or (path / ".git").exists()
+            return "git" if is_git else f"authors-{kind}" if kind else None
+        head = read_head(path, HEAD_BYTES)
+        if head.startswith(b"From "):
+            return "mbox"
+        if root := XML_ROOT.match(head):
+            return f"stackexchange-{root[1].decode()}"
+        keys = first_keys(head)
+        return next((name for name, needed in RECORD_KEYS if needed <= keys), None)
     except (OSError, ValueError, csv.Error):
         return None
-
-
-def _detect_folder(folder: Path) -> str | None:
-    bare = (folder / "HEAD").is_file() and all((folder / d).is_dir() for d in ("objects", "refs"))
-    if bare or (folder / ".git").exists():
-        return "git"
-    kind = looks_like_authors_folder(folder)
-    return f"authors-{kind}" if kind else None
-
-
-def _detect_file(file: Path) -> str | None:
-    head = read_head(file, HEAD_BYTES)
-    if head.startswith(b"From "):
-        return "mbox"
-    if root := XML_ROOT.match(head):
-        return f"stackexchange-{root[1].decode()}"
-    keys = first_keys(head)
-    return next((name for name, needed in RECORD_KEYS if needed <= keys), None)

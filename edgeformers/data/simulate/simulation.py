@@ -174,7 +174,9 @@ class EdgeWriter:
         self.labels = _pieces(str(stars + 1) for stars in range(self.config.classes))
 
         aside_words = sum(len(aside.split()) for aside in words.ASIDES) / len(words.ASIDES)
-        extra = max(self.config.mean_words - self._sentence_words(), 0)
+        tables = (self.subjects, self.verdicts, self.links, self.remarks)
+        spaces = sum(float(pc.mean(pc.count_substring(t, " ")).as_py()) for t in tables)
+        extra = max(self.config.mean_words - (1 + spaces), 0)  # beyond what every text has
         asides = int(np.ceil(extra / aside_words))
         self.aside_chance = extra / aside_words / max(asides, 1)
         closing = max(asides - 1, 0)  # the first aside is the opening
@@ -183,13 +185,16 @@ class EdgeWriter:
         ]
 
     def write(self, edges: Ints, draws: EdgeDraws) -> pa.RecordBatch:
-        """The rows of these edges."""
+        """The rows of these edges; times increase with the edge number, over about five years."""
+        step = max(TIME_SPAN // self.config.num_edges, 1)
+        offset = (self.model.uniform(Stream.TIME, edges) * step).astype(np.int64)
+        times = FIRST_TIME + edges * step + offset
         columns = [
             format_ids("user", draws.source, self.config.source_count),
             format_ids("item", draws.target, self.config.target_count),
             self._texts(edges, draws),
             self.labels.take(pa.array(draws.stars)),
-            pa.array(self._times(edges), type=pa.timestamp("us")),
+            pa.array(times, type=pa.timestamp("us")),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -213,22 +218,11 @@ class EdgeWriter:
         ]
         return pc.binary_join_element_wise(*pieces, "")
 
-    def _times(self, edges: Ints) -> Ints:
-        """Microseconds since 1970, increasing with the edge number, over about five years."""
-        step = max(TIME_SPAN // self.config.num_edges, 1)
-        offset = (self.model.uniform(Stream.TIME, edges) * step).astype(np.int64)
-        return FIRST_TIME + edges * step + offset
-
     def _aside(self, number: int, table: pa.Array, edges: Ints) -> pa.Array:
         u = self.model.uniform(Stream.ASIDE + number, edges)
         choices = len(table) - 1
         choice = np.minimum((u / self.aside_chance * choices).astype(np.int64), choices - 1)
         return table.take(pa.array(np.where(u < self.aside_chance, 1 + choice, 0)))
-
-    def _sentence_words(self) -> float:
-        """Mean words of the sentence that every text has: its spaces plus one."""
-        tables = (self.subjects, self.verdicts, self.links, self.remarks)
-        return 1 + sum(float(pc.mean(pc.count_substring(table, " ")).as_py()) for table in tables)
 
 
 def format_ids(kind: str, numbers: Ints, count: int) -> pa.Array:
