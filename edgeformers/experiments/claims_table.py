@@ -69,7 +69,9 @@ def network_claims(records: Iterable[Record], protocol: str = "paper") -> list[C
         if experiment in by_experiment:
             found = check_claims(by_experiment[experiment])
         else:
-            found = [untested(c, experiment, "not run") for c in claims_about(experiment)]
+            found = [
+                untested(c, experiment, c.reason or "not run") for c in claims_about(experiment)
+            ]
         claims += [
             claim
             for claim in found

@@ -247,8 +247,8 @@ def _plan_experiment(
     if experiment == "cold-start":
         rows, options = _use_cold_split(rows, graph, options)
     plan = make_plan(experiment, rows, graph, out, options)
-    if not options.searches_rates:
-        plan.check_folders()  # before anything is measured
+    if experiment != "efficiency" and not options.searches_rates:
+        plan.check_folders()  # before anything is measured; timing uses none
     return plan
 
 
