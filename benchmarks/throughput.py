@@ -27,7 +27,7 @@ from benchmarks.step import fresh
 from edgeformers.config import TrainSettings, parse_setting
 from edgeformers.data.batch import EdgeBatch, LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.training.cuda_graphs import GraphedModel
+from edgeformers.training.cuda_graphs import GraphedModel, use_cuda_graphs
 from edgeformers.training.trainer import Trainer
 
 RECORD = {"off": False, "auto": None, "on": True}  # train.cuda_graphs
@@ -169,7 +169,13 @@ class StepsAlone(Trainer):
 
     def way(self) -> str:
         """What `train.cuda_graphs` comes to with these batches."""
-        with self._cuda_graphs():
+        graphs = use_cuda_graphs(
+            self.objective,
+            self.settings.cuda_graphs,
+            device=self.device,
+            steps=self.num_steps,
+        )
+        with graphs:
             read = self.objective.read
             made = self.objective.make(self.objective.batches(0)[0], 0, self.state.micro_batch_size)
             tokens = sizes(made)["tokens"]

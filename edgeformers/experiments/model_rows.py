@@ -124,6 +124,7 @@ SHIPPED_EDGE_ROWS = (
         ("node-ids", "node ids", "simple", False),
         ("frozen", "frozen text", "simple", False),
         ("frozen-boosting", "frozen text, boosting", "simple", False),
+        ("tfidf", "TF-IDF", "words", True),
         ("tfidf-nodes", "TF-IDF+nodes", "words", True),
         ("bert", "fine-tuned text model", "plm", True),
     ),

@@ -71,7 +71,7 @@ def test_folders_without_a_finished_run_are_answered_with_a_sentence(home, tmp_p
 
 def test_rows_of_an_experiment_are_compared_on_the_same_examples(home, tmp_path):
     made = call(
-        *("reproduce", "edge-classification", "--data", "network", "-o", tmp_path / "paper"),
+        *("reproduce", "as-shipped", "--data", "network", "-o", tmp_path / "paper"),
         *(*TINY, "--no-estimate", "--seeds", 1, "--models", "tfidf,node-ids,tfidf-nodes"),
     )
     assert made.code == 0, made.err

@@ -128,7 +128,7 @@ labels_of_nodes = st.lists(
 )
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(labels_of_nodes, max_size=4))
 def test_node_labels_round_trip_whatever_the_batches(make_network, make_nodes, batches):
     rows = [[{"labels": labels} for labels in batch] for batch in batches]
