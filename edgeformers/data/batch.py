@@ -28,7 +28,11 @@ class _Movable:
     _buffer: Tensor | None = None  # of a pinned batch: the bytes of all its tensors
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Self:
-        """The batch on another device; a pinned batch is moved by a single copy."""
+        """The batch on another device; a pinned batch is moved by a single copy.
+
+        A copy to the CPU always waits for its data.
+        """
+        non_blocking &= torch.device(device).type != "cpu"
         if self._buffer is None:
             return self._map(lambda part: part.to(device, non_blocking=non_blocking))
         buffer = self._buffer.to(device, non_blocking=non_blocking)

@@ -259,7 +259,7 @@ def _facts(record: Record) -> list[str]:
         seconds = sum(entry.seconds for entry in entries)
         minutes = counted(max(1, round(seconds / 60)), "GPU minute", "GPU minutes")
         time = format_duration(seconds) if device in ("", "cpu") else minutes
-        facts.append(f"{runs} on {device}: {time} in total (sum over runs).")
+        facts.append(f"{runs} on {device}: {time} in total (wall times; runs may share it).")
     return facts + record.failures
 
 

@@ -126,9 +126,10 @@ class Ragged:
         return columns < self.lengths[:, None]
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Self:
-        """The same groups on another device."""
+        """The same groups on another device; a copy to the CPU always waits for its data."""
         if self.device == torch.device(device):
             return self
+        non_blocking &= torch.device(device).type != "cpu"
         return self._map(lambda x: x.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:

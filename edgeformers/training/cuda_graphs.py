@@ -234,7 +234,7 @@ class _Graph:
     def _warm_up(self, owner: GraphedModel) -> None:
         output = self._forward(owner)
         self.output, self.output_grad = torch.zeros_like(output), torch.zeros_like(output)
-        self._backward(owner, output, save=False)
+        self._backward(owner, output)
 
     def _capture(self, owner: GraphedModel) -> None:
         outputs: list[Tensor] = []
@@ -244,7 +244,7 @@ class _Graph:
             self.output.copy_(outputs[0].detach())
 
         def backward() -> None:
-            self._backward(owner, outputs.pop(), save=True)
+            self._backward(owner, outputs.pop())
 
         self.replay_forward = owner.capturer.capture(forward)
         self.replay_backward = owner.capturer.capture(backward)
@@ -261,11 +261,10 @@ class _Graph:
         ):
             return cast(Tensor, owner.model(self.batch))
 
-    def _backward(self, owner: GraphedModel, output: Tensor, *, save: bool) -> None:
+    def _backward(self, owner: GraphedModel, output: Tensor) -> None:
+        """Add to the gradients, which `adopt_gradients` resets before every replay."""
         inputs = [self.vectors, *owner.parameters]
         grads = torch.autograd.grad(output, inputs, self.output_grad, allow_unused=True)
-        if not save:
-            return
         if grads[0] is not None:
             self.vectors_grad.copy_(grads[0])
         self.used = [i for i, grad in enumerate(grads[1:]) if grad is not None]

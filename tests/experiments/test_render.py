@@ -30,7 +30,7 @@ Edge classification, test part
 
   net: 1,200 nodes, 34,567 edges; recipe default, backbone minilm; mean ± deviation over up to 2
     seeds.
-  5 runs on cpu: 7.5 min in total (sum over runs).
+  5 runs on cpu: 7.5 min in total (wall times; runs may share it).
 """
 
 MARKDOWN = """\
@@ -45,7 +45,7 @@ MARKDOWN = """\
 Macro-F1: Edgeformer-E leads BERT by 2.50 (95% interval 1.00 to 4.00, p = 0.0012, 1,500 examples).
 
 net: 1,200 nodes, 34,567 edges; recipe default, backbone minilm; mean ± deviation over up to 2 seeds.  
-5 runs on cpu: 7.5 min in total (sum over runs).
+5 runs on cpu: 7.5 min in total (wall times; runs may share it).
 """  # noqa: E501, W291
 
 LATEX = r"""\begin{table}

@@ -127,7 +127,7 @@ def test_facts_describe_data_settings_cost_and_failures():
     assert only_table(record).facts == [
         "net: 1,200 nodes, 34,567 edges; recipe default, backbone minilm; mean ± deviation over "
         "up to 2 seeds.",
-        "2 runs on cpu: 3 min in total (sum over runs).",
+        "2 runs on cpu: 3 min in total (wall times; runs may share it).",
         "Failed: bert-nodes, seed 0: no memory",
     ]
 
@@ -138,8 +138,8 @@ def test_gpu_and_cpu_time_are_reported_separately():
     on_gpu = [replace(one, device="NVIDIA H200", seconds=3600.0) for one in bert]
     table = only_table(replace(record, entries=[tfidf, *on_gpu]))
     assert table.facts[1:] == [
-        "1 run on cpu: 90 s in total (sum over runs).",
-        "2 runs on NVIDIA H200: 120 GPU minutes in total (sum over runs).",
+        "1 run on cpu: 90 s in total (wall times; runs may share it).",
+        "2 runs on NVIDIA H200: 120 GPU minutes in total (wall times; runs may share it).",
     ]
 
 
@@ -160,7 +160,7 @@ def test_regressions_are_reported_but_not_counted_as_runs():
     assert table.facts[0].endswith(
         "; mean ± deviation over up to 2 seeds and 3 regressions per run."
     )
-    assert table.facts[1] == "2 runs on cpu: 3 min in total (sum over runs)."
+    assert table.facts[1] == "2 runs on cpu: 3 min in total (wall times; runs may share it)."
     one = only_table(probed(1, 3), "node-classification")
     assert one.facts[0].endswith("; one seed, mean ± deviation over 3 regressions per run.")
 

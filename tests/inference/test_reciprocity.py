@@ -184,11 +184,11 @@ def test_nothing_is_returned_between_two_kinds_of_nodes_or_along_undirected_edge
 
 def test_tables_and_verdicts_have_it_where_it_can_be(mail, fitted, simulated):
     names = [
-        row.name for row in experiment_rows("link-prediction", ExperimentOptions(), reciprocal=True)
+        row.name for row in experiment_rows("as-shipped", ExperimentOptions(), reciprocal=True)
     ]
-    assert names[:2] == ["reciprocity", "popularity"]
+    assert "reciprocity" in names
     assert "reciprocity" not in [
-        row.name for row in experiment_rows("link-prediction", ExperimentOptions())
+        row.name for row in experiment_rows("as-shipped", ExperimentOptions())
     ]
     told = ablate_inputs(fitted)
     assert "reciprocity" in str(told).lower()

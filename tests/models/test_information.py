@@ -191,9 +191,9 @@ class Visits:
     column: np.ndarray  # and its target's place among the candidates
     known: LinkTable
 
-    def fit(self, name):
+    def fit(self, name, **more):
         """A predictor that learned the other links, and its reciprocal ranks."""
-        predictor = fitted(LinkPredictor, name, self, LINKS)
+        predictor = fitted(LinkPredictor, name, self, {**LINKS, **more})
         return predictor, 1 / predictor.report(protocols=["full"]).ranks["full"]
 
     def told(self, predictor):
@@ -269,7 +269,7 @@ def test_the_best_ranking_is_that_of_the_true_taste_with_lots_drawn_among_equals
 
 @pytest.mark.parametrize("name", TEXTS_OF_NODES)
 def test_texts_of_nodes_alone_reach_the_limit_of_the_texts_that_are_read(name, visits):
-    predictor, found = visits.fit(name)
+    predictor, found = visits.fit(name, **{"links.collaborative": False})
     taste = visits.taste()
     popularity = visits.reciprocal_ranks(np.broadcast_to(taste.mean(0), taste.shape))
     assert compare(found, popularity, visits.row).low > POINTS
