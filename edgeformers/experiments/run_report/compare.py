@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from edgeformers.experiments.compare import Difference, compare_rows
 from edgeformers.experiments.run_report.models import ComparedModel, group_by_model
-from edgeformers.experiments.run_report.read import FinishedRun, is_number
+from edgeformers.experiments.run_report.read import FinishedRun, is_scalar
 from edgeformers.experiments.scoring import read_examples
 from edgeformers.experiments.tables import PROTOCOLS
 from edgeformers.report.comparison import DegreeScores, RunGroup
@@ -50,7 +50,7 @@ def compare_runs(runs: Sequence[FinishedRun], network: str, title: str) -> RunGr
 def _by_protocol(models: Sequence[ComparedModel], title: str) -> Iterator[TaskScores]:
     """One table per protocol of link prediction, most important first; else a single table."""
     results = [run.results for model in models for run in model.runs]
-    names = dict.fromkeys(name for values in results for name, v in values.items() if is_number(v))
+    names = dict.fromkeys(name for values in results for name, v in values.items() if is_scalar(v))
     if all(values.get("accuracy") == values.get("micro_f1") for values in results):
         names.pop("accuracy", None)  # the same as Micro-F1 if every edge has one class
     protocols = dict.fromkeys(name.rpartition("/")[0] for name in names)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind, popularity_note
-from edgeformers.experiments.run_report.read import CHOSEN, FinishedRun, is_number
+from edgeformers.experiments.run_report.read import CHOSEN, FinishedRun, is_scalar
 from edgeformers.report.comparison import Line, ModelCost, ModelCurves, ModelRuns
 from edgeformers.report.formatting import format_duration
 from edgeformers.report.results import LearningCurve, learning_curve
@@ -32,7 +32,7 @@ class ComparedModel:
     def metrics(self) -> list[str]:
         """The metrics that all runs have."""
         names = self.runs[0].results
-        return [n for n in names if all(is_number(run.results.get(n)) for run in self.runs)]
+        return [n for n in names if all(is_scalar(run.results.get(n)) for run in self.runs)]
 
     def score(self, metric: str) -> MetricValue:
         """The mean over runs, their standard deviation, and the mean of their intervals.

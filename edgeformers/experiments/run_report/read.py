@@ -82,7 +82,7 @@ def _walk(root: Path) -> Iterator[Path]:
             yield Path(place)
 
 
-def is_number(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
     """Whether a value in results.json is a score, not an interval or a group."""
     return isinstance(value, int | float)
 
@@ -108,7 +108,7 @@ def _read(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
     results = read_results(path)
     if is_trial(results):
         return TuningTrial(path=path)
-    if not any(map(is_number, results.get("test", {}).values())):
+    if not any(map(is_scalar, results.get("test", {}).values())):
         return SkippedRun(folder=str(path), reason="it has no score on the test part")
     task, outcome = str(config.get("task") or record["task"]), _read_json(path / OUTCOME)
     seed = settings.pop("train.seed", None)

@@ -59,9 +59,9 @@ DAMAGED[20:60] = b"\xff" * 40
         ("edges.parquet", b"something else", "edges.parquet .*not a Parquet file"),
         ("edges.parquet", bytes(DAMAGED), "edges.parquet is damaged"),
         ("edges.parquet", as_parquet(INTACT).replace(b"text", b"te\xff\xfe"), "is damaged"),
-        ("edges.parquet.gz", gzip.compress(b"x"), "unpack"),
-        ("edges.csv", gzip.compress(b"x"), "compressed with gzip"),
-        ("edges.csv.gz", gzip.compress(HEADER * 99)[:-9], "damaged after line"),
+        ("edges.parquet.gz", gzip.compress(b"x", mtime=0), "unpack"),
+        ("edges.csv", gzip.compress(b"x", mtime=0), "compressed with gzip"),
+        ("edges.csv.gz", gzip.compress(HEADER * 99, mtime=0)[:-9], "damaged after line"),
         ("edges.jsonl.zst", zstd(b'{"a": 1}\n' * 99)[:-3], "damaged after line"),
     ],
 )
