@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -97,34 +98,40 @@ class OneDNNLayer:
 
     def attend_text(self, hidden: Tensor, text: Ragged, virtual: Tensor | None) -> Tensor:
         """All tokens attend to virtual tokens and their text: -> [T, D]."""
-        rows = self.query_key_value(hidden)  # [T, 3D]
-        virtual_kv = None if virtual is None else self.attention.key_value(virtual)  # [B, V, 2D]
+        runs = equal_length_runs(text)
+        rows = runs.sort_rows(self.query_key_value(hidden))  # [T, 3D]
+        virtual_kv = None  # [B, V, 2D]
+        if virtual is not None:
+            virtual_kv = runs.sort_groups(self.attention.key_value(virtual))
         mixed = torch.empty_like(hidden)
-        for run in equal_length_runs(text):
-            q, k, v = self._split(run.stack(rows[run.rows]), 3)  # [b, H, L, D/H] each
+        for groups, part, length in runs.slices:
+            q, k, v = self._split(rows[part].unflatten(0, (-1, length)), 3)  # [b, H, L, D/H] each
             if virtual_kv is not None:
-                pairs = zip(self._split(virtual_kv[run.groups], 2), (k, v), strict=True)
+                pairs = zip(self._split(virtual_kv[groups], 2), (k, v), strict=True)
                 k, v = (torch.cat(pair, dim=2) for pair in pairs)
             heads = _attend(q, k, v).transpose(1, 2)  # [b, L, H, D/H]
-            mixed[run.rows] = heads.reshape(-1, hidden.size(1))
-        return mixed
+            mixed[part] = heads.reshape(-1, hidden.size(1))
+        return runs.restore_rows(mixed)
 
     def attend_rows(
         self, readout: Tensor, hidden: Tensor, text: Ragged, virtual: Tensor | None
     ) -> Tensor:
         """One row per text attends to virtual tokens and its text: -> [B, D]."""
-        maps = self.attention.key_value
+        runs, maps = equal_length_runs(text), self.attention.key_value
         key, value = maps.weight.unflatten(0, (2, self.heads, -1)).unbind()  # [H, D/H, D] each
         q = self.attention.query(readout).unflatten(1, (self.heads, -1)).transpose(0, 1)
-        queries = (q @ key * key.size(1) ** -0.5).transpose(0, 1)  # [B, H, D]
+        queries = runs.sort_groups((q @ key * key.size(1) ** -0.5).transpose(0, 1))  # [B, H, D]
+        rows = runs.sort_rows(hidden)
+        virtual = None if virtual is None else runs.sort_groups(virtual)
         sums = torch.empty_like(queries)
-        for run in equal_length_runs(text):
-            context = run.stack(hidden[run.rows])  # [b, L, D]
+        for groups, part, length in runs.slices:
+            context = rows[part].unflatten(0, (-1, length))  # [b, L, D]
             if virtual is not None:
-                context = torch.cat([virtual[run.groups], context], dim=1)
-            weights = (queries[run.groups] @ context.transpose(1, 2)).softmax(-1)  # [b, H, V+L]
-            sums[run.groups] = weights @ context
-        mixed = (sums.transpose(0, 1) @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
+                context = torch.cat([virtual[groups], context], dim=1)
+            weights = (queries[groups] @ context.transpose(1, 2)).softmax(-1)  # [b, H, V+L]
+            sums[groups] = weights @ context
+        sums = runs.restore_groups(sums).transpose(0, 1)  # [H, B, D]
+        mixed = (sums @ value.transpose(1, 2)).transpose(0, 1).flatten(1)  # [B, D]
         return cast(Tensor, mixed if maps.bias is None else mixed + maps.bias.chunk(2)[1])
 
     def _split(self, rows: Tensor, parts: int) -> tuple[Tensor, ...]:
@@ -142,32 +149,51 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class EqualLengthRun:
-    """Groups of one length."""
+class EqualLengthRuns:
+    """Groups sorted by length; without permutations if equal lengths are consecutive already."""
 
-    groups: slice | Tensor
-    rows: slice | Tensor
-    length: int
+    slices: list[tuple[slice, slice, int]]  # groups and rows of one length, in sorted order
+    groups: tuple[Tensor, Tensor] | None = None  # the permutation and its inverse, [B]
+    rows: tuple[Tensor, Tensor] | None = None  # likewise, [T]
 
-    def stack(self, rows: Tensor) -> Tensor:
-        """[b*L, D] -> [b, L, D]."""
-        return cast(Tensor, rows.unflatten(0, (-1, self.length)))
+    def sort_groups(self, values: Tensor) -> Tensor:
+        return values if self.groups is None else values.index_select(0, self.groups[0])
+
+    def restore_groups(self, values: Tensor) -> Tensor:
+        return values if self.groups is None else values.index_select(0, self.groups[1])
+
+    def sort_rows(self, values: Tensor) -> Tensor:
+        return values if self.rows is None else values.index_select(0, self.rows[0])
+
+    def restore_rows(self, values: Tensor) -> Tensor:
+        return values if self.rows is None else values.index_select(0, self.rows[1])
 
 
-def equal_length_runs(text: Ragged) -> list[EqualLengthRun]:
-    """The groups of each length; those of one length that are consecutive are not copied."""
+def equal_length_runs(text: Ragged) -> EqualLengthRuns:
+    """The groups of each length."""
     return text.cached("equal_length_runs", lambda: _plan_runs(text.host_offsets))
 
 
-def _plan_runs(offsets: NDArray[np.int64]) -> list[EqualLengthRun]:
-    lengths, runs = np.diff(offsets), []
-    for length in np.unique(lengths).tolist():
-        groups = np.flatnonzero(lengths == length)
-        if groups[-1] - groups[0] == len(groups) - 1:
-            first, end = int(groups[0]), int(groups[-1]) + 1
-            rows = slice(int(offsets[first]), int(offsets[end]))
-            runs.append(EqualLengthRun(slice(first, end), rows, length))
-        else:
-            indices = torch.from_numpy((offsets[groups, None] + np.arange(length)).ravel())
-            runs.append(EqualLengthRun(torch.from_numpy(groups), indices, length))
-    return runs
+def _plan_runs(offsets: NDArray[np.int64]) -> EqualLengthRuns:
+    lengths = np.diff(offsets)
+    changes = np.flatnonzero(np.diff(lengths)) + 1
+    if len(changes) + 1 == len(np.unique(lengths)):
+        return EqualLengthRuns(_slices(lengths, changes))
+    groups = np.argsort(lengths, kind="stable")
+    ordered = lengths[groups]
+    ends = np.cumsum(ordered)
+    rows = np.arange(ends[-1]) + np.repeat(offsets[groups] - (ends - ordered), ordered)
+    slices = _slices(ordered, np.flatnonzero(np.diff(ordered)) + 1)
+    return EqualLengthRuns(slices, _with_inverse(groups), _with_inverse(rows))
+
+
+def _slices(
+    lengths: NDArray[np.int64], changes: NDArray[np.int64]
+) -> list[tuple[slice, slice, int]]:
+    starts = [0, *np.cumsum(lengths).tolist()]
+    bounds = pairwise([0, *changes.tolist(), len(lengths)])
+    return [(slice(a, b), slice(starts[a], starts[b]), int(lengths[a])) for a, b in bounds]
+
+
+def _with_inverse(order: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(order), torch.from_numpy(np.argsort(order))

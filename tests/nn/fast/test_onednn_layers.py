@@ -117,19 +117,24 @@ def test_texts_longer_than_plain_attention_give_the_same_results():
 
 def test_equal_length_runs_by_hand():
     """Lengths 2 1 2 1: texts 1 and 3 come first, then 0 and 2; tokens 2, 5, then 0 1 3 4."""
-    one, two = equal_length_runs(texts(2, 1, 2, 1))
-    assert (one.groups.tolist(), one.rows.tolist(), one.length) == ([1, 3], [2, 5], 1)
-    assert (two.groups.tolist(), two.rows.tolist(), two.length) == ([0, 2], [0, 1, 3, 4], 2)
+    runs = equal_length_runs(texts(2, 1, 2, 1))
+    assert runs.slices == [(slice(0, 2), slice(0, 2), 1), (slice(2, 4), slice(2, 6), 2)]
+    assert runs.sort_groups(torch.arange(4)).tolist() == [1, 3, 0, 2]
+    assert runs.sort_rows(torch.arange(6)).tolist() == [2, 5, 0, 1, 3, 4]
+    for count, sort, restore in (
+        (4, runs.sort_groups, runs.restore_groups),
+        (6, runs.sort_rows, runs.restore_rows),
+    ):
+        assert restore(sort(torch.arange(count))).tolist() == list(range(count))
 
 
 @pytest.mark.parametrize("lengths", [(3, 3, 2), (1, 4, 4), (5,), (2, 9, 3)])
 def test_texts_of_one_length_after_another_are_not_copied(lengths):
     runs = equal_length_runs(texts(*lengths))
-    assert [run.length for run in runs] == sorted(set(lengths))
-    for run in runs:
-        count = lengths.count(run.length)
-        assert run.groups.stop - run.groups.start == count
-        assert run.rows.stop - run.rows.start == count * run.length
+    assert (runs.groups, runs.rows) == (None, None)
+    for groups, rows, length in runs.slices:
+        assert groups.stop - groups.start == lengths.count(length)
+        assert rows.stop - rows.start == lengths.count(length) * length
 
 
 def test_packed_linear_maps_match_linear_maps():
