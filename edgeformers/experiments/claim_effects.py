@@ -67,9 +67,9 @@ def row_effects(
     """
     means = row_means(record, spec)
     tests = {(t.table, t.metric, t.best, t.second): t for t in record.claim_tests}
-    found = [((a, b), tests.get((spec.name, metric, "+".join(a), "+".join(b)))) for a, b in pairs]
-    is_tested = any(test is not None for _, test in found)
-    for pair, test in found:
+    tested = [((a, b), tests.get((spec.name, metric, "+".join(a), "+".join(b)))) for a, b in pairs]
+    is_tested = any(test is not None for _, test in tested)
+    for pair, test in tested:
         if test is not None or not is_tested:
             yield _row_effect(record, spec, metric, pair, test, means)
 
@@ -161,18 +161,18 @@ def trend_effects(
 
 def measured_effects(record: Record, name: str) -> Iterator[Effect]:
     """A difference measured on trained models."""
-    for found in record.measurements:
-        if found.name == name:
-            low, high = (math.nan if end is None else end for end in (found.low, found.high))
+    for measured in record.measurements:
+        if measured.name == name:
+            low, high = (math.nan if end is None else end for end in (measured.low, measured.high))
             yield Effect(
-                what=found.what or name,
-                value=found.value,
-                support=found.value,
+                what=measured.what or name,
+                value=measured.value,
+                support=measured.value,
                 sign=(low > 0) - (high < 0),
                 low=low,
                 high=high,
-                seeds=found.seeds,
-                covers_seeds=found.seeds > 1,
+                seeds=measured.seeds,
+                covers_seeds=measured.seeds > 1,
                 style="slope",
             )
 

@@ -156,12 +156,12 @@ def claims_about(experiment: str) -> tuple[Claim, ...]:
         ("@paper-baselines",): tuple(row.name for row in baselines if row.in_paper),
         ("@baselines",): tuple(f"{row.name}{suffix}" for row in baselines),
     }
-    found = []
+    resolved = []
     for claim in claims:
         sides = claim.sides or (Sides(better=claim.better, worse=claim.worse),)
         sides = tuple(replace(s, worse=groups.get(s.worse, s.worse)) for s in sides)
-        found.append(replace(claim, sides=sides if sides[0].better else ()))
-    return tuple(found)
+        resolved.append(replace(claim, sides=sides if sides[0].better else ()))
+    return tuple(resolved)
 
 
 def check_claims(record: Record) -> list[CheckedClaim]:

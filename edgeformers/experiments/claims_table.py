@@ -67,14 +67,14 @@ def network_claims(records: Iterable[Record], protocol: str = "paper") -> list[C
     claims = []
     for experiment in CLAIMED:
         if experiment in by_experiment:
-            found = check_claims(by_experiment[experiment])
+            checked = check_claims(by_experiment[experiment])
         else:
-            found = [
+            checked = [
                 untested(c, experiment, c.reason or "not run") for c in claims_about(experiment)
             ]
         claims += [
             claim
-            for claim in found
+            for claim in checked
             if claim.claim.section != OURS and _protocol(claim.table) in ("", protocol)
         ]
     return claims

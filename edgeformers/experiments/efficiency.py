@@ -125,12 +125,12 @@ def compare_times(
 
 def _milliseconds(seconds: Mapping[Timed, Floats], row: str, part: str) -> dict[str, float]:
     """Medians by number of neighbors, and the quartiles as their spread."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for size in TIMED_NEIGHBORS:
         low, middle, high = np.quantile(1000 * seconds[row, part, size], [0.25, 0.5, 0.75])
         values = {f"{size}": middle, f"{size}/low": low, f"{size}/high": high}
-        found |= {name: round(float(value), DIGITS) for name, value in values.items()}
-    return found
+        times |= {name: round(float(value), DIGITS) for name, value in values.items()}
+    return times
 
 
 def _mean_tokens(model: TimedModel) -> float:

@@ -1,7 +1,7 @@
 """NetMF (Qiu et al., 2018): node vectors by factorizing the matrix that DeepWalk factorizes."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -94,16 +94,11 @@ def factorize_graph(
     graph: LinkTable, config: NetMFConfig, *, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Tensor:
     """U sqrt(Sigma) [N, K] of log max(1, M), on `device`; columns beyond N are zero."""
-    size = graph.num_queries
-    is_small = size <= DENSE_NODES
-    matrix = (
-        deepwalk_matrix(graph, config, device)
-        if is_small
-        else sample_deepwalk_matrix(graph, config, seed=seed, device=device)
-    )
-    values, vectors = _top_eigenpairs(
-        lambda rows: matrix @ rows, size, config.width, seed=seed, device=device
-    )
+    if graph.num_queries <= DENSE_NODES:
+        matrix = deepwalk_matrix(graph, config, device)
+    else:
+        matrix = sample_deepwalk_matrix(graph, config, seed=seed, device=device)
+    values, vectors = _top_eigenpairs(matrix, config.width, seed=seed)
     vectors = vectors * values.abs().sqrt()  # singular values of a symmetric matrix
     return F.pad(vectors, (0, config.width - vectors.size(1)))
 
@@ -184,24 +179,17 @@ def _sparse_rows(offsets: Any, columns: Any, values: Tensor) -> Tensor:
         )
 
 
-def _top_eigenpairs(
-    multiply: Callable[[Tensor], Tensor],
-    size: int,
-    rank: int,
-    *,
-    seed: int,
-    device: torch.device | str,
-) -> tuple[Tensor, Tensor]:
+def _top_eigenpairs(matrix: Tensor, rank: int, *, seed: int) -> tuple[Tensor, Tensor]:
     """The eigenvalues [K] of largest magnitude of a symmetric matrix, and eigenvectors [N, K].
 
     Randomized subspace iteration (Halko et al., 2011): exact if the matrix is small.
     """
-    columns = min(size, rank + OVERSAMPLING)
+    columns = min(len(matrix), rank + OVERSAMPLING)
     generator = torch.Generator().manual_seed(seed)
-    basis = torch.randn(size, columns, generator=generator).to(device)
+    basis = torch.randn(len(matrix), columns, generator=generator).to(matrix.device)
     for _ in range(ITERATIONS):
-        basis = torch.linalg.qr(multiply(basis)).Q
-    small = basis.T @ multiply(basis)
+        basis = torch.linalg.qr(matrix @ basis).Q
+    small = basis.T @ (matrix @ basis)
     values, rotation = torch.linalg.eigh((small + small.T) / 2)
     largest = values.abs().argsort(descending=True)[:rank]
     return values[largest], basis @ rotation[:, largest]

@@ -159,34 +159,34 @@ def _texts() -> dict[str, dict[str, str]]:
 
 def card_findings(card: DataCard) -> list[Finding]:
     """All findings, warnings first."""
-    found, edges = _Findings(card), card.counts.edges
+    findings, edges = _Findings(card), card.counts.edges
     if not edges:
-        found.add("no edges", "warning")
-        return found.ordered()
-    _add_text_findings(card, found)
+        findings.add("no edges", "warning")
+        return findings.ordered()
+    _add_text_findings(card, findings)
     if card.labels is not None:
-        _add_label_findings(card.labels, found)
+        _add_label_findings(card.labels, findings)
     for side in card.sides:
-        _add_degree_findings(side, edges, found)
-    _add_node_findings(card, found)
-    _add_repeat_findings(card, found)
-    found.add_share("skipped rows", card.skipped, edges + card.skipped, "rows", warn_from=0.01)
+        _add_degree_findings(side, edges, findings)
+    _add_node_findings(card, findings)
+    _add_repeat_findings(card, findings)
+    findings.add_share("skipped rows", card.skipped, edges + card.skipped, "rows", warn_from=0.01)
     if (times := card.times) is not None:
         first, last = times.first[:10], times.last[:10]
-        found.add_share("missing times", times.missing, edges)
-        found.add_share("times far off", times.far, edges, first=first, last=last)
+        findings.add_share("missing times", times.missing, edges)
+        findings.add_share("times far off", times.far, edges, first=first, last=last)
     if (weights := card.weights) is not None:
-        found.add_share("weights", weights.missing + weights.negative, edges)
-    _add_split_findings(card, found)
-    return found.ordered()
+        findings.add_share("weights", weights.missing + weights.negative, edges)
+    _add_split_findings(card, findings)
+    return findings.ordered()
 
 
-def _add_text_findings(card: DataCard, found: _Findings) -> None:
-    found.add_share("empty texts", card.texts.empty, card.counts.edges, warn_from=0.05)
+def _add_text_findings(card: DataCard, findings: _Findings) -> None:
+    findings.add_share("empty texts", card.texts.empty, card.counts.edges, warn_from=0.05)
     short, longer = CUTS[:2]
     share, next_share = (card.texts.cut.get(str(limit), 0.0) for limit in (short, longer))
     if share >= MANY_LONG_TEXTS:
-        found.add(
+        findings.add(
             "long texts",
             numbers={"share": share, "share_at_128": next_share},
             share=percent(share),
@@ -196,14 +196,14 @@ def _add_text_findings(card: DataCard, found: _Findings) -> None:
         )
 
 
-def _add_label_findings(labels: LabelSummary, found: _Findings) -> None:
-    found.add_share("unlabeled edges", labels.unlabeled, labels.labeled + labels.unlabeled)
+def _add_label_findings(labels: LabelSummary, findings: _Findings) -> None:
+    findings.add_share("unlabeled edges", labels.unlabeled, labels.labeled + labels.unlabeled)
     if not labels.labeled or len(labels.balance) < 2:
         return
     frequent = max(labels.balance, key=lambda label: label.count)
     share = frequent.count / labels.labeled
     if labels.kind == "class" and share >= FREQUENT_LABEL:
-        found.add(
+        findings.add(
             "label balance",
             "warning" if share >= DOMINANT_LABEL else "note",
             numbers={"share": share},
@@ -214,7 +214,7 @@ def _add_label_findings(labels: LabelSummary, found: _Findings) -> None:
     rare = [label for label in labels.balance if label.count < threshold]
     if rare:
         rarest = min(rare, key=lambda label: label.count)
-        found.add(
+        findings.add(
             "rare labels",
             numbers={"labels": len(rare), "fewest": rarest.count},
             labels=counted(len(rare), "label has", "labels have"),
@@ -225,8 +225,8 @@ def _add_label_findings(labels: LabelSummary, found: _Findings) -> None:
         )
 
 
-def _add_degree_findings(side: SideSummary, edges: int, found: _Findings) -> None:
-    found.add_share(
+def _add_degree_findings(side: SideSummary, edges: int, findings: _Findings) -> None:
+    findings.add_share(
         "single edges",
         side.single,
         side.nodes - side.unused,
@@ -236,38 +236,40 @@ def _add_degree_findings(side: SideSummary, edges: int, found: _Findings) -> Non
     )
     if side.nodes > SMALL_SIDE and side.hubs:
         hub, about = side.hubs[0], f"hubs, {side.name}"
-        found.add_share("hubs", hub.count, edges, at_least=HUB, about=about, node=quoted(hub.name))
+        findings.add_share(
+            "hubs", hub.count, edges, at_least=HUB, about=about, node=quoted(hub.name)
+        )
 
 
-def _add_node_findings(card: DataCard, found: _Findings) -> None:
+def _add_node_findings(card: DataCard, findings: _Findings) -> None:
     counts = card.counts
     smaller, shared = min(counts.sources, counts.targets), counts.shared_names
     if shared >= max(MANY_SHARED_NAMES * smaller, FEW_NAMES):
-        found.add_share("two kinds of nodes", shared, counts.sources, "sources", warn_from=0)
-    found.add_share("isolated nodes", counts.isolated, counts.nodes, "nodes")
+        findings.add_share("two kinds of nodes", shared, counts.sources, "sources", warn_from=0)
+    findings.add_share("isolated nodes", counts.isolated, counts.nodes, "nodes")
 
 
-def _add_repeat_findings(card: DataCard, found: _Findings) -> None:
+def _add_repeat_findings(card: DataCard, findings: _Findings) -> None:
     counts, edges = card.counts, card.counts.edges
-    found.add_share("identical edges", counts.identical_edges, edges, warn_from=0.01)
-    found.add_share("shared texts", card.texts.shared, edges, at_least=0.05)
+    findings.add_share("identical edges", counts.identical_edges, edges, warn_from=0.01)
+    findings.add_share("shared texts", card.texts.shared, edges, at_least=0.05)
     if counts.repeating_edges >= MANY_REPEATING_EDGES * edges:
-        configs = found.configs.values()
+        configs = findings.configs.values()
         is_solved = configs and all(c.new_pairs or c.how == "random" for c in configs)
         if not is_solved:
             names = [split.name for split in card.splits]
-            found.change_splits(names, links_only=True, new_pairs=True)
-        found.add(
+            findings.change_splits(names, links_only=True, new_pairs=True)
+        findings.add(
             "repeated pairs",
             numbers={"pairs": counts.repeated_pairs, "count": counts.repeating_edges},
             advice="advice_new_pairs" if is_solved else "advice",
             pairs=counted(counts.repeated_pairs, "pair of nodes has", "pairs of nodes have"),
             subject=share_of(counts.repeating_edges, edges, "edges"),
         )
-    found.add_share("self-loops", counts.self_loops, edges)
+    findings.add_share("self-loops", counts.self_loops, edges)
 
 
-def _add_split_findings(card: DataCard, found: _Findings) -> None:
+def _add_split_findings(card: DataCard, findings: _Findings) -> None:
     """Models are scored on the test part, or on validation if test is empty."""
     held_out: list[tuple[str, PartSummary, PartSummary]] = []  # split, training, held-out part
     lacking: dict[str, list[str]] = {}
@@ -283,35 +285,37 @@ def _add_split_findings(card: DataCard, found: _Findings) -> None:
     for name, splits in lacking.items():
         quotes = listed([quoted(split) for split in splits])
         subject = f"The split {quotes} has" if len(splits) == 1 else f"The splits {quotes} have"
-        found.add("empty part", "warning", splits=splits, subject=subject, part=name)
+        findings.add("empty part", "warning", splits=splits, subject=subject, part=name)
     for part_name in ("test", "val"):
         comparable = [each for each in held_out if each[2].name == part_name]
         parts_of = {split: part for split, _, part in comparable}
-        _add_leaks(card, parts_of, found)
-        _add_cold_nodes(parts_of, found)
-        _add_unseen_labels(comparable, found)
-    for config in found.configs.values():
-        _add_single_edges(card, config, found)
+        _add_leaks(card, parts_of, findings)
+        _add_cold_nodes(parts_of, findings)
+        _add_unseen_labels(comparable, findings)
+    for config in findings.configs.values():
+        _add_single_edges(card, config, findings)
 
 
-def _add_leaks(card: DataCard, parts: dict[str, PartSummary], found: _Findings) -> None:
+def _add_leaks(card: DataCard, parts: dict[str, PartSummary], findings: _Findings) -> None:
     for what in ("same_edge", "same_text", "same_pair"):
         overlaps = [(split, part, getattr(part, what)) for split, part in parts.items()]
         affected = [_Affected(s, p, o.edges, o.example) for s, p, o in overlaps if o and o.edges]
         if not affected:
             continue
         if what == "same_edge":
-            found.add_affected("leak: identical edge", "warning", affected)
+            findings.add_affected("leak: identical edge", "warning", affected)
         elif what == "same_text":
             many = _worst(affected).share >= MANY_SAME_TEXTS
-            found.add_affected("leak: same text", "warning" if many else "note", affected)
+            findings.add_affected("leak: same text", "warning" if many else "note", affected)
         else:
-            found.change_splits([each.split for each in affected], links_only=True, new_pairs=True)
-            found.add_affected("leak: same pair", "note" if card.labels else "warning", affected)
+            findings.change_splits(
+                [each.split for each in affected], links_only=True, new_pairs=True
+            )
+            findings.add_affected("leak: same pair", "note" if card.labels else "warning", affected)
 
 
-def _add_cold_nodes(parts: dict[str, PartSummary], found: _Findings) -> None:
-    intended = {config.name for config in found.configs.values() if config.is_cold}
+def _add_cold_nodes(parts: dict[str, PartSummary], findings: _Findings) -> None:
+    intended = {config.name for config in findings.configs.values() if config.is_cold}
     affected = []
     for split, part in parts.items():
         if part.cold_edges and split not in intended:
@@ -319,15 +323,15 @@ def _add_cold_nodes(parts: dict[str, PartSummary], found: _Findings) -> None:
             sides = [f"{count:,} of {part.nodes[side]:,} {side}" for side, count in cold.items()]
             affected.append(_Affected(split, part, part.cold_edges, listed(sides)))
     if affected:
-        found.change_splits([each.split for each in affected], links_only=True, unseen="drop")
+        findings.change_splits([each.split for each in affected], links_only=True, unseen="drop")
         worst = _worst(affected)
         where = f"in {worst.split} " if len({each.example for each in affected}) > 1 else ""
         severity: Severity = "warning" if worst.share >= MANY_COLD_EDGES else "note"
-        found.add_affected("cold nodes", severity, affected, where + worst.example)
+        findings.add_affected("cold nodes", severity, affected, where + worst.example)
 
 
 def _add_unseen_labels(
-    held_out: list[tuple[str, PartSummary, PartSummary]], found: _Findings
+    held_out: list[tuple[str, PartSummary, PartSummary]], findings: _Findings
 ) -> None:
     groups: dict[tuple[str, ...], list[_Affected]] = {}  # unseen labels -> splits
     for split, train, part in held_out:
@@ -339,12 +343,12 @@ def _add_unseen_labels(
                 groups.setdefault(tuple(unseen), []).append(affected)
     for labels, group in groups.items():
         splits = [each.split for each in group]
-        configs = [config for name, config in found.configs.items() if name in splits]
+        configs = [config for name, config in findings.configs.items() if name in splits]
         is_drawn = all(c.how in ("random", "per_source", "per_target") for c in configs)
         if is_drawn:
             seed = 1 + max((config.seed for config in configs), default=0)
-            found.change_splits(splits, seed=seed)
-        found.add(
+            findings.change_splits(splits, seed=seed)
+        findings.add(
             "unseen labels",
             "warning",
             numbers={"labels": len(labels), "count": _worst(group).count},
@@ -356,7 +360,7 @@ def _add_unseen_labels(
         )
 
 
-def _add_single_edges(card: DataCard, config: SplitConfig, found: _Findings) -> None:
+def _add_single_edges(card: DataCard, config: SplitConfig, findings: _Findings) -> None:
     """A split that divides the edges of each node cannot divide a single edge."""
     strategy, _, end = config.how.rpartition("_")
     is_dropped = config.unseen in ("drop", f"drop_{end}")
@@ -368,8 +372,8 @@ def _add_single_edges(card: DataCard, config: SplitConfig, found: _Findings) -> 
         used = side.nodes - side.unused
         if side.name in names and side.single >= max(1, MANY_SINGLE_EDGES * used):
             name = "single edges in test"
-            found.change_splits([config.name], unseen="drop")
-            found.add_share(name, side.single, used, f"{end}s", splits=[config.name])
+            findings.change_splits([config.name], unseen="drop")
+            findings.add_share(name, side.single, used, f"{end}s", splits=[config.name])
 
 
 def _worst(affected: list[_Affected]) -> _Affected:
