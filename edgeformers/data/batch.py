@@ -169,16 +169,31 @@ class LinkBatch(_Movable):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeTexts(_Movable):
+    """The texts of B edges and, after them, of their sources and targets that have any: N texts.
+
+    Shapes: owner (the edge of each text), order (which puts the texts of each edge together) [N].
+    `groups` are the B groups of texts in that order.
+    """
+
+    text: PackedText
+    owner: Tensor
+    order: Tensor
+    groups: Ragged
+
+
+@dataclass(frozen=True, kw_only=True)
 class EdgeContextBatch(_Movable):
     """B edges with the ego graphs of their sources and targets.
 
     Row b of `source` and `target` belongs to edge b. The ego graphs contain no edge between the
-    source and the target of edge b, and no labels.
+    source and the target of edge b, and no labels. Only some models read `node_texts`.
     """
 
     edge: EdgeBatch
     source: EgoBatch
     target: EgoBatch
+    node_texts: NodeTexts | None = None
 
     @property
     def label(self) -> Tensor | None:
@@ -293,6 +308,52 @@ def ego_batch(
         is_out=torch.from_numpy(is_out),
         edge_type=None if graph.edge_types is None else _long(graph.edge_types[edges]),
     )
+
+
+def make_node_texts(edge: EdgeBatch, *ends: EgoBatch, limit: int) -> NodeTexts:
+    """Join the texts around the ends of edges to one text per node, on the host.
+
+    The text of a node consists of the sampled training edges around it, without those between
+    source and target: the edge itself is in neither. A node without edges has no text.
+    """
+    owner = np.concatenate([np.arange(len(edge)), *(egos.occupied.numpy() for egos in ends)])
+    sizes = np.bincount(owner, minlength=len(edge))
+    joined = [join_texts(egos.text, egos.egos, limit) for egos in ends]
+    return NodeTexts(
+        text=PackedText.cat([edge.text, *joined]),
+        owner=torch.from_numpy(owner),
+        order=torch.from_numpy(owner.argsort(kind="stable")),
+        groups=Ragged.from_offsets(np.concatenate([[0], sizes.cumsum()])),
+    )
+
+
+def join_texts(text: PackedText, groups: Ragged, limit: int) -> PackedText:
+    """Concatenate the texts of each group after one [CLS], cut to `limit` tokens, on the host.
+
+    Texts are sorted by their token ids, so that the result does not depend on the order in which
+    edges were drawn.
+    """
+    ids, starts = text.token_ids.numpy(), text.host_offsets[:-1]
+    group = np.repeat(np.arange(groups.num_groups), np.diff(groups.host_offsets))
+    order = np.lexsort((_sort_keys(text), group))
+    lengths = np.diff(text.host_offsets)[order] - 1  # without [CLS], except in the first text
+    firsts = groups.host_offsets[:-1]
+    lengths[firsts] += 1
+    ends = np.concatenate([[0], lengths.cumsum()])
+    before = ends[:-1] - ends[firsts][group]  # tokens of the group before each text
+    kept = np.clip(limit - before, 0, lengths)
+    skipped = starts[order] + np.diff(text.host_offsets)[order] - lengths
+    rows = np.repeat(skipped - kept.cumsum() + kept, kept) + np.arange(kept.sum())
+    offsets = np.concatenate([[0], kept.cumsum()])[[*groups.host_offsets]]
+    return PackedText.from_tokens(torch.from_numpy(ids[rows]), torch.from_numpy(offsets))
+
+
+def _sort_keys(text: PackedText) -> NDArray[np.bytes_]:
+    """Strings in the order of the token ids of texts, a text before its continuations [B]."""
+    padded = np.zeros((text.num_texts, max(1, text.max_length)), ">u4")
+    at = np.repeat(np.arange(text.num_texts), np.diff(text.host_offsets))
+    padded[at, text.positions.numpy()] = text.token_ids.numpy() + 1
+    return padded.view(f"S{4 * padded.shape[1]}")[:, 0]
 
 
 def _long(values: NDArray[Any]) -> Tensor:

@@ -12,6 +12,7 @@ from edgeformers.data.batch import (
     LinkBatch,
     edge_batch,
     ego_batch,
+    make_node_texts,
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
@@ -44,13 +45,17 @@ def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLoader:
-    """Batches of edges for an edge model; with samplers, also the ego graphs of both ends."""
+    """Batches of edges for an edge model; with samplers, also the ego graphs of both ends.
+
+    With `node_tokens`, each end also has a text of at most so many tokens.
+    """
 
     graph: EdgeTextGraph
     tokens: TokenStore
     max_tokens: int
     source_sampler: EgoSampler | None = None
     target_sampler: EgoSampler | None = None
+    node_tokens: int | None = None
 
     def batch(self, edge_ids: Ids, *, epoch: int = INFERENCE) -> EdgeBatch | EdgeContextBatch:
         """Some edges, with the ego graphs of this epoch if there are samplers."""
@@ -70,11 +75,12 @@ class EdgeLoader:
         if self.source_sampler is None or self.target_sampler is None:
             return batch
         src, dst = batch.src.numpy(), batch.dst.numpy()
-        return EdgeContextBatch(
-            edge=batch,
-            source=self._egos(self.source_sampler, src, dst, epoch),
-            target=self._egos(self.target_sampler, dst, src, epoch),
-        )
+        source = self._egos(self.source_sampler, src, dst, epoch)
+        target = self._egos(self.target_sampler, dst, src, epoch)
+        limit, texts = self.node_tokens, None
+        if limit is not None:
+            texts = make_node_texts(batch, source, target, limit=limit)
+        return EdgeContextBatch(edge=batch, source=source, target=target, node_texts=texts)
 
     def untruncated(self, edge_ids: Ids) -> EdgeBatch:
         """Some edges with all stored tokens of their texts, without ego graphs."""

@@ -219,7 +219,7 @@ class Estimator(ABC, Generic[Fitted]):
             "model": model,
             "tokenizer": tokens.tokenizer(),
             "nodes": graph.node_index,
-            "attached": attach_network(self.config, find_model(self.config), graph, tokens),
+            "attached": attach_network(self.config, model, graph, tokens),
             "carries_network": from_frame,
         }
 

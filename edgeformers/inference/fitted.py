@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from edgeformers import distributed
+from edgeformers.baselines.graph.node_texts import NodeTextReader
 from edgeformers.config import RunConfig, Task
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
@@ -111,7 +112,7 @@ class FittedModel(ABC, Generic[Loader]):
         with TemporaryDirectory(prefix="edgeformers-") as folder, distributed.main_first():
             self.tokenizer.save(str(Path(folder) / TOKENIZER))
             tokens = add_tokens(graph, folder, progress=self.options.show)
-        attached = attach_network(self.config, self.entry, graph, tokens)
+        attached = attach_network(self.config, self.model, graph, tokens)
         carries = network is None and self.carries_network
         return replace(self, attached=attached, carries_network=carries)
 
@@ -213,17 +214,22 @@ def make_options(
 
 
 def attach_network(
-    config: RunConfig, entry: ModelEntry, graph: EdgeTextGraph, tokens: TokenStore
+    config: RunConfig, model: nn.Module, graph: EdgeTextGraph, tokens: TokenStore
 ) -> AttachedNetwork[Any]:
     """A network for a model; one that reads no text gets only the special tokens of texts."""
     split, is_links = choose_split(config, graph), config.task == "link-prediction"
+    entry = find_entry(model_name(model))
     max_tokens = max(1, tokens.num_special) if entry.text == "none" else config.data.max_tokens
     loader: type[EdgeLoader | EgoLoader] = EgoLoader if is_links else EdgeLoader
-    samplers = make_samplers(config, graph, split) if is_links or entry.context else {}
+    more: dict[str, Any] = {}
+    if is_links or entry.context:
+        more |= make_samplers(config, graph, split)
+    if isinstance(model, NodeTextReader):
+        more["node_tokens"] = model.node_tokens
     return AttachedNetwork(
         graph=graph,
         split=split,
-        loader=loader(graph=graph, tokens=tokens, max_tokens=max_tokens, **samplers),
+        loader=loader(graph=graph, tokens=tokens, max_tokens=max_tokens, **more),
         parts=task_parts(config.task, graph, split),
     )
 

@@ -6,9 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeformers.baselines.graph.ehgnn import DualConvolution
-from edgeformers.baselines.graph.node_texts import add_node_texts
 from edgeformers.baselines.text.bert import add_node_tokens
-from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch, make_node_texts
 from edgeformers.nn.backbones import random_backbone
 from edgeformers.nn.packed import PackedText
 from edgeformers.registry import make_model
@@ -50,13 +49,12 @@ def egos_of(centers, around):
     )
 
 
-def context_of(examples):
+def context_of(examples, limit=TINY_ENCODER.max_positions):
     edge = edges_of(examples)
-    return EdgeContextBatch(
-        edge=edge,
-        source=egos_of(edge.src, [source for _, source, _ in examples]),
-        target=egos_of(edge.dst, [target for _, _, target in examples]),
-    )
+    source = egos_of(edge.src, [source for _, source, _ in examples])
+    target = egos_of(edge.dst, [target for _, _, target in examples])
+    texts = make_node_texts(edge, source, target, limit=limit)
+    return EdgeContextBatch(edge=edge, source=source, target=target, node_texts=texts)
 
 
 def read(model, text):
@@ -278,8 +276,7 @@ def test_max_sage_over_node_texts_agrees_with_torch_geometric():
     theirs.lin_r.weight.copy_(model.update.weight[:, :16])
     theirs.lin_l.weight.copy_(model.update.weight[:, 16:])
     theirs.lin_l.bias.copy_(model.update.bias)
-    texts, owner = add_node_texts(batch, TINY_ENCODER.max_positions)
-    states = model.encoder.encode(texts)
-    between = torch.stack([torch.arange(len(states) - 4), owner[4:]])
+    states = model.encoder.encode(batch.node_texts.text)
+    between = torch.stack([torch.arange(len(states) - 4), batch.node_texts.owner[4:]])
     expected = theirs((states[4:], states[:4]), between, size=(len(states) - 4, 4))
     torch.testing.assert_close(model(batch), expected, **close)

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models
 from torch import nn
 
-from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, EgoBatch, make_node_texts
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.inference.saved_model import (
     SavedModel,
@@ -117,11 +117,10 @@ def make_batch(name, examples):
     )
     if not entry.context:
         return edge
-    return EdgeContextBatch(
-        edge=edge,
-        source=make_egos([(example[0], example[5]) for example in examples]),
-        target=make_egos([(example[2], example[6]) for example in examples]),
-    )
+    source = make_egos([(example[0], example[5]) for example in examples])
+    target = make_egos([(example[2], example[6]) for example in examples])
+    texts = make_node_texts(edge, source, target, limit=TINY_ENCODER.max_positions)
+    return EdgeContextBatch(edge=edge, source=source, target=target, node_texts=texts)
 
 
 def make_egos(examples):

@@ -224,6 +224,7 @@ def test_node_texts_are_of_training_edges_without_the_edge_itself(name, simulate
     made.model(batch)
     with_texts = len(batch.source.occupied) + len(batch.target.occupied)
     assert [text.num_texts for text in encoded] == [len(batch) + with_texts]
+    assert encoded == [batch.node_texts.text]  # joined by the loader, not in the training step
 
 
 def test_a_text_model_trains_node_vectors_only_for_the_collaborative_term(simulated):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from edgeformers.baselines.graph.node_texts import NodeTextConfig, add_node_texts
+from edgeformers.baselines.graph.node_texts import NodeTextReader
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch, EgoBatch
 from edgeformers.models.base import ModelConfig
@@ -49,7 +49,7 @@ class _GraphFormers(NeuralBaseline):
         return output
 
 
-class GraphFormersForEdges(_GraphFormers):
+class GraphFormersForEdges(_GraphFormers, NodeTextReader):
     """h_e = [CLS] of the text of e, in a group with the texts of its two nodes.
 
     Inputs used: the text, and the texts of edges around either end, joined to a text per node.
@@ -57,14 +57,10 @@ class GraphFormersForEdges(_GraphFormers):
     Shapes: B edges, D width.
     """
 
-    config: NodeTextConfig
-
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
-        own = batch.edge.text
-        texts, owner = add_node_texts(batch, self.config.limit(self.encoder))
-        order, groups = own.cached("groups", lambda: group_rows(owner, len(batch)))
-        return self.encode_groups(texts, own, order, groups)
+        texts = self.texts(batch)
+        return self.encode_groups(texts.text, batch.edge.text, texts.order, texts.groups)
 
 
 class GraphFormersForNodes(_GraphFormers):
@@ -83,10 +79,3 @@ class GraphFormersForNodes(_GraphFormers):
         order = torch.arange(batch.owner.size(0), device=batch.owner.device)  # already grouped
         states = self.encode_groups(batch.text, batch.text, order, batch.egos)  # [E, D]
         return reduce_rows(states, batch.owner, len(batch), "mean")
-
-
-def group_rows(owner: Tensor, count: int) -> tuple[Tensor, Ragged]:
-    """The order [N] that puts the rows of each of `count` owners together, and the groups."""
-    sizes = torch.bincount(owner, minlength=count).cpu()
-    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    return owner.argsort(stable=True), Ragged.from_offsets(offsets.numpy()).to(owner.device)

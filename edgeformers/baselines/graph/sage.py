@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.graph.ego import EgoModel
-from edgeformers.baselines.graph.node_texts import NodeTextConfig, add_node_texts
+from edgeformers.baselines.graph.node_texts import NodeTextConfig, NodeTextReader
 from edgeformers.baselines.neural import NeuralBaseline
 from edgeformers.data.batch import EdgeContextBatch, EgoBatch
 from edgeformers.models.base import ModelConfig, TextReader
@@ -89,7 +89,7 @@ class MeanSAGEWithTexts(MaxSAGEWithTexts):
     reduction = "mean"
 
 
-class MaxSAGEForEdges(NeuralBaseline):
+class MaxSAGEForEdges(NodeTextReader):
     """h_ij = W [h_e ; max of ReLU(W_m h_i) and ReLU(W_m h_j)], over the texts of both nodes.
 
     Each text is encoded on its own; that of a node is made of the edges around it.
@@ -99,10 +99,6 @@ class MaxSAGEForEdges(NeuralBaseline):
     Shapes: B edges, N texts of edges and nodes, D width.
     """
 
-    uses_nodes = False
-    config: NodeTextConfig
-    encoder: TextEncoder
-
     def __init__(self, config: NodeTextConfig, encoder: TextEncoder) -> None:
         super().__init__(config, encoder)
         self.message = nn.Linear(encoder.width, encoder.width)  # W_m
@@ -110,9 +106,9 @@ class MaxSAGEForEdges(NeuralBaseline):
 
     def forward(self, batch: EdgeContextBatch) -> Tensor:
         """B edges with context -> edge_repr [B, D]."""
-        texts, owner = add_node_texts(batch, self.config.limit(self.encoder))
-        own, nodes = self.encoder.encode(texts).tensor_split([len(batch)])  # [B, D], [N - B, D]
+        count, texts = len(batch), self.texts(batch)
+        own, nodes = self.encoder.encode(texts.text).tensor_split([count])  # [B, D], [N - B, D]
         messages = F.relu(self.message(nodes))
-        pooled = reduce_rows(messages, owner[len(batch) :], len(batch), "max")  # [B, D]
+        pooled = reduce_rows(messages, texts.owner[count:], count, "max")  # [B, D]
         output: Tensor = self.update(torch.cat([own, pooled], dim=1))
         return output

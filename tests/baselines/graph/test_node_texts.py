@@ -1,13 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.baselines.graph.node_texts import (
-    NodeTextConfig,
-    add_node_texts,
-    join_ego_texts,
-)
+from edgeformers.baselines.graph.node_texts import NodeTextConfig
+from edgeformers.data.batch import join_texts
 from edgeformers.errors import ConfigError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
@@ -21,8 +19,8 @@ def as_lists(text):
 
 
 def test_a_node_has_the_texts_around_it_and_an_edge_keeps_its_own():
-    texts, owner = add_node_texts(context_of(EXAMPLES), 12)
-    assert as_lists(texts) == [
+    texts = context_of(EXAMPLES, limit=12).node_texts
+    assert as_lists(texts.text) == [
         *(text for (_, _, text), _, _ in EXAMPLES),
         [2, 8, 8, 3, 9, 3],  # the sources of the first two edges; the others have no edges
         [2, 6, 3, 6, 3],
@@ -30,14 +28,16 @@ def test_a_node_has_the_texts_around_it_and_an_edge_keeps_its_own():
         [2, 5, 6, 3],
         [2, 3, 11, 3, 12, 13, 3],
     ]
-    assert owner.tolist() == [0, 1, 2, 3, 0, 1, 0, 1, 2]
+    assert texts.owner.tolist() == [0, 1, 2, 3, 0, 1, 0, 1, 2]
+    assert texts.order.tolist() == [0, 4, 6, 1, 5, 7, 2, 8, 3]
+    assert texts.groups.offsets.tolist() == [0, 3, 6, 8, 9]
 
 
 def test_texts_are_joined_in_a_fixed_order_after_one_cls():
     batch = make_batch(center=(0, 1), counts=(2, 1), neighbor=(3, 4, 5), texts=TEXTS[2:5])
-    joined = join_ego_texts(batch.text, batch.egos, 8)
+    joined = join_texts(batch.text, batch.egos, 8)
     assert as_lists(joined) == [[2, 7, 3, 9, 9, 9, 9, 3], TEXTS[4]]
-    assert as_lists(join_ego_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
+    assert as_lists(join_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
 
 
 texts_of_egos = st.lists(
@@ -46,18 +46,22 @@ texts_of_egos = st.lists(
 )
 
 
+def join_one(texts, limit):
+    """What `join_texts` does, one group at a time."""
+    ordered = sorted(texts, key=lambda ids: np.array(ids).astype(">u4").tobytes())
+    return [ordered[0][0], *(token for text in ordered for token in text[1:])][:limit]
+
+
 @given(egos=texts_of_egos, limit=st.integers(1, 20), random=st.randoms())
 def test_joined_texts_keep_the_limit_and_do_not_depend_on_order(egos, limit, random):
     def join(egos):
         texts = [text for ego in egos for text in ego]
         offsets = torch.tensor([0, *map(len, egos)]).cumsum(0)
         groups = Ragged.from_offsets(offsets.numpy())
-        return as_lists(join_ego_texts(PackedText.from_lists(texts), groups, limit))
+        return as_lists(join_texts(PackedText.from_lists(texts), groups, limit))
 
-    joined = join(egos)
-    sizes = [min(limit, 1 + sum(len(text) - 1 for text in ego)) for ego in egos]
-    assert [len(text) for text in joined] == sizes
-    assert join([random.sample(ego, len(ego)) for ego in egos]) == joined
+    assert join(egos) == [join_one(ego, limit) for ego in egos]
+    assert join([random.sample(ego, len(ego)) for ego in egos]) == join(egos)
 
 
 def test_node_tokens_must_be_positive():
