@@ -1,0 +1,1 @@
+"""Hostile inputs in large numbers; each module has `cases(seed)` and `run(case)`."""

@@ -1,0 +1,32 @@
+"""The suites of `make torture`: what each tries, how often, and what may happen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A module with `cases(seed)`, the same each time, and `run(case)`, which gives an Outcome."""
+
+    module: str
+    count: int  # cases of the full suite
+    title: str
+    target: str
+    good: frozenset[str] = frozenset({"accepted", "rejected"})  # kinds of outcomes
+    at_most: Mapping[str, int] = field(default_factory=dict)  # of other kinds; 0 by default
+    timeout: float = 300.0  # seconds per case, after which its process is killed
+
+    def is_failure(self, kind: str) -> bool:
+        """Whether a case of this kind of outcome is one that should not have happened."""
+        return kind not in self.good
+
+    def meets_target(self, kinds: Mapping[str, int]) -> bool:
+        """Whether these numbers of outcomes by kind are within the limits."""
+        return all(
+            number <= self.at_most.get(kind, 0)
+            for kind, number in kinds.items()
+            if self.is_failure(kind)
+        )
+
+
+SUITES: dict[str, Suite] = {}
