@@ -44,7 +44,9 @@ def observe(action: Callable[[], str | None]) -> Outcome:
         is_sentence = detail.isprintable() and 0 < len(detail) <= MAX_MESSAGE
         kind = "rejected" if is_sentence else "crash"
         detail = detail if is_sentence else f"the message is not one line: {detail[:MAX_MESSAGE]!r}"
-    except Exception:
+    except BaseException as error:  # Rust libraries raise panics that are no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         kind, detail = "crash", traceback.format_exc()
     return Outcome(kind=kind, detail=detail, seconds=time.perf_counter() - began)
 

@@ -29,4 +29,12 @@ class Suite:
         )
 
 
-SUITES: dict[str, Suite] = {}
+SUITES: dict[str, Suite] = {
+    "hostile_tables": Suite(
+        module="tests.torture.hostile_tables",
+        count=10_000,
+        title="hostile tables through `prepare`",
+        target="an error of one sentence, or a valid network",
+        timeout=60.0,
+    ),
+}
