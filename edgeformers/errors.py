@@ -1,9 +1,29 @@
-"""Errors raised for users. A message names the problem, its place, the value and the remedy."""
+"""Errors raised for users. A message names the problem, its place, the value and the remedy.
+
+Messages name arguments and settings as in Python, in backticks: `text=`, `label_kind='number'` or
+`data.split=`. The command line shows them as options (`with_options`).
+"""
 
 import importlib
+import re
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 from types import ModuleType
+
+#: An argument or setting in a message; `text=` of read_nodes is the option --node-text.
+ARGUMENT = re.compile(r"`([\w.]+)=([^`]*)`( of read_nodes)?")
+#: Arguments whose options have other names.
+OPTIONS = {
+    "bipartite=False": "--one-node-type",
+    "directed=False": "--undirected",
+    "num_edges": "--edges",
+    "positive_labels": "--positive",
+    "quote=''": "--quote none",
+    "side": "--node-side",
+    "split": "--split-column",
+    "splits": "--split",
+}
 
 
 class EdgeformersError(Exception):
@@ -47,3 +67,20 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if matches:
         return f"did you mean '{matches[0]}'?"
     return f"available: {', '.join(names)}" if names else "none are available"
+
+
+def with_options(message: str) -> str:
+    """A message with the Python arguments in it replaced by options: `text=` becomes --text."""
+    return ARGUMENT.sub(_option, message)
+
+
+def _option(match: re.Match[str]) -> str:
+    name, value, of_nodes = match.groups()
+    if option := OPTIONS.get(f"{name}={value}"):
+        return option
+    value = value.strip("'")
+    if "." in name:  # a setting
+        return f"--set {name}={value}"
+    name = f"node_{name}" if of_nodes else name
+    option = OPTIONS.get(name, "--" + name.replace("_", "-"))
+    return option if value in ("", "True") else f"{option} {shlex.quote(value)}"

@@ -115,7 +115,7 @@ def _check_replaceable(out: Path, overwrite: bool, check: Callable[[Path], None]
     while (identity := _identity(out)) is not None:
         if not overwrite:
             raise FolderExistsError(
-                f"{out} already exists; choose another folder, or pass --overwrite"
+                f"{out} already exists; choose another folder, or pass `overwrite=True`"
             )
         try:
             if not out.is_dir():

@@ -70,7 +70,7 @@ def test_a_folder_appears_when_it_is_complete(name, tmp_path):
 
 
 def test_an_existing_folder_is_refused_or_replaced(net, monkeypatch):
-    with pytest.raises(FolderExistsError, match="--overwrite"):
+    with pytest.raises(FolderExistsError, match="overwrite="):
         write_folder(net, "new")
     write_folder(net, "new", overwrite=True)
     assert (net / "network.json").read_text() == "new"

@@ -1,6 +1,5 @@
 """The program `edgeformers`; errors a user can correct are one sentence and exit code 2."""
 
-import re
 import sys
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from edgeformers.cli.prepare import Prepare
 from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
 from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
-from edgeformers.errors import EdgeformersError
+from edgeformers.errors import EdgeformersError, with_options
 
 COMMANDS = {
     "prepare": Prepare,
@@ -28,10 +27,6 @@ COMMANDS = {
     "report": Report,
     "quickstart": Quickstart,
 }
-
-#: `text='review'` or `text=` in a message names a Python argument; read_nodes has its own.
-ARGUMENT = re.compile(r"`(\w+)=([^`]*)`( of read_nodes)?")
-OPTIONS = {"split": "split-column"}
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for _name, _command in COMMANDS.items():
@@ -67,18 +62,7 @@ def run() -> None:
 
 def _sentence(error: EdgeformersError | OSError) -> str:
     if isinstance(error, EdgeformersError):
-        return name_options(str(error))
+        return with_options(str(error))
     if error.filename is None:
         return f"{error}; check free space and permissions"
     return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"
-
-
-def name_options(message: str) -> str:
-    """Replace the Python arguments that a message names by options: `text=` becomes --text."""
-
-    def option(match: re.Match[str]) -> str:
-        argument, value, is_node_column = match.groups()
-        name = f"node-{argument}" if is_node_column else OPTIONS.get(argument, argument)
-        return f"--{name.replace('_', '-')} {value}".rstrip()
-
-    return ARGUMENT.sub(option, message)

@@ -31,7 +31,7 @@ class CategoryEncoder:
         codes = np.array([self.codes.setdefault(v, len(self.codes)) for v in values], np.int32)
         if self.limit is not None and len(self.codes) > self.limit:
             first, *_, last = self.codes
-            hint = "a number (--label-kind number), or " if self.what == "label" else ""
+            hint = "a number (`label_kind='number'`), or " if self.what == "label" else ""
             raise InputError(
                 f"the {self.what} has more than {self.limit:,} different values, such as '{first}' "
                 f"and '{last}'; is it {hint}not a {self.what} at all?"

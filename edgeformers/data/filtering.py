@@ -39,7 +39,7 @@ def filter_edges(
         if before.any() and not keep.any():
             raise InputError(
                 f"{table.origin}: none of its {int(before.sum()):,} edges remains if every node "
-                f"must have {min_degree:,} edges; choose a smaller --min-degree"
+                f"must have {min_degree:,} edges; choose a smaller `min_degree=`"
             )
         counts = _counts(src, dst, keep, before)
         notes.append(f"nodes with fewer than {min_degree:,} edges were dropped: {counts}")

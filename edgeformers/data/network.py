@@ -105,12 +105,13 @@ def _check_settings(table: EdgeTable, config: PrepareConfig) -> None:
                 f"{table.origin}: a kept column cannot have the name '{name}', which is in use"
             )
     if config.positive_labels and "label" not in columns:
-        raise InputError("positive labels need a label column; name it with --label")
+        raise InputError("positive labels need a label column; name it with `label=`")
     if config.min_degree < 1:
-        raise InputError(f"--min-degree must be at least 1 (got {config.min_degree})")
+        raise InputError(f"`min_degree=` must be at least 1 (got {config.min_degree})")
     if config.keep_isolated and config.min_degree > 1:
         raise InputError(
-            "--keep-isolated keeps nodes without edges, but --min-degree drops them; use only one"
+            "`keep_isolated=True` keeps nodes without edges, but `min_degree=` drops them; use "
+            "only one of the two"
         )
 
 
@@ -128,7 +129,7 @@ def _checked_splits(table: EdgeTable, config: PrepareConfig) -> Sequence[SplitCo
             raise InputError(missing_column(split))
         if split.needs_times and "time" not in columns:
             raise InputError(
-                f"the split '{split.name}' needs times; name the time column with --time"
+                f"the split '{split.name}' needs times; name the time column with `time=`"
             )
     return config.splits
 

@@ -169,7 +169,7 @@ def open_edges(
         _refuse_columns("an EdgeTable", format=format, **columns)
         return data
     for name in columns.keys() & {"num_edges", "seed"}:
-        raise ConfigError(f"{name} is an argument for '{SIMULATED}' only")
+        raise ConfigError(f"`{name}=` is an argument for '{SIMULATED}' only")
     if format is not None and format in RAW_READERS:
         _refuse_columns(f"the format {format}", **columns)
         return RAW_READERS[format](data, on_error=on_error)
@@ -184,7 +184,7 @@ def open_edges(
             _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
             return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
         if raw is not None:
-            raise InputError(f"{paths[0]} is {raw}, which describes nodes; pass it as --nodes")
+            raise InputError(f"{paths[0]} is {raw}, which describes nodes; pass it as `nodes=`")
     return read_edges(data, format=format, on_error=on_error, **columns)
 
 
@@ -250,7 +250,12 @@ def _dataset(data: Any) -> tuple[str | None, *tuple[PathOrGlob, ...]]:
 
 def _refuse_columns(what: str, **arguments: Any) -> None:
     """Raise an error if arguments are given that would have no effect."""
-    if unused := [name for name, value in arguments.items() if value not in (None, [])]:
+    unused = [
+        f"`{name}={'' if value is not False else value}`"
+        for name, value in arguments.items()
+        if value not in (None, [])
+    ]
+    if unused:
         raise InputError(
             f"{what} has its own columns; leave out {', '.join(unused)} "
             "(for a table, also name its source, target and text columns)"

@@ -191,7 +191,7 @@ def missing_column(config: SplitConfig) -> str:
     """The error message if the table lacks the column of a split."""
     return (
         f"the split '{config.name}' needs the column '{config.column}', which the table does not "
-        f"have; name the split column with --split-column, or keep it with --keep {config.column}"
+        f"have; name the split column with `split=`, or keep it with `keep=`"
     )
 
 
@@ -234,7 +234,7 @@ def _sort_keys(config: SplitConfig, edges: EdgeList) -> NDArray[np.uint64]:
     if not config.needs_times:
         return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
     if edges.times is None:
-        raise InputError(f"the split '{config.how}' needs times; name the time column with --time")
+        raise InputError(f"the split '{config.how}' needs times; name the time column with `time=`")
     missing = np.flatnonzero(edges.times == NO_TIME)
     if len(missing):
         raise InputError(

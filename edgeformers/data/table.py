@@ -59,7 +59,7 @@ class RowErrors:
 
     def __post_init__(self) -> None:
         if self.mode not in ("stop", "skip"):
-            raise InputError(f"on_error must be 'stop' or 'skip' (got '{self.mode}')")
+            raise InputError(f"`on_error=` must be 'stop' or 'skip' (got '{self.mode}')")
 
     def report(self, message: str, line: float = math.inf) -> None:
         """Raise an InputError in mode "stop"; count the row in mode "skip"."""

@@ -146,7 +146,7 @@ def _open_words(
     if settings.node_texts:
         raise ConfigError(
             f"'{settings.name}' has no language model, but node texts need one; "
-            "set model.node_texts=false"
+            "use `model.node_texts=false`"
         )
     with distributed.main_first():
         tokens = backbone_tokens(settings.backbone, graph, show=show)
@@ -183,8 +183,8 @@ def _node_text_features(
 ) -> Tensor:
     if not graph.meta.has_node_texts:
         raise InputError(
-            f"{graph.path} has no node texts; prepare it with --nodes and --node-text, or set "
-            "model.node_texts=false"
+            f"{graph.path} has no node texts; prepare it with `nodes=` and `text=` of "
+            "read_nodes, or use `model.node_texts=false`"
         )
     store = graph.token_store(tokens.meta.fingerprint, "nodes")
     return node_text_features(encoder, store, config.data.max_tokens, device=device)

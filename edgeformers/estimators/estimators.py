@@ -305,7 +305,7 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
         if chosen != kind and not {chosen, kind} <= {"class", "ordered"}:
             raise InputError(
                 f"{graph.path} has labels of kind '{kind}', which cannot be learned as "
-                f"edges.kind='{chosen}'; prepare it with --label-kind {chosen}"
+                f"edges.kind='{chosen}'; prepare it with `label_kind={chosen!r}`"
             )
         return chosen
 

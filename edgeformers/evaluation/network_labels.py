@@ -15,7 +15,7 @@ def labeled_edge_parts(
 ) -> dict[str, Ids]:
     """The labeled edges of each part of a split; the required parts must not be empty."""
     if graph.labels is None:
-        raise InputError(f"{graph.path} has no labels; name a label column in prepare (--label)")
+        raise InputError(f"{graph.path} has no labels; name a label column in prepare (`label=`)")
     labels = graph.labels
     is_known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
     is_known = is_known.any(1) if labels.ndim == 2 else is_known
@@ -28,6 +28,6 @@ def labeled_edge_parts(
         if not len(parts[part]):
             raise InputError(
                 f"{graph.path}: part '{part}' of the split '{split}' has no labeled edge; "
-                "choose another split with data.split"
+                "choose another split with `data.split=`"
             )
     return parts

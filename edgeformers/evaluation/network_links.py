@@ -26,7 +26,7 @@ def link_parts(graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
         if len(parts[part]) < least:
             raise InputError(
                 f"{graph.path}: part '{part}' of the split '{split}' has {len(parts[part])} "
-                f"links but needs at least {least}; choose another split with data.split, or "
+                f"links but needs at least {least}; choose another split with `data.split=`, or "
                 "other positive labels when preparing"
             )
     return parts

@@ -56,9 +56,9 @@ class ExperimentOptions:
         for name in ("seeds", "jobs", "rounds"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError(f"--{name} must be at least 1 (got {value})")
+                raise InputError(f"`{name}=` must be at least 1 (got {value})")
         if self.token not in ("text", "cls"):
-            raise InputError(f"--token must be text or cls (got '{self.token}')")
+            raise InputError(f"`token=` must be text or cls (got '{self.token}')")
 
 
 @dataclass(frozen=True, kw_only=True)

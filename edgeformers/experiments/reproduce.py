@@ -124,11 +124,13 @@ def experiment_rows(
     if experiment not in EXPERIMENTS:
         raise InputError(f"unknown experiment '{experiment}'; {suggest(experiment, EXPERIMENTS)}")
     if options.values is not None and experiment not in STUDIES:
-        raise InputError(f"--values is for {' and '.join(STUDIES)}, not for {experiment}")
+        raise InputError(f"`values=` is for {' and '.join(STUDIES)}, not for {experiment}")
     if options.values is not None and min(options.values) < 1:
-        raise InputError(f"--values must be at least 1 (got {min(options.values)})")
+        raise InputError(f"`values=` must be at least 1 (got {min(options.values)})")
     if options.tune and experiment == "efficiency":
-        raise InputError("--tune does not affect efficiency, which measures time; leave it out")
+        raise InputError(
+            "`tune=True` does not affect efficiency, which measures time; leave it out"
+        )
     if experiment in STUDIES:
         make_rows, default_values = STUDIES[experiment]
         return choose_rows(make_rows(options.values or default_values), options.models)
@@ -261,7 +263,7 @@ def _use_cold_split(
     if not (graph.split(split) == PROFILE).any():
         raise InputError(
             f"the split '{split}' holds out no nodes, as cold-start requires; use "
-            "--set data.split=cold-source or cold-target"
+            "`data.split='cold-source'` or `data.split='cold-target'`"
         )
     return cold_rows(rows, split), replace(options, settings=settings)
 

@@ -112,7 +112,7 @@ def read_embeddings(path: str | PathLike[str]) -> EmbeddingTable:
         if any(other[name] != facts[0][name] for name in _IDENTITY if name != "shard"):
             raise FormatError(
                 f"{file} comes from another model or network than {files[0]}; embed again with "
-                "--overwrite"
+                "`overwrite=True`"
             )
     table = pa.concat_tables([pq.read_table(file) for file in files])
     vectors = table.column("vector").combine_chunks()
@@ -263,7 +263,7 @@ def _is_finished(path: Path, facts: dict[str, Any], overwrite: bool) -> bool:
         raise InputError(
             f"{path} exists with another {different[0].replace('_fingerprint', '')} (model "
             f"{existing['model'][:12]}, network {existing['network']}); choose another file, or "
-            "pass --overwrite"
+            "pass `overwrite=True`"
         )
     return not different
 
@@ -302,7 +302,7 @@ def _find_shards(out: Path) -> list[Path]:
     shards = [shard_path(out, (number, count)) for number in range(1, count + 1)]
     for number, path in enumerate(shards, 1):
         if not path.is_file():
-            raise InputError(f"{path} is missing; write it with --shard {number}/{count}")
+            raise InputError(f"{path} is missing; embed shard {number}/{count} first")
     return shards
 
 

@@ -161,8 +161,7 @@ class FittedModel(ABC, Generic[Loader]):
             return self.network_path
         where = f"is no longer at '{self.network_path}'" if self.network_path else "is unknown"
         raise InputError(
-            f"the network this model was trained on {where}; give it with attach(NETWORK), "
-            "load(MODEL, network=NETWORK) or --network"
+            f"the network this model was trained on {where}; load the model with `network=NETWORK`"
         )
 
     def _extra(self) -> dict[str, Any]:

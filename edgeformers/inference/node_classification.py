@@ -197,8 +197,8 @@ def network_node_labels(graph: EdgeTextGraph, *, side: Side | None = None) -> La
     """The node labels that a network was prepared with, of one side or of all nodes."""
     if graph.node_labels is None:
         raise InputError(
-            f"{graph.path} was prepared without node labels; prepare it again with --nodes FILE "
-            "and --node-labels COLUMN, or pass a table with --labels FILE"
+            f"{graph.path} was prepared without node labels; prepare it again with `nodes=` and "
+            "`labels=` of read_nodes, or pass a table of `labels=`"
         )
     offsets, codes = graph.node_labels
     first, stop = 0, graph.num_nodes
@@ -222,7 +222,7 @@ def classify_labeled_nodes(
     `predictor` is a LinkPredictor, or anything else with `embed_nodes`.
     """
     if repetitions < 1:
-        raise InputError(f"repetitions must be at least 1 (got {repetitions})")
+        raise InputError(f"`repetitions=` must be at least 1 (got {repetitions})")
     if len(labeled.names) < 2:
         raise InputError(f"all nodes have the same label, '{labeled.names[0]}'")
     vectors = predictor.embed_nodes(labeled.nodes)
@@ -238,7 +238,7 @@ def _find(nodes: NodeIndex, ids: list[str], side: Side | None, origin: str) -> I
     if both.any():
         raise InputError(
             f"{origin}: '{ids[int(both.argmax())]}' is both a source and a target; choose one with "
-            "--node-side source or target"
+            "`side='source'` or `side='target'`"
         )
     return np.maximum(as_source, as_target)
 

@@ -4,7 +4,9 @@ import re
 import shlex
 import subprocess
 
-from edgeformers.cli.main import COMMANDS
+import typer
+
+from edgeformers.cli.main import COMMANDS, app
 from tests.cli.conftest import TINY, call
 
 #: Options that make a command quick.
@@ -34,3 +36,14 @@ def run_examples(command, until=None, skip=()):
         assert answer.code == 0, (line, answer.err)
         answers.append(answer)
     return answers
+
+
+def options():
+    """All options of the program."""
+    commands = typer.main.get_command(app).commands.values()
+    return {name for command in commands for each in command.params for name in each.opts}
+
+
+def named_options(text):
+    """The options that a text names."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from edgeformers.cli.main import COMMANDS, name_options
+from edgeformers.cli.main import COMMANDS
 from tests.cli.conftest import call
 
 
@@ -71,16 +71,3 @@ def test_the_help_does_not_import_large_packages():
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert answer.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("set it with `edge_type=`", "set it with --edge-type"),
-        ("set `split=` or pass `delimiter=';'`", "set --split-column or pass --delimiter ';'"),
-        ("set it with `text=` of read_nodes", "set it with --node-text"),
-        ("no column 'a=b' in `file`", "no column 'a=b' in `file`"),
-    ],
-)
-def test_python_arguments_in_a_message_become_options(message, shown):
-    assert name_options(message) == shown

@@ -81,7 +81,7 @@ def test_repeats_and_nodes_with_few_edges_are_dropped_and_noted(edgeformers, tmp
         (["edges.csv", "--on-error", "ignore"], "--on-error 'ignore'"),
         (["edges.csv", "--label", "label", "--classes", "1"], "line 2: column 'label': '0'"),
         (["edges.csv", "--nodes", "nodes.csv"], "nodes.csv"),
-        (["edges.csv", "--delimiter", "\\t"], "--delimiter ','"),
+        (["edges.csv", "--delimiter", "\\t"], "--delimiter ,"),
         (["amazon-apps"], "reviews_Apps_for_Android_5"),
         (["amazon-aps"], "did you mean 'amazon-apps'?"),
         (["simulated", "--label", "x"], "label"),

@@ -32,7 +32,7 @@ def test_categories_are_numbered_in_order_of_appearance(batches):
 def test_too_many_categories_are_an_error(tmp_path, make_network, make_nodes):
     encoder = CategoryEncoder("label", limit=3)
     encoder.encode(pa.array(["a", "b", "c", "a"]))
-    with pytest.raises(InputError, match=r"'a' and 'd'.*--label-kind"):
+    with pytest.raises(InputError, match=r"'a' and 'd'.*label_kind="):
         encoder.encode(pa.array(["d"]))
     titles = [{"id": "ann", "labels": [f"title {i}" for i in range(10_001)]}]
     with pytest.raises(InputError, match="node label"):

@@ -174,7 +174,7 @@ def test_dropped_nodes_of_a_node_table_stay_dropped(tmp_path):
     config = replace(PLAIN, min_degree=2)
     graph = write_network(make_table(SQUARE), tmp_path / "net", nodes=[nodes], config=config)
     assert graph.num_nodes == 4
-    with pytest.raises(InputError, match="--keep-isolated"):
+    with pytest.raises(InputError, match="keep_isolated="):
         write_network(
             make_table(SQUARE), tmp_path / "kept", config=replace(config, keep_isolated=True)
         )
@@ -184,7 +184,7 @@ def test_dropped_nodes_of_a_node_table_stay_dropped(tmp_path):
     ("table", "settings", "words"),
     [
         (make_table(SQUARE), {"min_degree": 3}, "none of its 7 edges"),
-        (make_table(SQUARE), {"min_degree": 0}, "--min-degree"),
+        (make_table(SQUARE), {"min_degree": 0}, "min_degree="),
         (make_table([("a", "b"), (None, "b")]), {"drop_repeats": True}, "edge 2: the source"),
         (make_table([]), {"min_degree": 3, "drop_repeats": True}, "rows has no edges"),
     ],

@@ -237,7 +237,7 @@ def test_unknown_positive_labels_are_errors(make_network):
     with pytest.raises(InputError, match="'6'; available: 1, 5, 10"):
         make_network(config=replace(PLAIN, positive_labels=["6"]))
     rows = [{"source": "a", "target": "b", "text": ""}]
-    with pytest.raises(InputError, match="--label"):
+    with pytest.raises(InputError, match="`label="):
         make_network(rows, config=replace(PLAIN, positive_labels=["6"]))
 
 
@@ -348,8 +348,8 @@ def test_an_unknown_part_in_a_split_column_is_named(make_network, monkeypatch):
     ("splits", "message"),
     [
         (["a=random", "a=per-source"], "'a'"),
-        (["a=column:fold"], "--keep fold"),
-        (["chronological"], "--time"),
+        (["a=column:fold"], "`keep="),
+        (["chronological"], "`time="),
     ],
 )
 def test_impossible_splits_are_rejected_before_reading(splits, message, tmp_path):

@@ -185,7 +185,7 @@ def test_columns_of_a_raw_format_cannot_be_named(amazon):
 
 
 def test_node_metadata_are_not_edges(metadata):
-    with pytest.raises(InputError, match="--nodes"):
+    with pytest.raises(InputError, match="`nodes="):
         open_edges(metadata)
 
 

@@ -213,7 +213,7 @@ def test_an_invalid_split_is_an_error(text, word):
 
 def test_a_missing_time_or_column_is_named():
     edges = edge_list([0, 0], [1, 1])
-    with pytest.raises(InputError, match="--time"):
+    with pytest.raises(InputError, match="`time="):
         make_split(SplitConfig(how="chronological"), edges)
     with pytest.raises(InputError, match="column 'split'"):
         make_split(SplitConfig(how="column"), edges)

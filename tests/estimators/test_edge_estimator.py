@@ -164,9 +164,9 @@ def test_a_data_frame_is_learned_from_on_the_spot(tmp_path):
     shutil.rmtree(tmp_path / "again" / "network")  # by someone who passes on the model alone
     alone = load(tmp_path / "again")
     assert alone.predict(frame, **columns, label="stars") == made.predict(range(80))
-    with pytest.raises(InputError, match="attach"):
+    with pytest.raises(InputError, match="network="):
         alone.evaluate()
-    with pytest.raises(InputError, match="--network"):
+    with pytest.raises(InputError, match="network="):
         open_run(tmp_path / "again")
     assert alone.attach(tmp_path / "moved" / "network").evaluate() == made.evaluate()
     with pytest.raises(InputError, match="source: columns"):

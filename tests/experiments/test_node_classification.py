@@ -36,7 +36,7 @@ def test_labels_of_the_network_are_those_of_targets(simulated, reviews):
     labels = find_labels(simulated)
     assert labels.nodes.min() >= simulated.num_sources
     assert len(labels.labels) == len(labels.nodes)
-    with pytest.raises(InputError, match="--labels"):
+    with pytest.raises(InputError, match="`labels="):
         find_labels(reviews)
 
 

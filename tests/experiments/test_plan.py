@@ -154,7 +154,7 @@ def test_run_folders_of_other_settings_or_networks_are_rejected(tiny_plan):
 
 @pytest.mark.parametrize("option", ["seeds", "jobs", "rounds"])
 def test_counts_must_be_positive(option):
-    with pytest.raises(InputError, match=f"--{option}"):
+    with pytest.raises(InputError, match=f"`{option}="):
         ExperimentOptions(**{option: 0})
 
 

@@ -162,7 +162,7 @@ def test_several_rows_of_a_node_give_it_several_labels(names, write):
 
 def test_an_id_of_both_sides_is_looked_for_on_the_side_named(names, write):
     path = write("node,label", "ann,x", "bob,y")
-    with pytest.raises(InputError, match="--node-side"):
+    with pytest.raises(InputError, match="`side="):
         read_node_labels(names, path)
     assert read_node_labels(names, path, side="source").nodes.tolist() == [0, 1]
     found = read_node_labels(names, path, side="target")
@@ -188,7 +188,7 @@ def test_a_network_gives_the_labels_it_was_prepared_with(make_network, make_node
     assert found.names == ["drama", "horror", "space"]
     assert found.labels.tolist() == [[False, True, True], [True, False, False]]
     assert network_node_labels(graph).nodes.tolist() == [1, 3, 4]
-    with pytest.raises(InputError, match="--labels"):
+    with pytest.raises(InputError, match="`labels="):
         network_node_labels(reviews)
     graph = make_network(nodes=[make_nodes(rows[:2])], out="targets")
     with pytest.raises(InputError, match="source"):

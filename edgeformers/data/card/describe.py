@@ -35,6 +35,7 @@ from edgeformers.data.card.findings import card_findings
 from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.random import splitmix64
 from edgeformers.data.splits import PARTS
+from edgeformers.errors import with_options
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
@@ -63,7 +64,7 @@ def describe(graph: "EdgeTextGraph") -> DataCard:
         splits=[_split(graph, name, codes, keys) for name, codes in graph.splits.items()],
         notes=list(graph.notes),
         skipped=graph.skipped.get("count", 0),
-        skipped_examples=list(graph.skipped.get("examples", [])),
+        skipped_examples=list(map(with_options, graph.skipped.get("examples", []))),
         findings=[],
     )
     return replace(card, findings=card_findings(card))

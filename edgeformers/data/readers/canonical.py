@@ -96,9 +96,9 @@ class LabelFormat:
     def __post_init__(self) -> None:
         if self.kind not in get_args(LabelKind):
             known = suggest(str(self.kind), get_args(LabelKind))
-            raise InputError(f"unknown label_kind '{self.kind}'; {known}")
+            raise InputError(f"unknown `label_kind={self.kind!r}`; {known}")
         if (self.kind == "multi") != (self.separator is not None):
-            raise InputError("label_kind 'multi' and label_separator must be set together")
+            raise InputError("`label_kind='multi'` and `label_separator=` must be set together")
 
 
 class Problems(dict[int, str]):

@@ -188,11 +188,11 @@ def _rows(paths: list[Path], counts: MailCounts, errors: RowErrors) -> Iterator[
 def _row(lines: list[bytes], headers: Message, author: str) -> dict[str, Any]:
     sender = header_text(headers, "From")
     if not (address := find_address(sender)):
-        raise ValueError(f"no address in the From header (got '{sender}'); use on_error='skip'")
+        raise ValueError(f"no address in the From header (got '{sender}'); use `on_error='skip'`")
     try:
         text = remove_quotes(body_text(_parse(lines)))
     except RecursionError:
-        raise ValueError("the parts are nested too deeply; use on_error='skip'") from None
+        raise ValueError("the parts are nested too deeply; use `on_error='skip'`") from None
     return {
         "source": address,
         "target": author,

@@ -138,7 +138,7 @@ def read_nodes(
     In a bipartite network, `side` ("source" or "target") says which nodes the table describes.
     """
     if side not in (None, "source", "target"):
-        raise InputError(f"side must be 'source' or 'target' (got '{side}')")
+        raise InputError(f"`side=` must be 'source' or 'target' (got '{side}')")
     names = {"id": id, "labels": labels, "text": text}
     roles = {role: name for role, name in names.items() if name is not None}
     columns = Columns(roles, tuple(keep))
