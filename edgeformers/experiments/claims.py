@@ -125,10 +125,11 @@ class CheckedClaim:
         if self.effect is None:
             return f"{self.verdict}: {claim}; {self.reason}"
         interval = f" (95% interval {self.effect.interval})" if self.effect.is_tested else ""
-        untested = "" if self.effect.is_tested else " by the means (not tested)"
+        verdict: str = self.verdict
+        if not self.effect.is_tested and verdict != "cannot be tested":
+            verdict += " by the means (not tested)"
         return (
-            f"{self.verdict}{untested}: {claim}; {self.effect.what}: "
-            f"{self.effect.shown}{interval}{self.remarks}"
+            f"{verdict}: {claim}; {self.effect.what}: {self.effect.shown}{interval}{self.remarks}"
         )
 
     @property
@@ -173,6 +174,7 @@ def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
     """One claim in one table, over the measured rows and the metrics of the paper.
 
     A comparison counts only if its 95 % interval excludes 0; without a test, the means decide.
+    A claim about all of several rows cannot hold before all of them are measured.
     """
     if claim.kind == "untestable":
         return untested(claim, spec.name, claim.reason)
@@ -180,14 +182,17 @@ def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
     if not effects:
         return untested(claim, spec.name, "not measured")
     deciding = _any_side(effects) if claim.kind == "any" else _weakest(effects)
-    means = row_means(record, spec)
+    measured = {*row_means(record, spec), *OPTIONAL_ROWS}
+    missing, verdict = sum(row not in measured for row in claim.rows), VERDICTS[deciding.sign]
+    if missing and verdict == "holds" and claim.kind != "any":
+        verdict = "cannot be tested"
     return CheckedClaim(
         claim=claim,
         table=spec.name,
-        verdict=VERDICTS[deciding.sign],
+        verdict=verdict,
         effect=deciding,
         compared=_comparisons(claim, record, spec) or len(effects),
-        missing=sum(row not in means and row not in OPTIONAL_ROWS for row in claim.rows),
+        missing=missing,
     )
 
 

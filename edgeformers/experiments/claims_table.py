@@ -81,9 +81,10 @@ def network_claims(records: Iterable[Record], protocol: str = "paper") -> list[C
 
 
 def claim_lines(checked: Sequence[CheckedClaim]) -> list[str]:
-    """A line per tested claim, and the number of the paper's claims that could not be tested."""
+    """A line per claim with a comparison, and how many of the paper's could not be tested."""
     lines = [f"{claim.table}: {claim}" for claim in checked if claim.effect is not None]
-    missing = sum(claim.effect is None and claim.claim.section != OURS for claim in checked)
+    paper = [claim for claim in checked if claim.claim.section != OURS]
+    missing = sum(claim.verdict == "cannot be tested" for claim in paper)
     return [*lines, f"{missing} claims of the paper could not be tested"] if missing else lines
 
 
