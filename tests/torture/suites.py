@@ -37,4 +37,10 @@ SUITES: dict[str, Suite] = {
         target="an error of one sentence, or a valid network",
         timeout=60.0,
     ),
+    "flipped_bits": Suite(
+        module="tests.torture.flipped_bits",
+        count=1_000,
+        title="one flipped bit in any file of a network, then `train`",
+        target="an error of one sentence, or the same results",
+    ),
 }
