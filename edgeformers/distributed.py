@@ -7,7 +7,8 @@ All processes must call each function at the same point of the program. If a pro
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgeformers import locks
 from edgeformers.data.random import hash_keys
 
 Item = TypeVar("Item", bound=Sequence[Any] | NDArray[Any])
@@ -51,6 +53,13 @@ def barrier() -> None:
     """Wait for all processes."""
     if dist.is_initialized():
         dist.barrier()
+
+
+@contextmanager
+def single_writer(out: Path, *, folder: bool = False) -> Iterator[None]:
+    """Let the main process hold the lock of an output, for all processes of the group."""
+    with locks.single_writer(out, folder=folder) if is_main() else nullcontext():
+        yield
 
 
 @contextmanager

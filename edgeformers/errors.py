@@ -38,6 +38,10 @@ class ConfigError(InputError):
     """A setting is unknown or has an invalid value."""
 
 
+class FileError(InputError, OSError):
+    """A file cannot be read or written: the disk is full, access is denied, and so on."""
+
+
 class FormatError(EdgeformersError, ValueError):
     """A file is damaged, of another kind, or of an unsupported version."""
 

@@ -4,15 +4,19 @@ import errno
 import math
 import os
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.file_errors import writing
+from edgeformers.locks import NoLocksError, acquire
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SYSTEM_FILES = (".DS_Store", "Thumbs.db", "desktop.ini")  # left in folders by operating systems
 ATTEMPTS = 100  # to win a race against other processes that write the same folder
@@ -26,14 +30,19 @@ class FolderExistsError(InputError):
 def atomic_file(path: Path, suffix: str = "partial") -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces `path` if the block succeeds.
 
-    What a killed process leaves behind is overwritten by the next one with the same suffix.
+    The folder is created if necessary. What a killed process leaves behind is overwritten by the
+    next one with the same suffix.
     """
     temporary = path.with_name(f".{path.name}.{suffix}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield temporary
-        temporary.replace(path)
+        with writing(path, temporary):
+            yield temporary
+            temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder cannot be written
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -56,23 +65,18 @@ def atomic_folder(
     """
     if out.name in ("", ".."):
         out = out.resolve()
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(out)
         _check_replaceable(out, overwrite, check)
         parent, lock = _make_locked_folder(out)
-        temporary = parent / out.name
-        temporary.mkdir()
-    except OSError as error:
-        raise InputError(f"{out} cannot be written ({error.strerror})") from error
     try:
-        yield temporary
-        _rename(temporary, out, overwrite, check)
-        shutil.rmtree(parent, ignore_errors=True)
-    except Exception as error:
-        if message := _exhausted_resource(error, out):
-            raise EdgeformersError(message) from error
-        raise
+        temporary = parent / out.name
+        with writing(out, parent):
+            temporary.mkdir()
+            yield temporary
+            _rename(temporary, out, overwrite, check)
+            shutil.rmtree(parent, ignore_errors=True)
     finally:
         _remove_temporary(parent, out)
         if lock is not None:
@@ -171,8 +175,11 @@ def _make_locked_folder(out: Path) -> tuple[Path, int | None]:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
         try:
             lock = _lock(folder)
-        except _NoLocksError:
+        except NoLocksError:
             return folder, None
+        except OSError:
+            folder.rmdir()
+            raise
         if lock is not None:
             return folder, lock
     raise InputError(f"{out} cannot be written: other processes remove its files; stop them first")
@@ -182,7 +189,7 @@ def _remove_leftovers(out: Path) -> None:
     """Remove the temporary folders of processes that no longer run."""
     for path in out.parent.iterdir():
         if path.name.startswith(f".{out.name}.partial-") and path.is_dir():
-            with suppress(_NoLocksError):
+            with suppress(NoLocksError):
                 lock = _lock(path)
                 if lock is not None:
                     _remove_temporary(path, out)
@@ -198,57 +205,24 @@ def _remove_temporary(folder: Path, out: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class _NoLocksError(Exception):
-    """The file system has no locks."""
-
-
 def _lock(folder: Path) -> int | None:
-    """A lock that ends with the process holding it, or None if another process holds it."""
-    path = folder / "lock"
+    """The lock of a temporary folder, or None if another process holds it or removes it."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        return acquire(folder / "lock")
     except (FileNotFoundError, PermissionError):  # just removed, or another user's
         return None
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        os.close(handle)
-        return None
-    except OSError as error:
-        os.close(handle)
-        raise _NoLocksError from error
-    if path.exists():
-        return handle
-    os.close(handle)
-    return None
 
 
-def _exhausted_resource(error: Exception, out: Path) -> str | None:
-    """An error message if the disk or the memory is full, else None.
+def save_tensors(
+    path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file with the mode that other new files have, which is not 0600."""
+    from safetensors.torch import save_file
 
-    DuckDB's errors are recognized by their text, because Arrow re-raises them as its own.
-    """
-    text = str(error)
-    reason = text.partition("\n")[0]
-    disk_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if disk_full or "No space left" in text or "failed to offload" in text:
-        return (
-            f"the disk is full while writing {out}; free about twice the size of the input and "
-            f"try again. No partial output was kept ({reason})"
-        )
-    if isinstance(error, MemoryError) or text.startswith("Out of Memory Error"):
-        return (
-            f"out of memory while writing {out}; close other programs or use a larger machine, "
-            f"and try again. No partial output was kept ({reason})"
-        )
-    return None
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(dict(tensors), path, metadata)
+    path.chmod(mode)
 
 
 def json_values(value: Any) -> Any:

@@ -138,7 +138,7 @@ def test_an_unwritable_path_is_named(tmp_path):
     ("error", "words"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "disk is full"),
-        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "disk is full"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "quota"),
         (RuntimeError("IO Error: Could not write: No space left on device"), "disk is full"),
         (RuntimeError("Out of Memory Error: failed to offload data block\nmore"), "disk is full"),
         (OSError("Out of Memory Error: failed to allocate data\nmore"), "out of memory"),
@@ -151,7 +151,7 @@ def test_a_full_disk_or_memory_is_explained(error, words, tmp_path):
         atomic_folder(tmp_path / "net"),
     ):
         raise error
-    assert str(error).partition("\n")[0] in str(caught.value)
+    assert str(caught.value).count("net") == 1
     assert "more" not in str(caught.value)
     assert not names_in(tmp_path)
 

@@ -13,6 +13,7 @@ from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
 from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
 from edgeformers.errors import EdgeformersError, with_options
+from edgeformers.file_errors import file_error_sentence
 
 COMMANDS = {
     "prepare": Prepare,
@@ -56,13 +57,6 @@ def run() -> None:
     try:
         app([current_option(argument) for argument in sys.argv[1:]])
     except (EdgeformersError, OSError) as error:
-        typer.echo(f"error: {_sentence(error)}", err=True)
+        sentence = file_error_sentence(error) if isinstance(error, OSError) else str(error)
+        typer.echo(f"error: {with_options(sentence)}", err=True)
         sys.exit(2)
-
-
-def _sentence(error: EdgeformersError | OSError) -> str:
-    if isinstance(error, EdgeformersError):
-        return with_options(str(error))
-    if error.filename is None:
-        return f"{error}; check free space and permissions"
-    return f"{error.filename}: {(error.strerror or str(error)).lower()}; check the path"

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeformers.cli.command import OUT, Command, argument, choose, option, split_list
-from edgeformers.cli.report import show_card
+from edgeformers.cli.report import add_card, print_card
 
 if TYPE_CHECKING:
+    from edgeformers.data.card.card import DataCard
     from edgeformers.data.table import NodeTable
 
 edge_option = partial(option, panel="Edge table")
@@ -89,8 +90,10 @@ With a table of your own:
     seed: int = network_option("Seed of the simulated network.", 0)
 
     def run(self) -> None:
+        from edgeformers.data.network import PrepareConfig
         from edgeformers.data.prepare import prepare
 
+        cards: list[DataCard] = []
         graph = prepare(
             self.data,
             self.out,
@@ -104,9 +107,11 @@ With a table of your own:
             progress=not self.quiet,
             on_error=choose("--on-error", self.on_error, ("stop", "skip")),
             overwrite=self.overwrite,
+            config=PrepareConfig(complete=lambda network: cards.append(add_card(network))),
             **self._table_arguments(),
         )
-        show_card(graph, as_json=self.as_json, quiet=self.quiet)
+        if self.as_json or not self.quiet:
+            print_card(cards[0], graph.path, as_json=self.as_json)
 
     def _table_arguments(self) -> dict[str, Any]:
         """Arguments of `prepare` about the edges, those that were given."""

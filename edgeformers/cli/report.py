@@ -10,6 +10,7 @@ from edgeformers.cli.command import OUT, Command, argument, option
 from edgeformers.cli.runs import recommendation_lines
 
 if TYPE_CHECKING:
+    from edgeformers.data.card.card import DataCard
     from edgeformers.data.graph import EdgeTextGraph
     from edgeformers.estimators import Recommendation
 
@@ -47,21 +48,29 @@ Examples:
     def run(self) -> None:
         from edgeformers.data.graph import EdgeTextGraph
 
-        show_card(EdgeTextGraph.open(self.network, verify=self.verify), as_json=self.as_json)
+        graph = EdgeTextGraph.open(self.network, verify=self.verify)
+        print_card(add_card(graph), graph.path, as_json=self.as_json)
 
 
-def show_card(graph: "EdgeTextGraph", *, as_json: bool = False, quiet: bool = False) -> None:
-    """Write the data card of a network into its folder, and print it."""
+def add_card(graph: "EdgeTextGraph") -> "DataCard":
+    """Write the data card of a network into its folder, and return it."""
     from edgeformers.data.card.describe import describe
-    from edgeformers.report.card_page import card_page, write_card
-    from edgeformers.report.terminal import render_text
+    from edgeformers.report.card_page import write_card
 
     card = describe(graph)
-    page = write_card(card, graph.path)
+    write_card(card, graph.path)
+    return card
+
+
+def print_card(card: "DataCard", network: Path, *, as_json: bool) -> None:
+    """Print the data card of a network, and where its page is."""
+    from edgeformers.report.card_page import card_page
+    from edgeformers.report.terminal import render_text
+
     if as_json:
         typer.echo(card.to_json())
-    elif not quiet:
-        typer.echo(f"{render_text(card_page(card))}\nAs a page: {page}")
+    else:
+        typer.echo(f"{render_text(card_page(card))}\nAs a page: {network / 'card.html'}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, require, suggest
 from edgeformers.files import atomic_folder
+from edgeformers.locks import single_writer
 
 KEY_COLUMNS = ("source", "target", "text")  # stored apart from edges.parquet
 MAX_NODE_LABELS = 10_000  # their names are read whenever the network is opened
@@ -59,6 +60,7 @@ class PrepareConfig:
     drop_repeats: bool = False  # of edges with equal source, target and text, keep the first
     notes: Sequence[str] = ()
     check: Callable[[EdgeTextGraph], list[str]] | None = None  # may raise; returns more notes
+    complete: Callable[[EdgeTextGraph], object] | None = None  # called before the folder appears
     progress: bool = True
 
 
@@ -77,7 +79,8 @@ def write_network(
     _check_settings(table, config)
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
-    with atomic_folder(out, overwrite=overwrite, check=check_replaceable) as folder:
+    written = atomic_folder(out, overwrite=overwrite, check=check_replaceable)
+    with single_writer(out), written as folder:
         filtered, notes = filter_edges(
             table,
             drop_repeats=config.drop_repeats,
@@ -93,6 +96,8 @@ def write_network(
         writer.write_metadata()
         if tokenizer is not None:
             add_tokens(EdgeTextGraph.open(folder), tokenizer, progress=config.progress)
+        if config.complete is not None:
+            config.complete(EdgeTextGraph.open(folder))
     return EdgeTextGraph.open(out)
 
 

@@ -153,7 +153,6 @@ def _read_cache(folder: Path) -> dict[str, Any]:
 
 def _write_cache(folder: Path, states: Mapping[str, list[Any]]) -> None:
     path = _cache_file(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(states))
     for other in path.parent.iterdir():
         if other.stat().st_mtime < time.time() - KEPT:

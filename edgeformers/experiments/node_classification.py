@@ -75,7 +75,6 @@ def _node_metrics(
     vectors = _node_vectors(plan, run, graph, labels)
     report = classify_nodes(vectors, labels.labels, seeds=range(regressions))
     metrics = [flat_metrics(values) for values in report.runs]
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps({**key, "metrics": metrics}, indent=1) + "\n")
     return metrics
 

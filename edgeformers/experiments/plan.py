@@ -190,7 +190,6 @@ class Plan:
 
     def write(self) -> Path:
         """Save as plan.json in the experiment's folder."""
-        self.path.mkdir(parents=True, exist_ok=True)
         write_atomic(self.path / PLAN, json.dumps(asdict(self), indent=1) + "\n")
         return self.path / PLAN
 

@@ -98,7 +98,6 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Save as JSON, atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod

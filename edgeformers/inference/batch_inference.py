@@ -18,6 +18,7 @@ from edgeformers.files import atomic_file
 from edgeformers.inference.fitted import fitted_model
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.locks import single_writer
 
 ROWS = 8_192  # edges read, predicted and written together
 CELLS = 1 << 24  # scores in memory at once: 64 MB
@@ -94,9 +95,8 @@ def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
     }
     if path.suffix not in writers:
         raise InputError(f"{path}: the name must end in .parquet, .csv or .jsonl")
-    path.parent.mkdir(parents=True, exist_ok=True)
     writer, count = None, 0
-    with atomic_file(path) as temporary:
+    with single_writer(path), atomic_file(path) as temporary:
         for table in tables:
             flat = _joined_lists(table) if path.suffix == ".csv" else table
             writer = writer or writers[path.suffix](temporary, flat.schema)

@@ -86,21 +86,33 @@ def embed(
     size = batch or fitted.config.train.eval_batch_size
     job = _Job(fitted, what, shard, size, chunk, int8)
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
-        return path
+        return path  # also where nothing can be written
+    with distributed.single_writer(path):
+        if not distributed.broadcast(_is_finished(path, job.facts, overwrite)):
+            _write_vectors(job, path, show=show)
+        distributed.barrier()
+    return path
+
+
+def _write_vectors(job: "_Job", path: Path, *, show: bool) -> None:
+    """Encode and write the chunks that are missing, then join them."""
     chunks = path.with_name(f".{path.name}.parts")
-    if int8 and job.chunks:
+    if job.int8 and job.chunks:
         print_message(job.measure_int8(), show=show)
     files = [chunks / f"{number:08d}.parquet" for number in range(len(job.chunks))]
-    for number in distributed.broadcast(_missing_chunks(chunks, job.facts, files)):
-        table = job.encode_chunk(number, show=show and distributed.is_main())
-        if distributed.is_main():
-            _write_parquet(files[number], iter([table]), job.schema)
+    try:
+        for number in distributed.broadcast(_missing_chunks(chunks, job.facts, files)):
+            table = job.encode_chunk(number, show=show and distributed.is_main())
+            if distributed.is_main():
+                _write_parquet(files[number], iter([table]), job.schema)
+    finally:
+        has_chunk = any(file.is_file() for file in files)
+        if distributed.is_main() and not has_chunk:  # there is nothing to continue with
+            shutil.rmtree(chunks, ignore_errors=True)
     if distributed.is_main():
         bar = tqdm(files, desc="joining", disable=not show)
         _write_parquet(path, map(pq.read_table, bar), job.schema)
         shutil.rmtree(chunks, ignore_errors=True)
-    distributed.barrier()
-    return path
 
 
 def read_embeddings(path: str | PathLike[str]) -> EmbeddingTable:
@@ -276,7 +288,6 @@ def _missing_chunks(folder: Path, facts: dict[str, Any], files: list[Path]) -> l
     recorded = folder / FACTS
     if not recorded.is_file() or recorded.read_text(encoding="utf-8") != identity:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
         write_atomic(recorded, identity)
     return [number for number, file in enumerate(files) if not file.is_file()]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -26,7 +26,7 @@ from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
 from edgeformers.errors import FormatError, InputError, suggest
-from edgeformers.files import atomic_folder, check_no_foreign_files
+from edgeformers.files import atomic_folder, check_no_foreign_files, save_tensors
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
@@ -92,9 +92,9 @@ def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str
         "extra": saved.extra,
     }
     with atomic_folder(out, overwrite=True, check=check_replaceable_model) as temporary:
-        save_file(_on_cpu(_tensors(saved.model)), temporary / WEIGHTS, metadata={"format": "pt"})
+        save_tensors(temporary / WEIGHTS, _on_cpu(_tensors(saved.model)), {"format": "pt"})
         if saved.head:
-            save_file(_on_cpu(saved.head), temporary / HEAD)
+            save_tensors(temporary / HEAD, _on_cpu(saved.head))
         saved.tokenizer.save(str(temporary / TOKENIZER))
         pq.write_table(_node_table(saved.nodes), temporary / NODES, compression="zstd")
         facts["files"] = {path.name: fingerprint(path) for path in sorted(temporary.iterdir())}

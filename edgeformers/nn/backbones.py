@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
+from edgeformers.file_errors import writing
+from edgeformers.files import atomic_file, save_tensors
 from edgeformers.minilm import MINILM, check_minilm, minilm_folder
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.families import FAMILIES, Family
@@ -89,9 +91,11 @@ def export_backbone(encoder: TextEncoder, folder: str | PathLike[str]) -> Path:
     published = _published_config(encoder.config.family, family.write(encoder.config), folder)
     _check_exportable(encoder.config, family.read(published, encoder.config.family))
     published.architectures = [family.architecture]
-    folder.mkdir(parents=True, exist_ok=True)
-    published.save_pretrained(folder)
-    save_file(_export_tensors(encoder), folder / "model.safetensors", metadata={"format": "pt"})
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        published.save_pretrained(folder)
+    with atomic_file(folder / "model.safetensors") as temporary:
+        save_tensors(temporary, _export_tensors(encoder), {"format": "pt"})
     return folder
 
 

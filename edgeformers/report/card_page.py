@@ -51,7 +51,6 @@ def write_card(graph_or_card: "EdgeTextGraph | DataCard", folder: str | PathLike
     """Write card.json and card.html to a folder; returns the path of card.html."""
     card = graph_or_card if isinstance(graph_or_card, DataCard) else describe(graph_or_card)
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     write_atomic(path / "card.json", card.to_json() + "\n")
     write_atomic(path / "card.html", render_html(card_page(card)))
     return path / "card.html"

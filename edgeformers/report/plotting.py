@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from edgeformers.errors import MissingExtraError, require
-from edgeformers.files import write_atomic
+from edgeformers.files import atomic_file, write_atomic
 from edgeformers.report.figures import (
     COLORS,
     AttentionFigure,
@@ -89,9 +89,8 @@ def write_figure(path: Path, data: FigureData) -> tuple[list[Path], str | None]:
     with _style("edgeformers"):
         figure = _draw_figure(data, is_file=True)
         write_atomic(vector, _compact_svg(figure, data) + "\n")
-        partial = path.with_suffix(".partial.png")
-        figure.savefig(partial, dpi=PNG_DPI)
-        partial.replace(raster)
+        with atomic_file(raster) as temporary:
+            figure.savefig(temporary, dpi=PNG_DPI, format="png")
     return [vector, raster], None
 
 

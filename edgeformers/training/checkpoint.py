@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from edgeformers.errors import FormatError
+from edgeformers.file_errors import writing
+from edgeformers.files import save_tensors
 
 _PREFIX = "step-"
 
@@ -21,22 +23,22 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
     Complete folders are renamed into place and renamed away before deletion, so a folder with the
     name of a checkpoint is complete even after a crash or power failure.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for partial in folder.glob(".step-*"):
-        shutil.rmtree(partial)
     out = folder / f"{_PREFIX}{step:09d}"
     partial = folder / f".{out.name}.partial"
-    partial.mkdir()
-    tensors: dict[str, Tensor] = {}
-    values = _split(state, "", tensors)
-    save_file(tensors, partial / "state.safetensors")
-    (partial / "state.json").write_text(json.dumps(values), encoding="utf-8")
-    for file in partial.iterdir():
-        with file.open("rb+") as opened:
-            os.fsync(opened.fileno())  # wait until it is on disk
-    if out.exists():
-        _remove(out)
-    partial.replace(out)
+    try:
+        with writing(out):
+            folder.mkdir(parents=True, exist_ok=True)
+            for leftover in folder.glob(f".{_PREFIX}*"):
+                shutil.rmtree(leftover)
+            _write_state(partial, state)
+            if out.exists():
+                _remove(out)
+            partial.replace(out)
+    except Exception:
+        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):  # there are other checkpoints, or no folder
+            folder.rmdir()
+        raise
     for old in checkpoints(folder)[:-keep]:
         _remove(old)
     return out
@@ -71,6 +73,18 @@ def remove_checkpoints(folder: Path) -> None:
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, if any."""
     return max(checkpoints(folder), default=None)
+
+
+def _write_state(folder: Path, state: dict[str, Any]) -> None:
+    """Write a new folder, and wait until it is on disk."""
+    folder.mkdir()
+    tensors: dict[str, Tensor] = {}
+    values = _split(state, "", tensors)
+    save_tensors(folder / "state.safetensors", tensors)
+    (folder / "state.json").write_text(json.dumps(values), encoding="utf-8")
+    for file in folder.iterdir():
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
 
 
 def _remove(checkpoint: Path) -> None:

@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from edgeformers.errors import FormatError
+from edgeformers.errors import FileError, FormatError
+from edgeformers.file_errors import writing
 from edgeformers.files import write_atomic
 
 LOG = "metrics.jsonl"
@@ -23,7 +26,8 @@ class RunLog:
         self._writer: Any = None
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self._drop_after(resume_step)
         self._writer = _tensorboard(folder, resume_step)
 
@@ -43,10 +47,17 @@ class RunLog:
     def flush(self) -> None:
         """Write all events to disk."""
         self._flushed_at = time.monotonic()
-        if self._lines and self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(self._lines))
-            self._lines.clear()
+        lines, self._lines = self._lines, []
+        if not lines or self.path is None:
+            return
+        size = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(lines))
+        except FileError:
+            with suppress(OSError):  # a later line must not continue half a line
+                os.truncate(self.path, size)
+            raise
 
     def close(self) -> None:
         self.flush()

@@ -157,7 +157,7 @@ def test_a_full_disk_is_reported_in_one_sentence(edgeformers, edges, tmp_path, m
 
     monkeypatch.setattr("edgeformers.data.network.np.save", fail)
     answer = edgeformers("prepare", edges, "-o", "net", *QUICK)
-    assert "the disk is full while writing net" in refusal(answer, tmp_path)
+    assert "net cannot be written: the disk is full" in refusal(answer, tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(edgeformers, edges, tmp_path):

@@ -22,6 +22,17 @@ def test_a_run_folder_has_config_log_model_and_results(home):
     assert links["test"]["full/mrr"] > 0
 
 
+def test_all_files_follow_the_umask(home):
+    umask = os.umask(0o022)
+    os.umask(umask)
+    modes = {
+        path.relative_to(home).as_posix(): path.stat().st_mode & 0o777
+        for path in home.rglob("*")
+        if path.is_file()
+    }
+    assert {name: mode for name, mode in modes.items() if mode != 0o666 & ~umask} == {}
+
+
 def test_a_finished_run_is_not_trained_again(home):
     before = (home / "run-edges" / "results.json").stat().st_mtime_ns
     answer = call(*TRAIN, "-o", "run-edges", *TINY)

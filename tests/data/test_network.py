@@ -136,6 +136,7 @@ def test_the_batches_of_the_reader_do_not_matter(tmp_path):
 FORKING = """
     import os, signal, sys, time
     from edgeformers.files import FolderExistsError
+    from edgeformers.locks import BusyError
     from edgeformers.data.network import PrepareConfig, write_network
     from edgeformers.data.simulate import simulate
 
@@ -149,7 +150,7 @@ FORKING = """
             return child
         try:
             write_network(table, out, config=config)
-        except FolderExistsError:
+        except (BusyError, FolderExistsError):
             os._exit(3)
         os._exit(0)
 """
@@ -177,7 +178,7 @@ def test_a_killed_run_leaves_no_partial_network_and_can_be_repeated(tmp_path, to
             time.sleep(duration * share)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            left = [name for name in os.listdir(os.path.dirname(out)) if name.startswith(".out.")]
+            left = [name for name in os.listdir(os.path.dirname(out)) if ".out.part" in name]
             print(os.path.exists(out), len(left))
         print(os.waitstatus_to_exitcode(os.waitpid(start(out), 0)[1]))
     """
@@ -192,7 +193,7 @@ def test_a_killed_run_leaves_no_partial_network_and_can_be_repeated(tmp_path, to
     EdgeTextGraph.open(out, verify=True)
 
 
-def test_two_processes_preparing_at_once_make_one_network(tmp_path):
+def test_of_two_processes_preparing_at_once_one_is_rejected(tmp_path):
     script = """
         children = [start(folders[0]), start(folders[0])]
         print(*sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))

@@ -84,7 +84,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_checkpoints(tmp_path, monke
         raise Killed
 
     if moment == "writing":
-        monkeypatch.setattr(checkpoint, "save_file", die)
+        monkeypatch.setattr(checkpoint, "save_tensors", die)
     elif moment == "renaming":
         monkeypatch.setattr(checkpoint, "checkpoints", die)
     else:

@@ -17,6 +17,7 @@ from edgeformers.experiments.run_report.read import (
     read_run,
 )
 from edgeformers.files import write_atomic
+from edgeformers.locks import single_writer
 from edgeformers.report.comparison import RunComparison, RunGroup, SkippedRun, comparison_page
 from edgeformers.report.page import SvgImage, render_html
 
@@ -55,9 +56,10 @@ def build_report(folders: Iterable[str | PathLike[str]]) -> RunComparison:
 
 def write_report(folders: Iterable[str | PathLike[str]], out: str | PathLike[str]) -> RunComparison:
     """Write the page that compares all finished runs in these folders; returns its data."""
-    comparison, path = build_report(folders), Path(out).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, render_html(comparison_page(comparison)))
+    path = Path(out).expanduser()
+    with single_writer(path):
+        comparison = build_report(folders)
+        write_atomic(path, render_html(comparison_page(comparison)))
     return comparison
 
 

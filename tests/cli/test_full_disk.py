@@ -1,0 +1,60 @@
+"""A full disk is one sentence wherever it happens, and nothing incomplete is left behind."""
+
+import pytest
+
+from tests.cli.conftest import call
+from tests.torture.faults import can_mount, failing_writes, leftovers, tiny_disk
+
+PREPARE = ("prepare", "simulated", "--edges", 200, "--tokenizer", "train:200", "--quiet")
+COMMANDS = {
+    "prepare": (*PREPARE, "-o"),
+    "embed": ("embed", "run-links", "--nodes", "--quiet", "-o"),
+    "report": ("report", "run-links", "-o"),
+    "predict": ("predict", "run-edges", "new.csv", "-o"),
+}
+OUTPUTS = {"prepare": "net", "embed": "v.parquet", "report": "page.html", "predict": "out.csv"}
+
+
+@pytest.fixture
+def new_edges(home):
+    (home / "new.csv").write_text("source,target,text\nada,tent,Too small.\n")
+
+
+def names_below(folder):
+    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+
+
+def check_failure(answer, folder):
+    assert answer.code == 2, answer
+    assert answer.err.count("\n") == 1, answer.err
+    assert "disk is full" in answer.err
+    assert answer.err.count("disk is full") == 1
+    assert not leftovers(folder)
+
+
+@pytest.mark.usefixtures("new_edges")
+@pytest.mark.parametrize("points", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_is_full_at_any_write(command, points, home, tmp_path):
+    args, name = COMMANDS[command], OUTPUTS[command]
+    with failing_writes(tmp_path) as disk:
+        answer = call(*args, tmp_path / "whole" / name)
+    assert answer.code == 0, answer.err
+    total = disk.writes
+    assert total >= 3
+    assert set(names_below(tmp_path)) == {f"whole/{name}"} or command == "prepare"
+    for nth in sorted({*range(1, total, -(-total // points)), total}):
+        folder = tmp_path / str(nth)
+        with failing_writes(tmp_path, nth) as disk:
+            answer = call(*args, folder / name)
+        assert disk.has_failed, nth
+        check_failure(answer, folder)
+        assert not (folder / name).exists()
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs root")
+@pytest.mark.parametrize("kilobytes", [4, 64, 112])
+def test_preparing_on_a_tiny_disk(kilobytes, tmp_path):
+    with tiny_disk(tmp_path / "disk", kilobytes) as folder:
+        check_failure(call(*PREPARE, "-o", folder / "net"), folder)
+        assert not list(folder.iterdir())
