@@ -22,6 +22,7 @@ from edgeformers.report.page import (
     Bar,
     Block,
     Bullets,
+    Command,
     Details,
     Findings,
     Page,
@@ -107,8 +108,12 @@ def _tiles(card: DataCard) -> list[tuple[str, str]]:
 
 
 def _findings(card: DataCard) -> Section:
-    nothing = Paragraph("No problems found.")
-    return Section("Before you train", [Findings(card.findings) if card.findings else nothing])
+    blocks: list[Block] = []
+    if card.prepare_options:
+        blocks.append(Paragraph("Prepare it again with the same command, but these options:"))
+        blocks.append(Command(card.prepare_options))
+    findings = Findings(card.findings) if card.findings else Paragraph("No problems found.")
+    return Section("Before you train", [*blocks, findings])
 
 
 def _sections(card: DataCard) -> Iterator[Section]:

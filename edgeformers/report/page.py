@@ -16,9 +16,11 @@ from edgeformers.report.plotting import INSTALL_HINT, inline_svg
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: Command-line options with their values, and calls such as SplitConfig(new_pairs=True).
+#: Command-line options with their values, parts of a split such as +drop in parentheses, and
+#: calls such as SplitConfig(new_pairs=True).
 CODE = re.compile(
-    r"--[a-z][\w-]*(?:[ =](?=\S*[=+:/\d])[^\s,;()&]*[^\s,;()&.])?|\b[A-Z]\w+\(\w+=\w+\)"
+    r"--[a-z][\w-]*(?:[ =](?=\S*[=+:/\d])[^\s,;()&]*[^\s,;()&.])?|(?<=\()\+[a-z][\w-]*"
+    r"|\b[A-Z]\w+\(\w+=\w+\)"
 )
 
 
@@ -28,6 +30,13 @@ class Paragraph:
 
     text: str
     muted: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, or options of one, to copy; a terminal breaks it only between options."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,7 @@ class Section:
 
 Block: TypeAlias = (
     Paragraph
+    | Command
     | Bullets
     | Tiles
     | Findings
@@ -182,7 +192,7 @@ class Page:
 
 
 def render_html(page: Page) -> str:
-    """The page as one HTML file without scripts, fonts or other external resources."""
+    """The page as one HTML file without fonts, scripts (but copy buttons) or other resources."""
     draws = find_spec("matplotlib") is not None
     missing = "" if draws or not _has_plots(page.sections) else f" {INSTALL_HINT}"
     template = _environment().get_template("page.html.j2")

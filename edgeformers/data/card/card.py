@@ -204,6 +204,7 @@ class DataCard:
     skipped: int
     skipped_examples: list[str]
     findings: list[Finding]
+    prepare_options: str = ""  # options of `prepare` that apply the advice of the findings
     version: int = VERSION
 
     def to_json(self) -> str:

@@ -1,7 +1,6 @@
 """Computes the data card of a network from all of its edges."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,7 @@ from edgeformers.data.card.distributions import (
     largest,
     length_distribution,
 )
-from edgeformers.data.card.findings import card_findings
+from edgeformers.data.card.findings import with_findings
 from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.random import splitmix64
 from edgeformers.data.splits import PARTS
@@ -67,7 +66,7 @@ def describe(graph: "EdgeTextGraph") -> DataCard:
         skipped_examples=list(map(with_options, graph.skipped.get("examples", []))),
         findings=[],
     )
-    return replace(card, findings=card_findings(card))
+    return with_findings(card)
 
 
 def _pair_keys(graph: "EdgeTextGraph") -> Array:
@@ -264,5 +263,5 @@ def _overlap(
     text = shorten(graph.texts(np.array([example]))[0])
     ends = np.array([graph.src[example], graph.dst[example]])
     pair = " → ".join(shorten(name, NAME_CHARACTERS) for name in graph.node_names(ends))
-    shown = {"text": text, "pair": pair, "edge": f"{pair}: {text}"}[what]
+    shown = {"text": text, "pair": pair, "edge": f"{pair}: {text}" if text else pair}[what]
     return Overlap(len(shared), len(shared) / total, shown)

@@ -37,7 +37,6 @@ MANY_COLD_EDGES = 0.05
 MANY_SINGLE_EDGES = 0.3  # of the nodes on the side whose edges are divided
 
 SIDE_NAMES = {"outgoing": "nodes with outgoing edges", "incoming": "nodes with incoming edges"}
-OPTIONS = "{options}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class _Affected:
 
 
 class _Findings(list[Finding]):
-    """The findings of a card; all that advise `--split` options advise the same ones.
+    """The findings of a card, and the options of `prepare` that apply what they advise.
 
     `--split` replaces all default splits, so the options list every split of the network. If it
     is not known how the splits were made, the default ones are changed.
@@ -65,7 +64,8 @@ class _Findings(list[Finding]):
         super().__init__()
         specs = [split.spec for split in card.splits if split.spec]
         self.configs = {c.name: c for c in map(SplitConfig.parse, specs)}
-        self.suggested = dict(self.configs) or {c.name: c for c in DEFAULT_SPLITS}
+        self.known = dict(self.configs) or {c.name: c for c in DEFAULT_SPLITS}
+        self.suggested = dict(self.known)
 
     def add(
         self,
@@ -85,7 +85,7 @@ class _Findings(list[Finding]):
         text = _texts()[name]
         sentence = text["sentence"].format(**values)
         sentence = sentence[:1].upper() + sentence[1:]
-        remedy = text.get(advice, text["advice"]).format(**values, options=OPTIONS)
+        remedy = text.get(advice, text["advice"]).format(**values)
         self.append(Finding(severity, about or name, sentence, remedy, numbers or {}, list(splits)))
 
     def add_share(
@@ -144,12 +144,17 @@ class _Findings(list[Finding]):
         for name in known:
             self.suggested[name] = replace(self.suggested[name], **changes)
 
-    def ordered(self) -> list[Finding]:
-        """All findings, warnings first, with the suggested `--split` options."""
-        texts = (config.to_text() for config in self.suggested.values())
-        options = " ".join(f"--split {shlex.quote(text)}" for text in texts)
-        ordered = sorted(self, key=lambda finding: finding.severity != "warning")
-        return [replace(each, advice=each.advice.replace(OPTIONS, options)) for each in ordered]
+    def options(self) -> str:
+        """The options of `prepare` that apply the advice, such as `--drop-repeats --split ...`."""
+        is_repeated = any(
+            each.about in ("identical edges", "leak: identical edge") for each in self
+        )
+        options = ["--drop-repeats"] if is_repeated else []
+        if self.suggested != self.known:
+            options += [
+                f"--split {shlex.quote(config.to_text())}" for config in self.suggested.values()
+            ]
+        return " ".join([*options, "--overwrite"] if options else [])
 
 
 @cache
@@ -157,12 +162,19 @@ def _texts() -> dict[str, dict[str, str]]:
     return tomllib.loads(files(__package__).joinpath("findings.toml").read_text("utf-8"))
 
 
-def card_findings(card: DataCard) -> list[Finding]:
-    """All findings, warnings first."""
-    findings, edges = _Findings(card), card.counts.edges
+def with_findings(card: DataCard) -> DataCard:
+    """The card with all findings, warnings first, and the options that apply their advice."""
+    findings = _Findings(card)
+    _add_findings(card, findings)
+    ordered = sorted(findings, key=lambda finding: finding.severity != "warning")
+    return replace(card, findings=ordered, prepare_options=findings.options())
+
+
+def _add_findings(card: DataCard, findings: _Findings) -> None:
+    edges = card.counts.edges
     if not edges:
         findings.add("no edges", "warning")
-        return findings.ordered()
+        return
     _add_text_findings(card, findings)
     if card.labels is not None:
         _add_label_findings(card.labels, findings)
@@ -178,11 +190,18 @@ def card_findings(card: DataCard) -> list[Finding]:
     if (weights := card.weights) is not None:
         findings.add_share("weights", weights.missing + weights.negative, edges)
     _add_split_findings(card, findings)
-    return findings.ordered()
 
 
 def _add_text_findings(card: DataCard, findings: _Findings) -> None:
-    findings.add_share("empty texts", card.texts.empty, card.counts.edges, warn_from=0.05)
+    texts, edges = card.texts, card.counts.edges
+    if texts.distinct <= 1 < edges:
+        same = "all edges have the same text" + (" or none" if texts.empty else "")
+        subject = same if texts.distinct else "no edge has a text"
+        findings.add("uninformative texts", "warning", subject=subject)
+    elif texts.empty:
+        findings.add_share("empty texts", texts.empty, edges, warn_from=0.05)
+    if texts.distinct > 1:
+        findings.add_share("shared texts", texts.shared, edges, at_least=0.05)
     short, longer = CUTS[:2]
     share, next_share = (card.texts.cut.get(str(limit), 0.0) for limit in (short, longer))
     if share >= MANY_LONG_TEXTS:
@@ -252,7 +271,6 @@ def _add_node_findings(card: DataCard, findings: _Findings) -> None:
 def _add_repeat_findings(card: DataCard, findings: _Findings) -> None:
     counts, edges = card.counts, card.counts.edges
     findings.add_share("identical edges", counts.identical_edges, edges, warn_from=0.01)
-    findings.add_share("shared texts", card.texts.shared, edges, at_least=0.05)
     if counts.repeating_edges >= MANY_REPEATING_EDGES * edges:
         configs = findings.configs.values()
         is_solved = configs and all(c.new_pairs or c.how == "random" for c in configs)
@@ -345,8 +363,8 @@ def _add_unseen_labels(
         splits = [each.split for each in group]
         configs = [config for name, config in findings.configs.items() if name in splits]
         is_drawn = all(c.how in ("random", "per_source", "per_target") for c in configs)
+        seed = 1 + max((config.seed for config in configs), default=0)
         if is_drawn:
-            seed = 1 + max((config.seed for config in configs), default=0)
             findings.change_splits(splits, seed=seed)
         findings.add(
             "unseen labels",
@@ -357,6 +375,7 @@ def _add_unseen_labels(
             labels=counted(len(labels), "label occurs", "labels occur"),
             part=group[0].part.name,
             label=quoted(labels[0]),
+            seed=str(seed),
         )
 
 

@@ -1,11 +1,16 @@
 import re
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from edgeformers.config import RunConfig, flatten
 from edgeformers.data.card.describe import describe
+from edgeformers.data.card.findings import _texts
 from edgeformers.data.splits import EdgeList, SplitConfig, make_split
+from tests.cli.commands import named_options, options
 from tests.data.fake_graph import FakeGraph, findings_about, six_edges
 
 
@@ -33,8 +38,8 @@ def test_warnings_come_before_notes(graph):
         ("identical edges", "17% of the edges (1)", "--drop-repeats"),
         ("shared texts", "50% of the edges (3)", "most repeated texts"),
         ("skipped rows", "25% of the rows (2)", "prepare again"),
-        ("missing times", "17% of the edges (1)", "random split"),
-        ("cold nodes", "1 of 2 sources and 1 of 3 targets", "--split"),
+        ("missing times", "17% of the edges (1)", "--split random"),
+        ("cold nodes", "1 of 2 sources and 1 of 3 targets", "+drop"),
         ("weights", "33% of the edges (2)", "at least 0"),
         ("self-loops", "17% of the edges (1)", "link prediction"),
         ("hubs, sources", "'n0' alone has 67% of the edges (4)", "without this node"),
@@ -91,7 +96,9 @@ def test_leaks_between_training_and_test_are_reported(graph):
     assert (text.splits, text.numbers["count"]) == (["random"], 2)
     assert "n0 → n3" in pair.sentence
     assert "--drop-repeats" in edge.advice
-    assert advised(pair) == ["edge=random", "link=per-source+drop+new-pairs"]
+    assert "+new-pairs" in pair.advice
+    assert advised(card) == ["edge=random", "link=per-source+drop+new-pairs"]
+    assert card.prepare_options.startswith("--drop-repeats ")
 
 
 def test_a_repeated_pair_is_a_warning_in_a_network_without_labels(graph):
@@ -149,7 +156,7 @@ def test_cold_nodes_of_several_splits_are_counted_for_the_worst(graph):
     [cold] = findings_about(card, "cold nodes")
     assert "33% and 75% of the test edges (1 and 3)" in cold.sentence
     assert "(in b 1 of 2 sources and 2 of 3 targets)" in cold.sentence
-    assert advised(cold) == ["edge=random+seed-1", "link=per-source+drop+new-pairs+seed-1"]
+    assert advised(card) == ["edge=random+seed-1", "link=per-source+drop+new-pairs+seed-1"]
 
 
 def test_validation_is_checked_if_there_is_no_test_part(graph):
@@ -180,10 +187,10 @@ def with_split_options(graph, *texts):
     return replace(graph, splits=splits, split_configs=configs)
 
 
-def advised(finding):
-    """The options of the command that a finding advises."""
-    options = re.findall(r"--split ([^\s,)]*=[^\s,)]*)", finding.advice)
-    return [option.rstrip(".") for option in options]
+def advised(card):
+    """The splits that a card advises."""
+    words = shlex.split(card.prepare_options)
+    return [split for option, split in pairwise(words) if option == "--split"]
 
 
 @pytest.mark.parametrize(
@@ -201,13 +208,10 @@ def advised(finding):
         (["edge=random:0.5/0.0/0.5"], ["edge=random:0.5/0.0/0.5+new-pairs"]),
     ],
 )
-def test_all_findings_advise_the_same_splits_and_these_solve_them(graph, texts, options):
+def test_the_advised_splits_solve_all_findings_together(graph, texts, options):
     card = describe(with_split_options(graph, *texts))
-    solved = [f for f in card.findings if f.about in ("leak: same pair", "cold nodes")]
-    assert solved
-    for finding in (*solved, *findings_about(card, "repeated pairs")):
-        assert advised(finding) in (options, [])
-    assert all(advised(finding) for finding in solved)
+    assert any(f.about in ("leak: same pair", "cold nodes") for f in card.findings)
+    assert advised(card) == options
     after = describe(with_split_options(graph, *options))
     for about in ("leak: same pair", "cold nodes"):
         left = {split for finding in findings_about(after, about) for split in finding.splits}
@@ -223,7 +227,7 @@ def test_the_advice_for_a_column_says_what_to_change_in_it(graph):
     configs = {"column": SplitConfig(name="column", how="column")}
     named = describe(replace(graph, splits={"column": codes}, split_configs=configs))
     [pair] = findings_about(named, "leak: same pair")
-    assert advised(pair) == ["column=column:split+drop+new-pairs"]
+    assert advised(named) == ["column=column:split+drop+new-pairs"]
     assert "the split column" in pair.advice
 
 
@@ -231,7 +235,7 @@ def test_options_are_quoted_for_the_shell(graph):
     codes = {"s": np.array([0, 2, 0, 1, 2, 2], np.uint8)}
     configs = {"s": SplitConfig(name="s", how="column", column="my fold")}
     card = describe(replace(graph, splits=codes, split_configs=configs))
-    assert "--split 's=column:my fold+" in findings_about(card, "cold nodes")[0].advice
+    assert "--split 's=column:my fold+" in card.prepare_options
 
 
 def test_unseen_labels_are_drawn_again_unless_a_column_decides(graph):
@@ -240,23 +244,21 @@ def test_unseen_labels_are_drawn_again_unless_a_column_decides(graph):
         describe(with_split_options(replace(graph, labels=labels), "mine=column:fold")), UNSEEN
     )[0]
     assert "training" in column.advice
-    assert not advised(column)
+    assert "seed" not in column.advice
     codes = {"edge": np.array([0, 2, 0, 1, 2, 2], np.uint8)}
     configs = {"edge": SplitConfig(seed=4)}
     drawn = replace(graph, labels=labels, splits=codes, split_configs=configs)
-    assert advised(findings_about(describe(drawn), UNSEEN)[0]) == [
-        "edge=random+drop+new-pairs+seed-5"
-    ]
+    assert advised(describe(drawn)) == ["edge=random+drop+new-pairs+seed-5"]
+    assert "+seed-5" in findings_about(describe(drawn), UNSEEN)[0].advice
 
 
 def test_a_single_edge_of_a_source_is_in_the_test_part():
     ends = [(0, 3), (1, 3), (2, 3), (2, 4), (2, 4)]
     sparse = FakeGraph(ends, list("abcde"), 3, 2)
-    [note] = findings_about(
-        describe(with_split_options(sparse, "edge=random", "link=per-source")), SINGLE
-    )
+    card = describe(with_split_options(sparse, "edge=random", "link=per-source"))
+    [note] = findings_about(card, SINGLE)
     assert note.sentence.startswith("67% of the sources (2)")
-    assert advised(note) == ["edge=random", "link=per-source+drop+new-pairs"]
+    assert advised(card) == ["edge=random", "link=per-source+drop+new-pairs"]
     assert note.splits == ["link"]
     for text in ("link=per-source+drop", "link=per-source+drop-source", "link=random"):
         assert not findings_about(describe(with_split_options(sparse, text)), SINGLE)
@@ -271,10 +273,34 @@ def test_repeated_pairs_need_no_other_split_if_new_pairs_are_tested(graph):
         describe(with_split_options(graph, "link=per-source+new-pairs")), "repeated pairs"
     )
     assert "merge" in repeated.advice
-    assert not advised(repeated)
+    assert "+new-pairs" not in repeated.advice
 
 
 def test_a_split_of_new_pairs_has_no_pair_leak():
     ends = [(0, 2), (0, 3), (1, 2), (1, 3)]
     graph = FakeGraph(ends, list("abcd"), 2, 2, splits={"link": np.array([0, 0, 0, 2], np.uint8)})
     assert not findings_about(describe(graph), "leak: same pair")
+
+
+@pytest.mark.parametrize("name", _texts())
+def test_every_remedy_names_options_and_settings_that_exist(name):
+    advice = " ".join(_texts()[name].values())
+    assert named_options(advice) <= options()
+    settings = flatten(RunConfig(task="edge-classification").to_dict())
+    assert set(re.findall(r"--set ([\w.]+)", advice)) <= settings.keys()
+    for option in re.findall(r"(\+[a-z-]+)[ )]", advice.replace("{seed}", "1")):
+        SplitConfig.parse(f"link=per-source{option}")
+
+
+def test_a_card_without_advice_on_preparing_has_no_options():
+    ends = [(i % 3, 3 + i % 2) for i in range(6)]
+    assert describe(FakeGraph(ends, list("abcdef"), 3, 2)).prepare_options == ""
+
+
+@pytest.mark.parametrize("words", [[""] * 4, ["same"] * 4, ["", "same", "same", ""]])
+def test_texts_that_tell_nothing_are_a_warning(words):
+    card = describe(FakeGraph([(0, 2), (0, 3), (1, 2), (1, 3)], words, 2, 2))
+    [finding] = findings_about(card, "uninformative texts")
+    assert finding.severity == "warning"
+    assert "--text" in finding.advice
+    assert not findings_about(card, "empty texts") + findings_about(card, "shared texts")
