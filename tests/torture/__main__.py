@@ -1,10 +1,7 @@
 """python -m tests.torture [SUITE ...]: run torture suites, resuming where they stopped."""
 
 import argparse
-import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from tests.torture.driver import run_suite
@@ -16,24 +13,19 @@ def main() -> int:
     """Run the chosen suites and print the table; returns 1 if a target is missed."""
     options = _parse()
     options.out.mkdir(parents=True, exist_ok=True)
-    os.environ["EDGEFORMERS_CACHE"] = tempfile.mkdtemp(prefix="edgeformers-torture-")
-    os.environ["OMP_NUM_THREADS"] = "1"
     summaries = {}
-    try:
-        for name in options.suites or SUITES:
-            suite, count = SUITES[name], options.count or SUITES[name].count
-            outcomes = run_suite(
-                suite,
-                options.out / f"{name}.jsonl",
-                seed=options.seed,
-                count=count,
-                workers=options.workers,
-                again=options.again,
-                show=not options.quiet,
-            )
-            summaries[name] = summarize(suite, outcomes, count)
-    finally:
-        shutil.rmtree(os.environ["EDGEFORMERS_CACHE"], ignore_errors=True)
+    for name in options.suites or SUITES:
+        suite, count = SUITES[name], options.count or SUITES[name].count
+        outcomes = run_suite(
+            suite,
+            options.out / f"{name}.jsonl",
+            seed=options.seed,
+            count=count,
+            workers=options.workers,
+            again=options.again,
+            show=not options.quiet,
+        )
+        summaries[name] = summarize(suite, outcomes, count)
     sys.stdout.write(write_summary(options.out, summaries))
     return 0 if all(each["result"] == "met" for each in summaries.values()) else 1
 

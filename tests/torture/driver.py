@@ -21,6 +21,7 @@ from importlib import import_module
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tqdm import tqdm
@@ -36,7 +37,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_suite(
-    suite: Suite, path: Path, *, seed: int, count: int, workers: int, again: bool, show: bool
+    suite: Suite,
+    path: Path,
+    *,
+    seed: int,
+    count: int,
+    workers: int = 1,
+    again: bool = False,
+    show: bool = True,
 ) -> list[dict[str, Any]]:
     """Run the unfinished cases of a suite, with `again` also those that failed; all outcomes."""
     outcomes = OutcomeFile(path, seed)
@@ -134,19 +142,24 @@ class Worker:
             self.process.kill()
             self.process.join()
             self.pipe.close()
+            self.folder.cleanup()
             self.process = None
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        arguments = (self.suite.module, self.seed, self.log, other)
+        self.folder = TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True)
+        arguments = (self.suite.module, self.seed, self.log, self.folder.name, other)
         self.process = context.Process(target=_serve, args=arguments)
         self.process.start()
         other.close()
 
 
-def _serve(module_name: str, seed: int, log: Path, pipe: Connection) -> None:
+def _serve(module_name: str, seed: int, log: Path, folder: str, pipe: Connection) -> None:
     """Answer numbers with the name of that case, then its outcome, or None after the last case."""
+    os.environ["TMPDIR"] = folder
+    os.environ["EDGEFORMERS_CACHE"] = str(Path(folder) / "cache")
+    os.environ["OMP_NUM_THREADS"] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
     with log.open("a") as file:
         for stream in (sys.stdout, sys.stderr):

@@ -10,6 +10,7 @@ class Suite:
 
     module: str
     count: int  # cases of the full suite
+    short: int  # cases that `make test` runs
     title: str
     target: str
     good: frozenset[str] = frozenset({"accepted", "rejected"})  # kinds of outcomes
@@ -30,17 +31,25 @@ class Suite:
 
 
 SUITES: dict[str, Suite] = {
-    "hostile_tables": Suite(
+    "tables": Suite(
         module="tests.torture.hostile_tables",
         count=10_000,
+        short=0,
         title="hostile tables through `prepare`",
-        target="an error of one sentence, or a valid network",
-        timeout=60.0,
+        target="no tracebacks",
     ),
-    "flipped_bits": Suite(
+    "bits": Suite(
         module="tests.torture.flipped_bits",
         count=1_000,
-        title="one flipped bit in any file of a network, then `train`",
-        target="an error of one sentence, or the same results",
+        short=0,
+        title="one flipped bit in a network file, then `train`",
+        target="none silent, no crashes",
+    ),
+    "kills": Suite(
+        module="tests.torture.kills",
+        count=100,
+        short=5,
+        title="SIGKILL at random moments of `prepare`, `train`, `embed`, `report`, `reproduce`",
+        target="nothing lost or left behind, equal results",
     ),
 }

@@ -1,0 +1,92 @@
+"""SIGKILL at random moments: nothing is lost, and the same command then gives the same results."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.torture.commands import COMMANDS, Command, differences, enter, results
+from tests.torture.outcome import Outcome
+from tests.torture.program import Ended, call
+
+KILLS = 20  # of each command, spread over its duration
+ATTEMPTS = 30  # to kill a process before it ends
+VARIANTS = [
+    ("prepare", "prepare --overwrite"),
+    ("train edges", "train links"),
+    ("embed edges", "embed nodes"),
+    ("report",),
+    ("reproduce",),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command and when it is killed, as shares of its duration: once, or again after that."""
+
+    command: str
+    moments: tuple[float, ...]
+
+
+def cases(seed: int) -> Iterator[Case]:
+    """In each round of 100, twenty kills of each command."""
+    draw = random.Random(seed)
+    while True:
+        shares = {variants: draw.sample(range(KILLS), KILLS) for variants in VARIANTS}
+        for i in range(KILLS):
+            for variants in VARIANTS:
+                first = (shares[variants][i] + draw.random()) / KILLS
+                second = [draw.random()] if draw.random() < 0.5 else []
+                yield Case(variants[i % len(variants)], (first, *second))
+
+
+def run(case: Case) -> Outcome:
+    """Kill a command, run it again until it finishes, and compare with an undisturbed run."""
+    command = COMMANDS[case.command]
+    seconds, expected = undisturbed(case.command)
+    folder, problem = _kill_first(command, seconds * case.moments[0])
+    if folder is None:
+        return Outcome(kind="crash", detail=problem)
+    progress = command.progress(folder)
+    for moment in case.moments[1:]:
+        if not command.is_finished(folder):
+            ended = call(command.args, folder, kill_after=seconds * moment)
+            if ended.code not in (0, None):
+                return Outcome(kind="crash", detail=f"when resumed: {ended.output}")
+            if not command.is_finished(folder) and command.progress(folder) < progress:
+                return Outcome(kind="silent", detail=f"lost steps: {progress} before")
+    ended = call(command.args, folder)
+    if ended.code != 0 and not _is_refusal(command, ended):
+        return Outcome(kind="crash", detail=f"in the end: {ended.output}")
+    wrong = differences(folder, expected)
+    return Outcome(kind="silent" if wrong else "accepted", detail=wrong, seconds=ended.seconds)
+
+
+@cache
+def undisturbed(name: str) -> tuple[float, dict[str, object]]:
+    """Seconds and results of a command that is not killed."""
+    command = COMMANDS[name]
+    call(command.args, enter(command))  # what is slow the first time does not count
+    folder = enter(command)
+    ended = call(command.args, folder)
+    if ended.code != 0:
+        raise RuntimeError(f"{name}: {ended.output}")
+    return ended.seconds, results(folder)
+
+
+def _kill_first(command: Command, moment: float) -> tuple[Path | None, str]:
+    """The folder of a command killed at this moment, or earlier where it has ended by then."""
+    for attempt in range(ATTEMPTS):
+        folder = enter(command)
+        ended = call(command.args, folder, kill_after=moment * 0.9**attempt)
+        if ended.code is None:
+            return folder, ""
+        if ended.code != 0:
+            return None, f"in the beginning: {ended.output}"
+    return None, "it always ends before it is killed"
+
+
+def _is_refusal(command: Command, ended: Ended) -> bool:
+    """Whether `prepare` found its network complete."""
+    return command is COMMANDS["prepare"] and ended.code == 2 and "already exists" in ended.output
