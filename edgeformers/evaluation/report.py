@@ -68,6 +68,7 @@ class LinkReport:
     batch: int = BATCH
     corrections: Mapping[str, ScoreCorrection] = field(default_factory=dict)  # by protocol
     order: Ids | None = None  # of the pairs in batches; None: as given
+    queries: Ids | None = None  # of the pairs; the pairs of a query are not independent
 
     def __post_init__(self) -> None:
         for name in self.ranks:
@@ -92,10 +93,14 @@ class LinkReport:
         return {f"{p}/{name}": v for p in self.ranks for name, v in self.metrics(p).items()}
 
     def results(self, seed: int) -> dict[str, Any]:
-        """Overall metrics, 95 % intervals of MRR and metrics by group, as in results.json."""
+        """Overall metrics, 95 % intervals of MRR and metrics by group, as in results.json.
+
+        Intervals are bootstrapped over queries if these are known, else over pairs.
+        """
         results: dict[str, Any] = self.flat()
         for protocol in self.ranks:
-            interval = bootstrap_interval(self.values(protocol, "mrr"), seed)
+            values = self.values(protocol, "mrr")
+            interval = bootstrap_interval(values, seed, groups=self.queries)
             results[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
         results["groups"] = {name: values["groups"] for name, values in self.to_dict().items()}
         return results
@@ -180,7 +185,9 @@ def evaluate_links(
 
     groups = pair_groups(query_degree, key_degree, profile)
     ranks: dict[str, Floats] = {protocol: rank(protocol) for protocol in protocols}
-    return LinkReport(ranks=ranks, groups=groups, corrections=corrections, order=taken)
+    return LinkReport(
+        ranks=ranks, groups=groups, corrections=corrections, order=taken, queries=rows
+    )
 
 
 def pair_groups(

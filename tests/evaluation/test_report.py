@@ -10,6 +10,7 @@ from edgeformers.evaluation import (
     FunctionScorer,
     InnerProductScorer,
     LinkReport,
+    bootstrap_interval,
     evaluate_links,
     metrics,
     rank_full,
@@ -109,3 +110,14 @@ def test_unknown_protocols_and_wrong_shapes_are_refused():
         evaluate_links(scorer, [0, 1], queries=[0, -2])
     with pytest.raises(InputError, match=r"\[2, 5\]"):
         rank_full(FunctionScorer(lambda rows: np.zeros((2, 5)), 3), [0, 1])
+
+
+def test_intervals_of_mrr_resample_the_pairs_of_a_query_together():
+    scores = np.random.default_rng(0).normal(size=(40, 30))
+    queries = np.repeat(np.arange(40), 25)
+    positives = np.zeros(len(queries), np.int64)  # all pairs of a query have the same rank
+    scorer = FunctionScorer(lambda rows: scores[rows], 30)
+    report = evaluate_links(scorer, positives, queries=queries, protocols=["full"])
+    low, high = report.results(seed=0)["full/mrr_interval"]
+    once = bootstrap_interval(report.values("full", "mrr")[::25], 0)
+    assert (low, high) == pytest.approx((once.low, once.high))

@@ -11,6 +11,7 @@ from edgeformers.experiments import quickstart as module
 from edgeformers.experiments.quickstart import quickstart
 from edgeformers.inference.fitted_links import Reason, Recommendation
 from edgeformers.report.results import Results
+from edgeformers.runs import open_run
 from tests.cli.conftest import call
 
 TINY = {"edges": 400, "backbone": "scratch:2x32", "show": False}
@@ -52,6 +53,14 @@ def test_all_models_are_compared_with_the_best_possible_scores(finished):
     assert edges.best["macro_f1"] > max(scores(edges).values())
     assert links.best["full/mrr"] > max(scores(links).values())
     assert finished.left_out == []
+
+
+def test_scores_and_intervals_are_those_of_evaluate(finished):
+    for task, run in zip(finished.results.tasks, ("edges", "links"), strict=True):
+        (ours,) = [model for model in task.models if model.model.startswith("Edgeformer")]
+        score, test = ours.metrics[task.metric], open_run(finished.folder / run).evaluate()
+        assert score.value == pytest.approx(test[task.metric])
+        assert score.bounds == pytest.approx(test[f"{task.metric}_interval"])
 
 
 def test_the_best_rules_are_scored_on_the_test_edges(finished, graph):
