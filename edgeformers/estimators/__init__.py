@@ -8,8 +8,8 @@ import torch
 
 from edgeformers.estimators.build import run_config
 from edgeformers.estimators.estimators import EdgeClassifier, LinkPredictor, NotFittedError
+from edgeformers.inference.explain import Reason, Recommendation
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
-from edgeformers.inference.fitted_links import Reason, Recommendation
 from edgeformers.inference.load import load_fitted
 
 __all__ = [

@@ -108,6 +108,13 @@ class ScoreComponent(ABC):
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         """The query [R] of a new source, or the key [R] of a new target, from its edges."""
 
+    def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
+        """What each node adds to the query of a source that has `counts` links to each: [h, R].
+
+        None if a query is not made from links. A trained query may differ from the sum.
+        """
+        return None
+
     def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable | None:
         """Pairs, as positions in `nodes` and `candidates`, that score 1 on top of the product."""
         return None
@@ -131,22 +138,25 @@ class FactorComponent(ScoreComponent):
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         linked = edges.neighbors(side)
-        unique = np.unique(linked[linked >= 0], return_counts=True)
-        nodes, counts = map(torch.from_numpy, unique)
+        nodes, counts = np.unique(linked[linked >= 0], return_counts=True)
         if not len(nodes):
             return self.query.new_zeros(self.query.size(1))
-        return self._fold_in(nodes, counts, side).float()
+        return self._fold_in(nodes, counts, side).sum(0).float()
 
-    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
-        """The vector [R] of a new node with `counts` edges to each of the known `nodes`."""
+    def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
+        return self._fold_in(nodes, counts, "source").float()
+
+    def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
+        """What each node adds to the vector of a new one with `counts` edges to each: [h, R]."""
         raise NotImplementedError
 
 
 class MeanComponent(FactorComponent):
     """A node is represented by the mean of the nodes that it is linked to."""
 
-    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
-        return (self.key if side == "source" else self.query)[nodes].double().mean(0)
+    def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
+        linked = (self.key if side == "source" else self.query)[torch.from_numpy(nodes)]
+        return linked.double() / len(nodes)
 
     def update(self, arrivals: Arrivals) -> None:
         """Let every new link enter the mean with the weight of one."""
@@ -168,6 +178,9 @@ class ActivityComponent(MeanComponent):
 
     name = "activity_profiles"
 
+    def history_parts(self, nodes: Ids, counts: Ids) -> None:
+        """None: the query of a known source is made from the times of its edges."""
+
 
 class ALSComponent(FactorComponent):
     """Least-squares factors of the links; a new node's factors are solved for.
@@ -182,25 +195,22 @@ class ALSComponent(FactorComponent):
         super().__init__(query, key)
         self.gram, self.alpha = gram.double(), torch.as_tensor(alpha).double()
 
-    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
-        if side == "source":
-            return self._solve(self.key[nodes].double(), self.gram, counts)
-        penalty = (self.gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
-        gram = _gram(self.query) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
-        return self._solve(self.query[nodes].double(), gram, counts)
-
-    def _solve(self, linked: Tensor, gram: Tensor, counts: Tensor) -> Tensor:
-        weight = self.alpha * counts
-        left = gram + (linked * weight[:, None]).T @ linked
-        solution: Tensor = torch.linalg.solve(left, ((1 + weight)[:, None] * linked).sum(0))
-        return solution
+    def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
+        linked = (self.key if side == "source" else self.query)[torch.from_numpy(nodes)].double()
+        gram = self.gram
+        if side == "target":
+            penalty = (gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
+            gram = _gram(self.query) + penalty * torch.eye(len(gram), dtype=torch.float64)
+        weight = (self.alpha * torch.from_numpy(counts))[:, None]
+        left = gram + (linked * weight).T @ linked
+        solution: Tensor = torch.linalg.solve(left, ((1 + weight) * linked).T)
+        return solution.T
 
     def update(self, arrivals: Arrivals) -> None:
         """Solve again for the factors of every source with new edges."""
         for source in np.unique(arrivals.source).tolist():
             linked = np.unique(arrivals.history.targets_of(source), return_counts=True)
-            nodes, counts = map(torch.from_numpy, linked)
-            self.query[source] = self._fold_in(nodes, counts, "source").float()
+            self.query[source] = self._fold_in(*linked, "source").sum(0).float()
 
 
 class EASEComponent(FactorComponent):
@@ -218,13 +228,14 @@ class EASEComponent(FactorComponent):
         super().__init__(query, key)
         self.left, self.penalty = left.float(), torch.as_tensor(penalty).double()
 
-    def _fold_in(self, nodes: Tensor, counts: Tensor, side: Side) -> Tensor:
+    def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
+        linked = torch.from_numpy(nodes)
         if side == "source":
-            return self.left[nodes].double().sum(0)
+            return self.left[linked].double()
         gram = _gram(self.query) + self.penalty * _gram(self.left)
-        linked = self.query[nodes].double().sum(0)
-        solution: Tensor = torch.linalg.lstsq(gram, linked[:, None], driver="gelsd").solution
-        return solution[:, 0]
+        queries = self.query[linked].double()
+        solution: Tensor = torch.linalg.lstsq(gram, queries.T, driver="gelsd").solution
+        return solution.T
 
     def update(self, arrivals: Arrivals) -> None:
         """Add the targets of new links."""

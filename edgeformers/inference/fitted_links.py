@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,45 +13,22 @@ from torch import Tensor
 
 from edgeformers.config import LinkSettings
 from edgeformers.data.loader import EgoLoader
-from edgeformers.data.splits import TRAIN
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_nodes
 from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.explain import Explainer, Reason, Recommendation
 from edgeformers.inference.fitted import FittedModel
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries
+from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer
 from edgeformers.inference.trained_components import (
     NodeVectorComponent,
     PopularityComponent,
     TextComponent,
 )
 from edgeformers.models.link_head import LinkHead
-from edgeformers.progress import print_message
 
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """A text that explains a recommendation, the node it links to, and its share of the score."""
-
-    text: str
-    node: str
-    weight: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recommendation:
-    """A recommended node, its score, and what the score consists of.
-
-    The values of `components` sum to the score. `because` lists texts, the strongest first.
-    """
-
-    node: str
-    score: float
-    because: list[Reason] = field(default_factory=list)
-    components: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -161,37 +138,39 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """The k targets with the highest scores for a source, best first.
 
         `edges` describes a source that is not in the network, instead of `node`. `exclude_seen`
-        leaves out targets that the source is already linked to. `explain` adds that many texts of
-        the recommended node's edges: those that contribute most to its score. If texts do not
-        count for such a source, by validation, they are the most similar ones, with weight 0. The
-        text of an edge from the recommended node to the source comes first, if that is rewarded.
+        leaves out targets that the source is already linked to. `explain` adds what the scores
+        consist of: that many nodes of the source's history and texts of each recommended node.
         """
         if (node is None) == (edges is None):
             raise InputError("give either a node of the network or the edges of a new node")
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
-        if node is not None:
+        new = None if edges is None else self.new_edges(edges, "source")
+        if new is None:
             numbers = self.nodes.known_numbers([node], "source")
             query, exclude = self.scorer.queries(numbers), self.seen(numbers)
         else:
-            new = self.new_edges(edges or (), "source")
             query = self.scorer.fold_in_source(new)
             exclude = self._positions([new.target[new.target >= 0]])
         ranking = self.scorer.rank(query, k, exclude=exclude if exclude_seen else None)
-        reasons: list[list[Reason]] = [[] for _ in ranking.node]
+        reasons: list[tuple[list[Reason], list[Reason]]] = [([], []) for _ in ranking.node]
         if explain:
-            text = self._text_query(query, node, edges)
-            reasons = self._reasons(query, text, ranking.node, explain)
+            reasons = self._explainer.explain(query, new, ranking, explain)
         return [
-            Recommendation(node=name, score=score, because=because, components=components)
-            for name, score, because, components in zip(
+            Recommendation(node=name, score=score, because=because, components=parts, quotes=quotes)
+            for name, score, parts, (because, quotes) in zip(
                 self.nodes.ids_of(ranking.node),
                 ranking.score.tolist(),
-                reasons,
                 self.scorer.shares(query, ranking.node),
+                reasons,
                 strict=True,
             )
         ]
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        graph = self.network.graph
+        return Explainer(scorer=self.scorer, text=self._text, graph=graph, nodes=self.nodes)
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
@@ -240,59 +219,6 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         rows = np.repeat(np.arange(len(nodes)), [len(own) for own in nodes])
         columns = np.concatenate([np.empty(0, np.int64), *nodes]) - self.scorer.candidates[0]
         return LinkTable.from_pairs(rows, columns, len(nodes))
-
-    def _text_query(
-        self, query: Queries, node: str | None, edges: EdgeTexts | None
-    ) -> tuple[Tensor, bool]:
-        """The vector [D] that texts are compared with, and whether texts count for this source."""
-        text = query.vectors[0, : self.width]
-        if text.any():
-            return torch.from_numpy(text), True
-        print_message(
-            "texts do not count in this ranking: on validation, links alone rank better for a "
-            "source with this many edges. The texts shown are the most similar ones",
-            show=self.options.show,
-        )
-        own = self.embed_nodes([node]) if node is not None else self.embed_new_nodes([edges or []])
-        return torch.from_numpy(own[0]), False
-
-    def _reasons(
-        self, query: Queries, text: tuple[Tensor, bool], targets: Ids, count: int
-    ) -> list[list[Reason]]:
-        """The texts that contribute most to the score of each target.
-
-        The text of an edge from the target to the source comes first, if that is rewarded.
-        """
-        vector, is_counted = text
-        reasons = self._reciprocal(query, targets)
-        shares = sorted(self._text.edge_shares(vector, targets), key=lambda share: -share[3])
-        texts = self.network.graph.texts([edge for _, edge, _, _ in shares]) if shares else []
-        names = self.nodes.ids_of([neighbor for _, _, neighbor, _ in shares]) if shares else []
-        for (row, _, _, value), words, name in zip(shares, texts, names, strict=True):
-            if len(reasons[row]) < count and words:
-                weight = value if is_counted else 0.0
-                reasons[row].append(Reason(text=words, node=name, weight=weight))
-        return [own[:count] for own in reasons]
-
-    def _reciprocal(self, query: Queries, targets: Ids) -> list[list[Reason]]:
-        """For targets with a bonus for an edge to the source: the text of the last such edge."""
-        reasons: list[list[Reason]] = [[] for _ in targets]
-        graph, (source,) = self.network.graph, query.nodes.tolist()
-        for _, bonus, weights in self.scorer.bonuses(query, targets):
-            if source < 0 or not weights[0]:
-                continue
-            edges = graph.adjacency.edges_of(source)
-            is_train = graph.split(self.network.split)[edges] == TRAIN
-            edges = np.sort(
-                edges[(graph.dst[edges] == source) & is_train & graph.is_positive[edges]]
-            )
-            last = dict(zip(graph.src[edges].tolist(), edges.tolist(), strict=True))
-            (name,) = self.nodes.ids_of(query.nodes)
-            for place in bonus.candidates.tolist():
-                edge = last.get(int(targets[place]))
-                if edge is not None and (words := graph.texts(np.array([edge]))[0]):
-                    reasons[place].append(Reason(text=words, node=name, weight=float(weights[0])))
-        return reasons
 
 
 def make_link_head(settings: LinkSettings, num_nodes: int) -> LinkHead:

@@ -129,6 +129,12 @@ class LinkScorer:
         """Vectors [n, R] of known nodes; their products with query vectors are the scores."""
         return _joined([component.vectors(nodes, "target") for component in self.components])
 
+    def cached_keys(self, targets: Ids) -> Vectors:
+        """The `keys` of candidates, from those of all candidates once something was ranked."""
+        if "_candidate_keys" in self.__dict__:
+            return self._candidate_keys[np.searchsorted(self.candidates, targets)]
+        return self.keys(targets)
+
     def among(self, queries: Ids | Queries, candidates: Ids | None = None) -> Scorer:
         """The scores of sources and chosen or all candidates, as evaluation ranks them."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
@@ -164,17 +170,34 @@ class LinkScorer:
 
     def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
         """For one source, the contributions of the components to the score of each target."""
-        if "_candidate_keys" in self.__dict__:
-            keys = self._candidate_keys[np.searchsorted(self.candidates, targets)]
-        else:
-            keys = self.keys(targets)
-        products = (query.vectors[0] * keys).astype(np.float64)  # [t, R]
+        products = (query.vectors[0] * self.cached_keys(targets)).astype(np.float64)  # [t, R]
         parts = np.split(products, np.cumsum(query.widths)[:-1], axis=1)
         table = np.stack([part.sum(1) for part in parts], 1)  # [t, P]
         for at, bonus, weights in self.bonuses(query, targets):
             table[bonus.candidates, at] += weights[0]
         names = [component.name for component in self.components]
         return [dict(zip(names, row, strict=True)) for row in table.tolist()]
+
+    def history_shares(
+        self, query: Queries, links: tuple[Ids, Ids], targets: Ids
+    ) -> dict[str, Vectors]:
+        """What the links of one source add to the score of each target, by component: [h, t].
+
+        `links` are the linked nodes [h] and how often each is linked. A component that does not
+        count for this source, or is not made from links, is left out. Parts that do not sum to a
+        trained query are scaled to the closest multiple of their sum.
+        """
+        shares, keys = {}, self.cached_keys(targets)
+        stops = np.cumsum(query.widths)
+        for component, stop, width in zip(self.components, stops, query.widths, strict=True):
+            own = slice(stop - width, stop)
+            vector = query.vectors[0, own]
+            parts = component.history_parts(*links) if vector.any() else None
+            if parts is not None:
+                total = parts.sum(0).numpy()
+                scale = max(0.0, vector @ total / max(float(total @ total), 1e-12))
+                shares[component.name] = scale * (parts.numpy() @ keys[:, own].T)
+        return shares
 
     def bonuses(self, queries: Queries, targets: Ids) -> Iterator[tuple[int, LinkTable, Vectors]]:
         """The bonuses of components that have any: (component, pairs, weights of the sources)."""

@@ -1,8 +1,8 @@
 """The components of a link score that a trained model provides: text, node vectors, popularity."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,13 +11,26 @@ from torch import Tensor, nn
 from edgeformers.data.batch import UNKNOWN, EgoBatch
 from edgeformers.data.loader import INFERENCE, EgoLoader
 from edgeformers.data.types import Ids, Side
-from edgeformers.errors import InputError
 from edgeformers.inference.components import Arrivals, NewEdges, ScoreComponent
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_nodes
 from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText
 
-_Edge = tuple[int, str | None, bool]  # of a node: the neighbor, the text, whether it leads there
+#: Of a node: the neighbor, the text, whether it leads there, its number (-1: not in the network).
+_Edge = tuple[int, str | None, bool, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeVectors:
+    """What each edge adds to the text vector of its node; those of a node sum to the vector.
+
+    Shapes: E edges, D width.
+    """
+
+    owner: Ids  # [E], the position of the node
+    neighbor: Ids  # [E], the node at the other end; -1 if unknown
+    edge: Ids  # [E]; -1 if it is not in the network
+    vectors: Vectors  # [E, D]
 
 
 class TextComponent(ScoreComponent):
@@ -52,9 +65,9 @@ class TextComponent(ScoreComponent):
         ends = zip(edges.source.tolist(), edges.target.tolist(), edges.texts, strict=True)
         for source, target, text in ends:
             if source >= 0:
-                self._arrived[source].append((target, text, True))
+                self._arrived[source].append((target, text, True, UNKNOWN))
             if target >= 0:
-                self._arrived[target].append((source, text, False))
+                self._arrived[target].append((source, text, False, UNKNOWN))
 
     def encode(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] of known nodes, read as sources or as targets."""
@@ -68,52 +81,55 @@ class TextComponent(ScoreComponent):
 
     def encode_new(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:
         """node_repr [n, D] of nodes that are not in the network, each from its own edges."""
-        size, is_out = self.options.batch, side == "source"
-        around: list[list[_Edge]] = [
-            [
-                (neighbor, text, is_out)
-                for neighbor, text in zip(new.neighbors(side).tolist(), new.texts, strict=True)
-            ]
-            for new in nodes
-        ]
+        size, around = self.options.batch, [_edges(new, side) for new in nodes]
         parts = [torch.empty(0, int(self.model.width), device=self.options.device)]  # type: ignore[arg-type]
         for at in range(0, len(nodes), size):
             part = around[at : at + size]
             parts.append(self._encode(np.full(len(part), UNKNOWN), part))
         return torch.cat(parts)
 
-    @torch.inference_mode()
-    def edge_shares(self, query: Tensor, targets: Ids) -> Iterator[tuple[int, int, int, float]]:
-        """What each edge of the targets adds to the text's share: (target, edge, neighbor, value).
+    def edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
+        """What each edge that is read adds to the vectors of known nodes."""
+        sampler = self.loader.source_sampler if side == "source" else self.loader.target_sampler
+        sample = sampler.sample(nodes, epoch=INFERENCE)
+        batch = self.loader.nodes(nodes, side=side)
+        return self._edge_vectors(batch, side, sample.edge_ids[sample.mask].astype(np.int64))
 
-        A target is the sum of its edges' vectors, so its product with a query [D] is the sum of
-        theirs. Where keys are scaled to length 1, so are the values. `target` is a position.
+    def source_edge_vectors(self, source: int, new: NewEdges | None) -> "EdgeVectors | None":
+        """The same for one source, known or new; edges after training come first."""
+        later = self.later_edges(source, new)
+        if not later:
+            return self.edge_vectors(np.array([source]), "source") if new is None else None
+        edges = later if new is not None else self._newest_edges(source, "source")
+        numbers = np.array([number for *_, number in edges])
+        return self._edge_vectors(self._batch(np.array([source]), [edges]), "source", numbers)
+
+    def later_edges(self, source: int, new: NewEdges | None) -> list[_Edge]:
+        """The edges of a source that are not in the network, the newest first."""
+        if new is not None:
+            return _edges(new, "source")
+        return list(reversed(self._arrived.get(source, [])))
+
+    @torch.inference_mode()
+    def _edge_vectors(self, batch: EgoBatch, side: Side, edge: Ids) -> "EdgeVectors | None":
+        """A node with edges is the sum of its edges' shares; the head scales both alike.
+
+        None if there are no edges, or if the model does not tell edges apart.
         """
-        model = self.model
-        if not hasattr(model, "edge_shares"):
-            raise InputError(
-                f"{type(model).__name__} cannot attribute a score to single texts; use explain=0 "
-                "or an edgeformer-n model"
-            )
-        sample = self.loader.target_sampler.sample(targets, epoch=INFERENCE)
-        batch = self.loader.nodes(targets, side="target").to(self.options.device)
-        if not batch.text.num_texts:
-            return
+        model, owner = self.model, batch.owner
+        if not hasattr(model, "edge_shares") or not len(owner):
+            return None
+        moved = batch.to(self.options.device)
         with self.options.autocast():
-            states = model.encode_ego_edges(batch)  # type: ignore[operator]
-            vectors = model.edge_shares(batch, states).float()  # type: ignore[operator]
-        values = vectors @ query.to(vectors.device)  # [E]
+            states = model.encode_ego_edges(moved)  # type: ignore[operator]
+            shares = model.edge_shares(moved, states).float()  # type: ignore[operator]
+        sums = shares.new_zeros(len(batch), shares.size(1)).index_add(0, moved.owner, shares)
+        scale = self.head.scale() if side == "source" else 1.0
         if self.head.normalize:
-            sums = vectors.new_zeros(len(targets), vectors.size(1))
-            lengths = sums.index_add(0, batch.owner, vectors).norm(dim=1).clamp(min=1e-12)
-            values = values / lengths[batch.owner]
-        yield from zip(
-            batch.owner.tolist(),
-            sample.edge_ids[sample.mask].tolist(),
-            sample.neighbors[sample.mask].tolist(),
-            values.tolist(),
-            strict=True,
-        )
+            scale = scale / sums.norm(dim=1).clamp(min=1e-12)[moved.owner, None]
+        vectors: Vectors = (shares * scale).cpu().numpy()
+        neighbor = batch.neighbor.numpy()
+        return EdgeVectors(owner=owner.numpy(), neighbor=neighbor, edge=edge, vectors=vectors)
 
     def _newest_edges(self, node: int, side: Side) -> list[_Edge]:
         """As many edges as the model reads of a node: the newest, then sampled training edges."""
@@ -124,21 +140,24 @@ class TextComponent(ScoreComponent):
         sample = sampler.sample(np.array([node]), epoch=INFERENCE)
         ids = sample.edge_ids[sample.mask].astype(np.int64)
         neighbors, is_out = sample.neighbors[sample.mask].tolist(), graph.src[ids] == node
-        trained = zip(neighbors, graph.texts(ids), is_out.tolist(), strict=True)
+        trained = zip(neighbors, graph.texts(ids), is_out.tolist(), ids.tolist(), strict=True)
         return [*reversed(self._arrived[node]), *trained][: sum(sampler.sizes)]
 
     def _encode(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> Tensor:
-        edges = [edge for own in around for edge in own]
-        batch = EgoBatch.from_counts(
-            text=self.pack([text for _, text, _ in edges]),
-            center=torch.from_numpy(np.asarray(centers, np.int64)),
-            counts=torch.tensor([len(own) for own in around]),
-            neighbor=torch.tensor([neighbor for neighbor, _, _ in edges], dtype=torch.int64),
-            is_out=torch.tensor([is_out for _, _, is_out in edges], dtype=torch.bool),
-        )
+        batch = self._batch(centers, around)
         with torch.inference_mode(), self.options.autocast():
             states: Tensor = self.model(batch.to(self.options.device))
         return states.float()
+
+    def _batch(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> EgoBatch:
+        edges = [edge for own in around for edge in own]
+        return EgoBatch.from_counts(
+            text=self.pack([text for _, text, *_ in edges]),
+            center=torch.from_numpy(np.asarray(centers, np.int64)),
+            counts=torch.tensor([len(own) for own in around]),
+            neighbor=torch.tensor([neighbor for neighbor, *_ in edges], dtype=torch.int64),
+            is_out=torch.tensor([is_out for _, _, is_out, _ in edges], dtype=torch.bool),
+        )
 
     @torch.inference_mode()
     def _factors(self, states: Tensor | Vectors, side: Side) -> Tensor:
@@ -187,3 +206,9 @@ class PopularityComponent(ScoreComponent):
         nodes, counts = np.unique(arrivals.target, return_counts=True)
         edges = arrivals.history.popularity[nodes]
         self.rise[nodes] += torch.from_numpy(np.log1p(edges) - np.log1p(edges - counts)).float()
+
+
+def _edges(new: NewEdges, side: Side) -> list[_Edge]:
+    """The edges of a new node on `side`."""
+    ends = zip(new.neighbors(side).tolist(), new.texts, strict=True)
+    return [(neighbor, text, side == "source", UNKNOWN) for neighbor, text in ends]

@@ -95,21 +95,33 @@ def test_what_texts_contribute_adds_up_to_the_text_part_of_the_score(
         if normalize:
             query, key = (v / np.linalg.norm(v) for v in (query, key))
         expected = float(query @ key) / made.config.links.temperature
-        assert sum(reason.weight for reason in one.because) == pytest.approx(expected, rel=1e-4)
-        weights = [reason.weight for reason in one.because]
-        assert weights == sorted(weights, reverse=True)
-        assert len(made.recommend("user-000003", 3, explain=1)[0].because) == 1
+        total = sum(reason.components.get("text", 0.0) for reason in one.because)
+        assert total == pytest.approx(expected, rel=1e-4)
 
 
-def test_reasons_are_texts_of_training_edges_of_the_recommended_node(predictor):
+def training_texts(graph, source, target):
+    """The texts of the training edges of a pair, by label."""
+    numbers = graph.node_number(source, "source"), graph.node_number(target, "target")
+    is_pair = (graph.src == numbers[0]) & (graph.dst == numbers[1]) & (graph.split("link") == 0)
+    edges = np.flatnonzero(is_pair)
+    labels = [graph.label_names[code] for code in graph.labels[edges]]
+    return list(zip(graph.texts(edges), labels, strict=True))
+
+
+def test_reasons_are_the_source_s_own_edges_and_quotes_are_those_of_others(predictor):
     graph = predictor.fitted_.network.graph
+    reasons = 0
     for one in predictor.recommend("user-000001", 3, explain=2):
-        number = graph.node_number(one.node, "target")
-        mine = np.flatnonzero((graph.dst == number) & (graph.split("link") == 0))
-        for reason in one.because:
-            writer = graph.node_number(reason.node, "source")
-            edges = mine[graph.src[mine] == writer]
-            assert reason.text in graph.texts(edges)
+        history = [reason for reason in one.because if reason.kind == "history"]
+        assert len(history) <= 2 >= len(one.quotes)
+        for reason in history:
+            own = training_texts(graph, "user-000001", reason.node)
+            assert (reason.text, reason.label) in own
+        for quote in one.quotes:
+            assert quote.kind == "quote"
+            assert (quote.text, quote.label) in training_texts(graph, quote.node, one.node)
+        reasons += len(history)
+    assert reasons
 
 
 def test_a_new_source_is_described_by_its_texts(predictor):

@@ -9,7 +9,7 @@ from edgeformers.data.simulate import simulate
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.experiments import quickstart as module
 from edgeformers.experiments.quickstart import quickstart
-from edgeformers.inference.fitted_links import Reason, Recommendation
+from edgeformers.inference.explain import Reason, Recommendation
 from edgeformers.report.results import Results
 from edgeformers.runs import open_run
 from tests.cli.conftest import call

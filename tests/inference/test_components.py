@@ -84,6 +84,14 @@ def test_a_new_node_without_known_neighbors_has_zeros(component):
     assert not component.fold_in(new_target(-1), "target").any()
 
 
+def test_the_parts_of_a_history_sum_to_the_folded_in_query(component):
+    parts = component.history_parts(np.array([2, 3]), np.array([1, 2]))
+    if parts is not None:
+        folded = component.fold_in(new_source(2, 3, 3), "source")
+        assert len(parts) == 2
+        torch.testing.assert_close(parts.sum(0), folded)
+
+
 def test_mean_components_average_what_a_node_is_linked_to():
     for kind in (LightGCNComponent, ActivityComponent):
         component = make(kind)

@@ -218,23 +218,16 @@ def test_a_message_says_where_texts_do_not_help(simulated, monkeypatch, capsys, 
     assert ("texts do not help" in message) == bool(unused)
 
 
-def test_texts_without_weight_are_shown_with_weight_0(simulated, fitted, tmp_path, capsys):
+def test_texts_without_weight_are_not_reasons(simulated, fitted, tmp_path):
     loaded = load(fitted.save(tmp_path / "model"), network=simulated)
-    loaded.show = True
     source = simulated.node_names([0])[0]
     target = simulated.node_names(candidate_nodes(simulated)[:1])[0]
-    scorer = loaded.fitted_.scorer
     for asked in ({"node": source}, {"edges": [(target, "a fine tent")]}):
-        scorer.weights[:, :3] = 1.0
-        counted = {one.node: one.because for one in loaded.recommend(**asked, k=99, explain=2)}
-        assert "do not count" not in capsys.readouterr().err
-        scorer.weights[:, :3] = 0.0
-        uncounted = {one.node: one.because for one in loaded.recommend(**asked, k=99, explain=2)}
-        assert "do not count" in capsys.readouterr().err
-        assert any(reason.weight for because in counted.values() for reason in because)
-        for node, because in uncounted.items():
-            assert [reason.text for reason in because] == [one.text for one in counted[node]]
-            assert not any(reason.weight for reason in because)
+        for weight in (1.0, 0.0):
+            loaded.fitted_.scorer.weights[:, :3] = weight
+            found = loaded.recommend(**asked, k=99, explain=2)
+            texts = [reason.components.get("text") for one in found for reason in one.because]
+            assert any(texts) == any(one.quotes for one in found) == bool(weight)
 
 
 def test_a_model_that_is_best_alone_has_no_ensemble(simulated, fitted, monkeypatch):

@@ -208,14 +208,15 @@ def test_the_table_of_every_night_says_what_one_source_is_told(mail, fitted):
             )
 
 
-def test_the_text_of_an_edge_to_the_source_is_the_first_reason(mail, fitted):
+def test_reciprocity_comes_with_the_text_of_an_edge_to_the_source(mail, fitted):
     names = mail.node_names(np.arange(mail.num_nodes))
     pairs, (_, weights, group) = training_pairs(mail), reciprocity(fitted)
     for node in range(20):
         for one in fitted.recommend(names[node], k=6, explain=2):
-            first = one.because[0]
-            if (names.index(one.node), node) in pairs:
-                assert (first.text, first.node) == (f"hello {names[node]}", names[node])
-                assert first.weight == pytest.approx(weights[group[node]])
-                assert one.components["reciprocity"] == pytest.approx(first.weight)
-            assert len(one.because) <= 2
+            found = {reason.kind: reason for reason in one.because}
+            assert ("reciprocity" in found) == ((names.index(one.node), node) in pairs)
+            if "reciprocity" in found:
+                reason = found["reciprocity"]
+                assert (reason.text, reason.node) == (f"hello {names[node]}", one.node)
+                assert reason.weight == pytest.approx(weights[group[node]])
+                assert one.components["reciprocity"] == pytest.approx(reason.weight)
