@@ -17,6 +17,7 @@ ARGUMENT = re.compile(r"`([\w.]+)=([^`]*)`( of read_nodes)?")
 OPTIONS = {
     "bipartite=False": "--one-node-type",
     "directed=False": "--undirected",
+    "edges": "--likes",
     "num_edges": "--edges",
     "positive_labels": "--positive",
     "quote=''": "--quote none",

@@ -12,7 +12,6 @@ from edgeformers.cli.runs import recommendation_lines
 if TYPE_CHECKING:
     from edgeformers.data.card.card import DataCard
     from edgeformers.data.graph import EdgeTextGraph
-    from edgeformers.estimators import Recommendation
 
 NEXT = """
 NEXT
@@ -135,11 +134,10 @@ Examples:
             "left_out": result.left_out,
             "seconds": result.seconds,
         }
-        heading = reasons_heading(result.recommendations)
         self.print(
             values,
             "\n" + render_text(results_page(replace(result.results, settings={}))),
-            f"RECOMMENDED to {result.source}, {heading}",
+            f"RECOMMENDED to {result.source}, with what the scores consist of",
             *recommendation_lines(result.recommendations),
             NEXT.format(report=result.report, **vars(result)),
         )
@@ -147,10 +145,3 @@ Examples:
             typer.echo(f"left out: {line}", err=True)
         if result.left_out:
             raise typer.Exit(1)
-
-
-def reasons_heading(recommendations: "list[Recommendation]") -> str:
-    """What the texts below recommendations are; texts of weight 0 are not reasons."""
-    if any(reason.weight for each in recommendations for reason in each.because):
-        return "with the reviews that caused it"
-    return "from the graph alone, with the most similar reviews"

@@ -19,11 +19,13 @@ from edgeformers.errors import InputError
 from edgeformers.files import json_values
 
 if TYPE_CHECKING:
-    from edgeformers.estimators import Recommendation
+    from edgeformers.data.node_index import NodeIndex
+    from edgeformers.estimators import Reason, Recommendation
     from edgeformers.evaluation import SeedSummary
     from edgeformers.inference.node_classification import LabeledNodes
 
-REASON_CHARACTERS = 200  # of a text in the terminal; --json prints all of it
+REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
+REASON_KINDS = {"popularity": "popularity, the same for everybody", "quote": "a text by"}
 NEXT_COMMANDS = {
     "edge-classification": """
   edgeformers predict {run} EDGES.csv -o predictions.csv
@@ -220,9 +222,11 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommend(RunCommand):
-    """Recommend targets to one source or to all sources.
+    """Recommend targets to one source, to somebody new, or to all sources.
 
-    With --explain, recommendations to one source come with the texts that caused them.
+    With --explain, a recommendation comes with what its score consists of: the edges of the source
+    that add most, its other edges, what is the same for everybody, and the rest; then what others
+    wrote.
     """
 
     EXAMPLES = """\b
@@ -230,12 +234,18 @@ Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers recommend run-links user-000001 -k 3 --explain 2
+  edgeformers recommend run-links --likes "item-000001=My tent is excellent." --likes item-000009
   edgeformers recommend run-links --all -o tonight.parquet
 """
 
     node: str | None = argument("Id of the source.", None)
     k: int = option("Number of recommendations.", 10, names=["-k"])
-    explain: int = option("Texts to show as reasons for each recommendation.", 0)
+    likes: list[str] | None = option(
+        "An edge of somebody new: a target, and a text if there is one. Repeatable.",
+        metavar="TARGET=TEXT",
+    )
+    explain: int = option("Edges of the source to show as reasons for each recommendation.", 0)
+    full_text: bool = option("With --explain, do not shorten texts.", False)
     include_seen: bool = option("Include targets that are already linked.", False)
     everyone: bool = option("Recommend to all sources.", False, names=["--all"])
     out: Path | None = option("With --all, output file: .parquet, .csv or .jsonl.", names=OUT)
@@ -256,18 +266,34 @@ Examples:
             line = f"{count:,} recommendations: {self.out}"
             self.print({"out": str(self.out), "recommendations": count}, line)
             return
+        edges = self._edges(predictor.fitted_.nodes)
         recommendations = predictor.recommend(
-            self.node, self.k, exclude_seen=exclude_seen, explain=self.explain
+            self.node, self.k, exclude_seen=exclude_seen, edges=edges, explain=self.explain
         )
-        lines = recommendation_lines(recommendations) or [
-            f"{self.node} is already linked to every target; pass --include-seen to rank those"
+        lines = recommendation_lines(recommendations, full_text=self.full_text) or [
+            f"{self.node or 'this source'} is already linked to every target; pass --include-seen "
+            "to rank those"
         ]
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
 
+    def _edges(self, nodes: "NodeIndex") -> list[tuple[str, str]] | None:
+        """The edges of somebody new; an id may contain `=`."""
+        if not self.likes:
+            return None
+        edges = []
+        for like, number in zip(self.likes, nodes.numbers(self.likes, "target"), strict=True):
+            target, _, text = (like, "", "") if number >= 0 else like.partition("=")
+            edges.append((target, text))
+        nodes.known_numbers([target for target, _ in edges], "target")  # raises if one is unknown
+        return edges
+
     def _check(self) -> None:
-        if (self.node is None) != self.everyone:
-            raise InputError("give the id of one source, or pass --all")
+        if [self.node is not None, bool(self.likes), self.everyone].count(True) != 1:
+            raise InputError(
+                "give the id of one source, describe somebody new with --likes TARGET=TEXT, or "
+                "pass --all"
+            )
         if self.everyone and self.out is None:
             raise InputError("--all needs an output file: -o FILE.parquet")
         if not self.everyone and self.out is not None:
@@ -376,15 +402,27 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
     return format_table(rows, left=(0, len(metrics) + 1))
 
 
-def recommendation_lines(recommendations: "list[Recommendation]") -> list[str]:
-    """A line per recommendation, followed by the texts that are its reasons."""
-    from edgeformers.data.card.phrasing import shorten
+def recommendation_lines(
+    recommendations: "list[Recommendation]", *, full_text: bool = False
+) -> list[str]:
+    """A line per recommendation, followed by its reasons and quotes."""
     from edgeformers.report.terminal import format_table
 
     rows = [[str(i), r.node, f"{r.score:.3f}"] for i, r in enumerate(recommendations, 1)]
     lines: list[str] = []
     for line, recommendation in zip(format_table(rows, left=(1,)), recommendations, strict=True):
         lines.append(line)
-        for reason in recommendation.because:
-            lines.append(f"       {reason.node}: {shorten(reason.text, REASON_CHARACTERS)}")
+        reasons = [*recommendation.because, *recommendation.quotes]
+        lines += [_reason_line(reason, full_text) for reason in reasons if round(reason.weight, 3)]
     return lines
+
+
+def _reason_line(reason: "Reason", full_text: bool) -> str:
+    from edgeformers.data.card.phrasing import shorten
+
+    weight = "" if reason.kind == "quote" else f"{reason.weight:.3f}"
+    kind = REASON_KINDS.get(reason.kind, reason.kind.replace("_", " "))
+    node = f" {reason.node}" if reason.node else ""
+    label = f" ({reason.label})" if reason.label else ""
+    text = reason.text if full_text else shorten(reason.text, REASON_CHARACTERS)
+    return f"{weight:>14}  {kind}{node}{label}" + (f": {text}" if text else "")

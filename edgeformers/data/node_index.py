@@ -39,15 +39,18 @@ class NodeIndex:
         offsets = pc.fill_null(places, -1 - first).to_numpy(zero_copy_only=False)
         return np.asarray(offsets, np.int64) + first
 
-    def known_numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
-        """Like `numbers`, but an unknown id is an InputError that suggests the closest one."""
+    def known_numbers(
+        self, ids: Sequence[Any], side: Side | None = None, *, remedy: str = ""
+    ) -> Ids:
+        """Like `numbers`, but an unknown id is an InputError with the closest ids and a remedy."""
         numbers = self.numbers(ids, side)
         if (numbers < 0).any():
             unknown = str(ids[int(np.argmax(numbers < 0))])
             known = self._side(side)[1].slice(0, SEARCHED_IDS).to_pylist()
-            guess = get_close_matches(unknown, known, n=1)
-            hint = f"did you mean '{guess[0]}'?" if guess else f"an example is '{known[0]}'"
-            raise InputError(f"the network has no {side or 'node'} '{unknown}'; {hint}")
+            similar = ", ".join(f"'{name}'" for name in get_close_matches(unknown, known))
+            hint = f"similar ids are {similar}" if similar else f"an example is '{known[0]}'"
+            problem = f"the network has no {side or 'node'} '{unknown}'"
+            raise InputError("; ".join(filter(None, [problem, hint, remedy])))
         return numbers
 
     def ids_of(self, numbers: ArrayLike) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,9 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.types import Ids, Mask
 from edgeformers.inference.components import NewEdges, ReciprocityComponent
+from edgeformers.inference.encode import Vectors
 from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking
-from edgeformers.inference.trained_components import TextComponent
+from edgeformers.inference.trained_components import EdgeVectors, TextComponent
 
 Shares = NDArray[np.float64]
 #: Kinds of reasons, next to the components.
@@ -117,6 +119,10 @@ class Explainer:
         because = self._with_texts([*drafts, *quotes])
         return list(zip(because[: len(targets)], because[len(targets) :], strict=True))
 
+    @cached_property
+    def _is_negative(self) -> Mask:
+        return is_negative(self.graph)
+
     def _own_edges(self, source: int, new: NewEdges | None) -> _OwnEdges:
         later = self.text.later_edges(source, new)
         adjacency, graph = self.text.loader.source_sampler.adjacency, self.graph
@@ -128,7 +134,7 @@ class Explainer:
         neighbor = np.concatenate([neighbor, np.array([e[0] for e in later], np.int64)])
         is_undirected = not graph.is_bipartite and not graph.is_directed
         positive = np.concatenate([graph.is_positive[number], np.ones(len(later), bool)])
-        negative = np.concatenate([is_negative(graph, number), np.zeros(len(later), bool)])
+        negative = np.concatenate([self._is_negative[number], np.zeros(len(later), bool)])
         return _OwnEdges(
             number=np.concatenate([number, np.full(len(later), -1)]),
             neighbor=neighbor,
@@ -196,28 +202,36 @@ class Explainer:
             node = ""
             text: int | str = ""
             if name == ReciprocityComponent.name:
-                edges = np.flatnonzero((own.neighbor == target) & ~own.is_out)
+                is_back = (own.neighbor == target) & ~own.is_out & ~own.is_negative
+                edges = np.flatnonzero(is_back)
                 (node,) = self.nodes.ids_of([target])
                 text = own.text(edges[-1]) if len(edges) else ""
             yield Reason(kind=name, node=node, weight=weight), text
 
     def _quotes(self, query: Queries, targets: Ids, count: int) -> list[list[_Draft]]:
         """The texts of the targets' edges that add most to their scores."""
-        quotes: list[list[_Draft]] = [[] for _ in targets]
         vector = query.vectors[0, : query.widths[0]]
-        read = self.text.edge_vectors(targets, "target") if vector.any() else None
-        if read is None:
-            return quotes
-        values = read.vectors @ vector
-        usable = (values > 0) & ~is_negative(self.graph, read.edge)
-        usable &= (read.neighbor != query.nodes[0]) & (self.graph.text_lengths[read.edge] > 0)
-        order = [edge for edge in np.argsort(-values).tolist() if usable[edge]]
-        names = self.nodes.ids_of(read.neighbor[order])
-        for edge, name in zip(order, names, strict=True):
-            reason = Reason(kind=QUOTE, node=name, weight=float(values[edge]))
-            if len(quotes[read.owner[edge]]) < count:
-                quotes[read.owner[edge]].append((reason, int(read.edge[edge])))
-        return quotes
+        if not vector.any():
+            return [[] for _ in targets]
+        return [
+            self._quotes_of(edges, edges.vectors @ vector, int(query.nodes[0]), count)
+            if edges is not None
+            else []
+            for edges in self.text.target_edge_vectors(targets)
+        ]
+
+    def _quotes_of(
+        self, edges: EdgeVectors, weights: Vectors, source: int, count: int
+    ) -> list[_Draft]:
+        """The texts with the largest weights, except those of the source and negative ones."""
+        usable = (weights > 0) & (edges.neighbor != source) & ~self._is_negative[edges.edge]
+        usable &= self.graph.text_lengths[edges.edge] > 0
+        best = [edge for edge in np.argsort(-weights).tolist() if usable[edge]][:count]
+        names = self.nodes.ids_of(edges.neighbor[best])
+        return [
+            (Reason(kind=QUOTE, node=name, weight=float(weights[edge])), int(edges.edge[edge]))
+            for edge, name in zip(best, names, strict=True)
+        ]
 
     def _with_texts(self, drafts: Sequence[Sequence[_Draft]]) -> list[list[Reason]]:
         """Reasons with the texts and labels of their edges, all of which are read at once."""
@@ -232,22 +246,21 @@ class Explainer:
         return [[filled(reason, text) for reason, text in own] for own in drafts]
 
 
-def is_negative(graph: EdgeTextGraph, edges: Ids) -> Mask:
-    """Whether edges are known to be negative: by positive labels, else by low ratings [n].
+def is_negative(graph: EdgeTextGraph) -> Mask:
+    """Whether each edge is known to be negative: by positive labels, else by its rating [E].
 
     Without positive labels, labels that are all numbers are ratings; low is below the middle.
     """
     if graph.meta.positive_labels:
-        return ~graph.is_positive[edges]
+        return ~graph.is_positive
     try:
         ratings = np.array([float(name) for name in graph.label_names])
     except ValueError:
         ratings = np.empty(0)
     if graph.labels is None or graph.label_kind != "class" or not len(ratings):
-        return np.zeros(len(edges), bool)
-    codes = graph.labels[edges]
-    middle = (ratings.min() + ratings.max()) / 2
-    return np.asarray((codes >= 0) & (ratings[codes] < middle))
+        return np.zeros(graph.num_edges, bool)
+    is_low = ratings < (ratings.min() + ratings.max()) / 2
+    return np.asarray((graph.labels >= 0) & is_low[graph.labels])
 
 
 def label_name(graph: EdgeTextGraph, edge: int) -> str:

@@ -147,7 +147,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             raise InputError(f"k must be at least 1 (got {k})")
         new = None if edges is None else self.new_edges(edges, "source")
         if new is None:
-            numbers = self.nodes.known_numbers([node], "source")
+            remedy = "describe a new source by its edges with `edges=`"
+            numbers = self.nodes.known_numbers([node], "source", remedy=remedy)
             query, exclude = self.scorer.queries(numbers), self.seen(numbers)
         else:
             query = self.scorer.fold_in_source(new)

@@ -20,6 +20,9 @@ from edgeformers.nn.packed import PackedText
 _Edge = tuple[int, str | None, bool, int]
 
 
+CACHED_TARGETS = 2_000  # whose edges' vectors are kept for explanations: about 25 MB
+
+
 @dataclass(frozen=True, kw_only=True)
 class EdgeVectors:
     """What each edge adds to the text vector of its node; those of a node sum to the vector.
@@ -31,6 +34,16 @@ class EdgeVectors:
     neighbor: Ids  # [E], the node at the other end; -1 if unknown
     edge: Ids  # [E]; -1 if it is not in the network
     vectors: Vectors  # [E, D]
+
+    def of(self, position: int) -> "EdgeVectors":
+        """Those of one node."""
+        own = self.owner == position
+        return EdgeVectors(
+            owner=self.owner[own],
+            neighbor=self.neighbor[own],
+            edge=self.edge[own],
+            vectors=self.vectors[own],
+        )
 
 
 class TextComponent(ScoreComponent):
@@ -52,6 +65,7 @@ class TextComponent(ScoreComponent):
         self.head, self.model, self.loader = head, model, loader
         self.options, self.pack = options, pack
         self._arrived: dict[int, list[_Edge]] = defaultdict(list)
+        self._of_targets: dict[int, EdgeVectors | None] = {}
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return self._factors(self.encode(nodes, side), side)
@@ -88,18 +102,22 @@ class TextComponent(ScoreComponent):
             parts.append(self._encode(np.full(len(part), UNKNOWN), part))
         return torch.cat(parts)
 
-    def edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
-        """What each edge that is read adds to the vectors of known nodes."""
-        sampler = self.loader.source_sampler if side == "source" else self.loader.target_sampler
-        sample = sampler.sample(nodes, epoch=INFERENCE)
-        batch = self.loader.nodes(nodes, side=side)
-        return self._edge_vectors(batch, side, sample.edge_ids[sample.mask].astype(np.int64))
+    def target_edge_vectors(self, targets: Ids) -> "list[EdgeVectors | None]":
+        """What each edge that is read adds to the vector of each target; cached."""
+        missing = np.array([node for node in targets.tolist() if node not in self._of_targets])
+        if len(self._of_targets) + len(missing) > CACHED_TARGETS:
+            self._of_targets, missing = {}, targets
+        if len(missing):
+            read = self._known_edge_vectors(missing, "target")
+            for at, node in enumerate(missing.tolist()):
+                self._of_targets[node] = None if read is None else read.of(at)
+        return [self._of_targets[node] for node in targets.tolist()]
 
     def source_edge_vectors(self, source: int, new: NewEdges | None) -> "EdgeVectors | None":
         """The same for one source, known or new; edges after training come first."""
         later = self.later_edges(source, new)
         if not later:
-            return self.edge_vectors(np.array([source]), "source") if new is None else None
+            return self._known_edge_vectors(np.array([source]), "source") if new is None else None
         edges = later if new is not None else self._newest_edges(source, "source")
         numbers = np.array([number for *_, number in edges])
         return self._edge_vectors(self._batch(np.array([source]), [edges]), "source", numbers)
@@ -109,6 +127,12 @@ class TextComponent(ScoreComponent):
         if new is not None:
             return _edges(new, "source")
         return list(reversed(self._arrived.get(source, [])))
+
+    def _known_edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
+        sampler = self.loader.source_sampler if side == "source" else self.loader.target_sampler
+        sample = sampler.sample(nodes, epoch=INFERENCE)
+        batch = self.loader.nodes(nodes, side=side)
+        return self._edge_vectors(batch, side, sample.edge_ids[sample.mask].astype(np.int64))
 
     @torch.inference_mode()
     def _edge_vectors(self, batch: EgoBatch, side: Side, edge: Ids) -> "EdgeVectors | None":

@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,6 +7,7 @@ from edgeformers.cli.runs import recommendation_lines
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.inference.batch_inference import recommend_all
+from edgeformers.inference.explain import Reason, Recommendation
 from tests.cli.commands import run_examples
 from tests.cli.conftest import call
 
@@ -21,12 +21,19 @@ def test_recommendations_come_with_the_texts_that_caused_them(home):
     assert scores == sorted(scores, reverse=True)
     graph = EdgeTextGraph.open("network")
     texts = set(graph.texts(range(graph.num_edges)))
-    reasons = [why["text"] for one in told["recommendations"] for why in one["because"]]
+    history = [
+        reason
+        for one in told["recommendations"]
+        for reason in one["because"]
+        if reason["kind"] == "history"
+    ]
+    reasons = [reason["text"] for reason in history]
     assert len(reasons) > 3
     assert set(reasons) <= texts
     plain = call("recommend", "run-links", "user-000003", "-k", 3, "--explain", 2, "--quiet").out
     assert plain.splitlines()[0].split()[:2] == ["1", told["recommendations"][0]["node"]]
     assert reasons[0] in plain
+    assert "rest" in plain
 
 
 def test_what_is_linked_already_is_left_out_unless_asked_for(home):
@@ -52,10 +59,23 @@ def test_a_source_that_is_linked_to_every_target_gets_a_sentence(home, monkeypat
 
 
 def test_long_reasons_are_shortened_in_the_terminal():
-    reason = SimpleNamespace(node="item", text="word " * 1000, weight=1.0)
-    recommendation = SimpleNamespace(node="other", score=1.0, because=[reason])
-    _, line = recommendation_lines([recommendation])
-    assert 150 < len(line) < 250
+    reason = Reason(node="item", text="words " * 1000, weight=1.0)
+    recommendation = Recommendation(node="other", score=1.0, because=[reason], quotes=[reason])
+    for line in recommendation_lines([recommendation])[1:]:
+        assert 150 < len(line) < 250
+        assert line.endswith("words…")
+    for line in recommendation_lines([recommendation], full_text=True)[1:]:
+        assert len(line) > 5000
+
+
+def test_somebody_new_is_described_by_what_they_like(home):
+    edges = [("item-000001", "My tent = excellent."), ("item-000009", "")]
+    likes = ["--likes", "item-000001=My tent = excellent.", "--likes", "item-000009"]
+    told = json.loads(call("recommend", "run-links", *likes, "-k", 3, "--json", "--quiet").out)
+    expected = load("run-links").recommend(edges=edges, k=3)
+    assert [one["node"] for one in told["recommendations"]] == [one.node for one in expected]
+    plain = call("recommend", "run-links", *likes, "-k", 3, "--explain", 1, "--quiet").out
+    assert "history item-00000" in plain
 
 
 def test_recommending_to_all_sources_gives_the_same_as_one_by_one(home, tmp_path):
@@ -89,6 +109,9 @@ def test_blocks_of_any_size_give_the_same(home):
     ("args", "words"),
     [
         (["run-links"], "--all"),
+        (["run-links", "user-000001", "--likes", "item-000001"], "--likes"),
+        (["run-links", "--likes", "item-00001=good"], "'item-0000"),
+        (["run-links", "nobody"], "--likes"),
         (["run-links", "user-000001", "--all", "-o", "o.csv"], "--all"),
         (["run-links", "--all"], "-o FILE.parquet"),
         (["run-links", "user-000001", "-o", "o.csv"], "-o needs --all"),

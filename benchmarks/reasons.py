@@ -1,0 +1,53 @@
+"""How personal the reasons for recommendations are, how much they explain, and what they cost.
+
+edgeformers prepare Magazine_Subscriptions_5.json.gz -o magazines --tokenizer train:8000
+edgeformers train link-prediction magazines -o run --recipe fast --backbone scratch:2x64
+python -m benchmarks.reasons run
+"""
+
+import argparse
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from edgeformers.estimators import LinkPredictor
+from edgeformers.runs import open_run
+
+MIN_SOURCES = 5  # to which a target must be recommended to be counted
+
+
+def measure(predictor: LinkPredictor, k: int, explain: int) -> dict[str, float]:
+    """Explain the k recommendations of every source."""
+    sources = predictor.fitted_.nodes.ids_of(np.arange(predictor.fitted_.network.graph.num_sources))
+    tops, explained, seconds = defaultdict(list), [], []
+    for source in [sources[0], *sources]:  # the first one warms up
+        start = time.process_time()
+        recommendations = predictor.recommend(source, k, explain=explain)
+        seconds.append(time.process_time() - start)
+        for each in recommendations:
+            history = [reason for reason in each.because if reason.kind == "history"]
+            rest = sum(abs(reason.weight) for reason in each.because if reason.kind == "rest")
+            explained.append(1 - rest / sum(abs(reason.weight) for reason in each.because))
+            if history:
+                tops[each.node].append((history[0].node, history[0].text))
+    often = [reasons for reasons in tops.values() if len(reasons) >= MIN_SOURCES]
+    return {
+        "targets recommended to 5 sources or more": len(often),
+        "of them, with the same top reason for all": sum(len(set(each)) == 1 for each in often),
+        "share of the score that is explained": float(np.mean(explained)),
+        "milliseconds per source (CPU time, median)": 1e3 * float(np.median(seconds[1:])),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", help="a run folder of link prediction")
+    parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("--explain", type=int, default=2)
+    options = parser.parse_args()
+    run = open_run(options.run, show=False)
+    if not isinstance(run, LinkPredictor):
+        parser.error(f"{options.run} classifies edges")
+    for name, value in measure(run, options.k, options.explain).items():
+        print(f"{name:<45}{value:>8.4g}")
