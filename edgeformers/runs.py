@@ -10,11 +10,18 @@ from edgeformers.config import RunConfig, Task, read_toml
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
-from edgeformers.estimators.estimators import CONFIG, RESULTS, check_config
-from edgeformers.files import write_atomic
-from edgeformers.inference.fitted import network_fingerprint
+from edgeformers.inference.saved_model import check_model
+from edgeformers.training.checkpoint import remove_checkpoints
+from edgeformers.training.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    MODEL,
+    RESULTS,
+    check_owner,
+    drop_checkpoints,
+    owned_folder,
+)
 
-RECORD, MODEL = "run.json", "model"
 ESTIMATORS: dict[Task, type[EdgeClassifier] | type[LinkPredictor]] = {
     "edge-classification": EdgeClassifier,
     "link-prediction": LinkPredictor,
@@ -38,8 +45,9 @@ def train_run(
     folder = Path(run).expanduser()
     distributed.initialize()
     if distributed.broadcast(is_finished(folder)):
-        distributed.run_on_main(lambda: _reserve(folder, graph, config))
-    else:
+        distributed.run_on_main(lambda: _check_finished(folder, config, graph))
+        return read_results(folder)
+    with distributed.single_writer(folder, folder=True):
         estimator = fit_run(graph, folder, config, device=device, show=show)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
@@ -59,10 +67,13 @@ def fit_run(
     folder = Path(run).expanduser()
     graph.verify()  # before the folder is created
     estimator = ESTIMATORS[config.task](config=config, device=device, show=show)
-    distributed.run_on_main(lambda: _reserve(folder, graph, config))
-    if distributed.broadcast((folder / MODEL).is_dir()):
-        return open_run(folder, graph, device=device, show=show)
-    return estimator.fit(graph, run=folder)
+    if not distributed.broadcast((folder / MODEL).is_dir()):
+        distributed.run_on_main(lambda: check_owner(folder, config, graph))
+        return estimator.fit(graph, run=folder)
+    with owned_folder(folder, config, graph):
+        opened = open_run(folder, graph, device=device, show=show)
+        drop_checkpoints(folder)
+    return opened
 
 
 def open_run(
@@ -101,22 +112,10 @@ def is_finished(run: str | PathLike[str]) -> bool:
     return (Path(run).expanduser() / RESULTS).is_file()
 
 
-def _reserve(folder: Path, graph: EdgeTextGraph, config: RunConfig) -> None:
-    """Record the network and task in the folder, or compare them with its record."""
-    record_file = folder / RECORD
-    for leftover in folder.glob(f".{RECORD}.*"):  # of a process killed while writing
-        leftover.unlink(missing_ok=True)
-    check_config(folder, config)
-    record = {"task": config.task, "network": str(graph.path.resolve())}
-    record["network_fingerprint"] = network_fingerprint(graph)
-    if record_file.exists():
-        recorded = json.loads(record_file.read_text(encoding="utf-8"))
-        if recorded.get("network_fingerprint") != record["network_fingerprint"]:
-            raise InputError(
-                f"{folder} is a run on another network ({recorded.get('network')}); choose another "
-                "run folder or remove it"
-            )
-    elif folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
-        raise InputError(f"{folder} contains files but is not a run; choose another run folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(record_file, json.dumps(record, indent=1) + "\n")
+def _check_finished(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
+    """Check that a finished run is this one, and that no file of its network or model changed."""
+    check_owner(folder, config, graph)
+    graph.verify()
+    if (folder / MODEL).is_dir():
+        check_model(folder / MODEL)
+    remove_checkpoints(folder / CHECKPOINTS)  # of a version that kept them

@@ -1,6 +1,5 @@
 """The estimators: settings, `fit`, and delegation to the fitted model."""
 
-import json
 import shutil
 import weakref
 from abc import ABC, abstractmethod
@@ -10,7 +9,7 @@ from functools import wraps
 from os import PathLike
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from edgeformers import distributed
-from edgeformers.config import RunConfig, Task, matches_file
+from edgeformers.config import RunConfig, Task
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.sources import is_frame
@@ -26,7 +25,6 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.build import build_model, find_model, run_config
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
-from edgeformers.files import json_values, write_atomic
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted import (
@@ -40,15 +38,20 @@ from edgeformers.inference.fitted import (
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, fit_linear_model, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.link_scorer import GROUP_NAMES
+from edgeformers.inference.load import load_fitted
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message
 from edgeformers.training.edge_objective import EdgeObjective
 from edgeformers.training.initialization import merge_lora
 from edgeformers.training.link_objective import LinkObjective
+from edgeformers.training.run_folder import (
+    MODEL,
+    drop_checkpoints,
+    owned_folder,
+    write_run_results,
+)
 from edgeformers.training.trainer import Trainer, TrainingState
-
-CONFIG, RESULTS = "config.toml", "results.json"  # of a run folder
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
 Fitted = TypeVar("Fitted", FittedEdgeClassifier, FittedLinkPredictor)
@@ -162,17 +165,26 @@ class Estimator(ABC, Generic[Fitted]):
     ) -> Self:
         """Learn from a prepared network, its path, or a data frame whose `columns` are named.
 
-        With `run`, a folder, training is logged and checkpointed there, and an interrupted run
-        resumes where it stopped.
+        With `run`, a folder, training is logged and checkpointed there, an interrupted run resumes
+        where it stopped, and a finished one is loaded.
         """
         objective = self.make_objective(network, **columns)
-        folder = None if run is None else Path(run).expanduser()
-        if folder is not None:
-            with distributed.main_first():
-                check_config(folder, self.config)
-                if not (folder / CONFIG).exists():
-                    folder.mkdir(parents=True, exist_ok=True)
-                    write_atomic(folder / CONFIG, self.config.to_toml())
+        if run is None:
+            self._fitted = self._train(objective, None)
+            return self
+        folder, graph = Path(run).expanduser(), objective.fitted.network.graph
+        with owned_folder(folder, self.config, graph):
+            if distributed.broadcast((folder / MODEL).is_dir()):
+                loaded = load_fitted(folder, network=graph, device=self.device, show=self.show)
+                self._fitted = cast(Fitted, loaded)
+            else:
+                self._fitted = self._train(objective, folder)
+                self._fitted.save(folder / MODEL)
+            drop_checkpoints(folder)
+        return self
+
+    def _train(self, objective: Any, folder: Path | None) -> Fitted:
+        """The fitted model; with a folder, training is logged and checkpointed there."""
         trainer = Trainer(
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
@@ -181,10 +193,7 @@ class Estimator(ABC, Generic[Fitted]):
         if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
             merge_lora(encoder)
         objective.modules.eval()
-        self._fitted = self._finish(objective)
-        if folder is not None:
-            self.save(folder / "model")
-        return self
+        return self._finish(objective)
 
     @abstractmethod
     def make_objective(self, network: Network, **columns: Any) -> Any:
@@ -375,17 +384,3 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
                 show=self.show,
             )
         return replace(objective.fitted, ensemble=ensemble)
-
-
-def check_config(folder: Path, config: RunConfig) -> None:
-    """Raise an InputError if a run folder belongs to a run with other settings."""
-    path = folder / CONFIG
-    if path.exists() and not matches_file(path, config):
-        raise InputError(
-            f"{path} belongs to a run with other settings; choose another run folder or remove it"
-        )
-
-
-def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write results.json of a run."""
-    write_atomic(folder / RESULTS, json.dumps(json_values(results), indent=1))

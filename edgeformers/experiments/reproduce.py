@@ -55,6 +55,8 @@ from edgeformers.experiments.runner import execute
 from edgeformers.experiments.tables import ResultTable, make_tables
 from edgeformers.experiments.tune import trial_plan, tuned_plan
 from edgeformers.files import write_atomic
+from edgeformers.inference.node_classification import LabeledNodes
+from edgeformers.locks import single_writer
 from edgeformers.report.formatting import format_duration
 from edgeformers.report.terminal import format_table
 
@@ -167,7 +169,22 @@ def reproduce(
     seconds = _announce(plan, trials, graph, options, log)
     if options.dry_run:
         return ExperimentResults(plan=plan)
-    if experiment == "efficiency":
+    with single_writer(plan.path, folder=True):
+        return _execute(plan, trials, graph, options, labels, seconds=seconds, show=show)
+
+
+def _execute(
+    plan: Plan,
+    trials: Plan | None,
+    graph: EdgeTextGraph,
+    options: ExperimentOptions,
+    labels: LabeledNodes | None,
+    *,
+    seconds: Mapping[str, float],
+    show: bool,
+) -> ExperimentResults:
+    """Execute the runs of a plan, after its tuning trials, and write the results."""
+    if plan.experiment == "efficiency":
         plan.write()
         return write_outputs(plan, time_models(plan, graph, rounds=options.rounds))
     failures: list[str] = []

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError
-from edgeformers.estimators.estimators import write_run_results
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
 from edgeformers.experiments.scoring import RunScores, score
@@ -33,9 +33,9 @@ from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
-from edgeformers.runs import MODEL, RECORD, fit_run
-from edgeformers.training.checkpoint import remove_checkpoints
+from edgeformers.runs import fit_run
 from edgeformers.training.initialization import backbone_tokens
+from edgeformers.training.run_folder import MODEL, RECORD, write_run_results
 from edgeformers.training.runlog import LOG, read_log
 
 OUTCOME = "outcome.json"  # a run's seconds, device and the settings a baseline chose
@@ -76,7 +76,8 @@ def try_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool) ->
     run.path.parent.mkdir(parents=True, exist_ok=True)
     run.failure.unlink(missing_ok=True)
     try:
-        execute_run(plan, run, graph, show=show)
+        with distributed.single_writer(run.path, folder=True):
+            execute_run(plan, run, graph, show=show)
         return None
     except Exception as error:  # no single run may stop the others, whatever its error
         reason = next(iter(str(error).strip().splitlines()), "")
@@ -115,7 +116,6 @@ def execute_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool
     }
     write_atomic(run.path / OUTCOME, json.dumps(outcome, indent=1, default=_json_value) + "\n")
     write_run_results(run.path, scores.results)  # last: it marks the run as finished
-    remove_checkpoints(run.path / "checkpoints")
     if run.kind == "trial" or not plan.keep_models:
         remove_model(run.path / MODEL)
 

@@ -111,8 +111,7 @@ def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str
 def load_model(folder: str | PathLike[str]) -> SavedModel:
     """Read a folder that `save_model` wrote; a missing or damaged file is a FormatError."""
     path = Path(folder).expanduser()
-    facts = _read_facts(path)
-    _check_files(path, facts["files"])
+    facts = check_model(path)
     name = _current_model(path, facts)
     with _naming_file(path / CONFIG):
         entry = find_entry(name)
@@ -138,6 +137,13 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
         extra=facts["extra"],
         network=_find_network(path, facts),
     )
+
+
+def check_model(folder: Path) -> dict[str, Any]:
+    """The contents of config.json, after comparing the checksums of all files."""
+    facts = _read_facts(folder)
+    _check_files(folder, facts["files"])
+    return facts
 
 
 def remove_model(folder: str | PathLike[str]) -> None:

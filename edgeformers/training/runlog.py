@@ -12,7 +12,7 @@ from edgeformers.errors import FileError, FormatError
 from edgeformers.file_errors import writing
 from edgeformers.files import write_atomic
 
-LOG = "metrics.jsonl"
+LOG, TENSORBOARD = "metrics.jsonl", "tensorboard"
 FLUSH_SECONDS = 1.0  # between writes of training steps
 
 
@@ -99,4 +99,4 @@ def _tensorboard(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+    return SummaryWriter(str(folder / TENSORBOARD), purge_step=step + 1)

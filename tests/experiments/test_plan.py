@@ -136,6 +136,9 @@ def test_run_folders_of_other_settings_or_networks_are_rejected(tiny_plan):
     plan.check_folders()
     baseline, run = plan.runs
     run.path.mkdir(parents=True)
+    (run.path / "config.toml").write_text("other")
+    plan.check_folders()  # it has no checkpoint, so it claims nothing
+    (run.path / "model").mkdir()
     (run.path / "config.toml").write_text(run.to_config().to_toml())
     plan.check_folders()
     (run.path / "run.json").write_text('{"network_fingerprint": "other"}')
@@ -148,6 +151,8 @@ def test_run_folders_of_other_settings_or_networks_are_rejected(tiny_plan):
     (run.path / "config.toml").unlink()
     baseline.path.mkdir(parents=True)
     (baseline.path / "run.json").write_text('{"model": "tfidf"}')
+    plan.check_folders()
+    (baseline.path / "results.json").write_text("{}")
     with pytest.raises(InputError, match="tfidf/0"):
         plan.check_folders()
 

@@ -12,12 +12,12 @@ from edgeformers.config import flatten, read_toml
 from edgeformers.data.card.phrasing import listed
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators.build import DEFAULT_MODELS
-from edgeformers.estimators.estimators import CONFIG, RESULTS
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
 from edgeformers.report.comparison import SkippedRun
-from edgeformers.runs import RECORD, read_results
+from edgeformers.runs import read_results
+from edgeformers.training.run_folder import CONFIG, RECORD, RESULTS
 from edgeformers.training.runlog import LOG, read_log
 
 NETWORK = "network.json"  # marks the folder of a network, which contains no runs

@@ -1,0 +1,99 @@
+"""The files of a run folder, and which settings and network it belongs to.
+
+A folder is claimed by its first checkpoint. Before that, another run may replace its settings.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edgeformers import distributed
+from edgeformers.config import RunConfig, matches_file
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.errors import FormatError, InputError
+from edgeformers.files import json_values, write_atomic
+from edgeformers.inference.fitted import network_fingerprint
+from edgeformers.training.checkpoint import latest_checkpoint, remove_checkpoints
+from edgeformers.training.runlog import LOG, TENSORBOARD
+
+CONFIG, RECORD, RESULTS = "config.toml", "run.json", "results.json"
+MODEL, CHECKPOINTS = "model", "checkpoints"
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a run folder has anything that another run must not replace."""
+    finished = (folder / RESULTS).is_file() or (folder / MODEL).is_dir()
+    return finished or latest_checkpoint(folder / CHECKPOINTS) is not None
+
+
+def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
+    """Raise an InputError unless the folder is new or belongs to this run."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    visible = {name for name in names if not name.startswith(".")}
+    if visible and not visible & {CONFIG, RECORD}:
+        raise InputError(f"{folder} contains files but is not a run; choose another run folder")
+    if not is_claimed(folder):
+        return
+    if (folder / CONFIG).exists() and not matches_file(folder / CONFIG, config):
+        raise InputError(
+            f"{folder / CONFIG} belongs to a run with other settings; choose another run folder or "
+            "remove it"
+        )
+    recorded = read_run_record(folder)
+    if recorded.get("network_fingerprint") not in (None, network_fingerprint(graph)):
+        raise InputError(
+            f"{folder} is a run on another network ({recorded.get('network')}); choose another "
+            "run folder or remove it"
+        )
+
+
+@contextmanager
+def owned_folder(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> Iterator[None]:
+    """Lock a run folder and write its settings; a run that fails at once leaves nothing."""
+    distributed.run_on_main(lambda: check_owner(folder, config, graph))
+    with distributed.single_writer(folder, folder=True):
+        distributed.run_on_main(lambda: _write_settings(folder, config, graph))
+        try:
+            yield
+        except BaseException:
+            if distributed.is_main() and not is_claimed(folder) and not (folder / LOG).exists():
+                for name in (CONFIG, RECORD):
+                    (folder / name).unlink(missing_ok=True)
+                shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
+            raise
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Delete the checkpoints of a run whose model is saved."""
+    distributed.run_on_main(lambda: remove_checkpoints(folder / CHECKPOINTS))
+
+
+def read_run_record(folder: Path) -> dict[str, Any]:
+    """The contents of run.json; empty if there is none."""
+    path = folder / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise FormatError(f"{path} is damaged ({error}); remove it and train again") from error
+    if not isinstance(record, dict):
+        raise FormatError(f"{path} is damaged (not a JSON object); remove it and train again")
+    return record
+
+
+def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write results.json, which marks a run as finished."""
+    write_atomic(folder / RESULTS, json.dumps(json_values(results), indent=1))
+
+
+def _write_settings(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
+    check_owner(folder, config, graph)
+    for leftover in folder.glob(f".{RECORD}.*"):  # of a process killed while writing
+        leftover.unlink(missing_ok=True)
+    record = {"task": config.task, "network": str(graph.path.resolve())}
+    record["network_fingerprint"] = network_fingerprint(graph)
+    write_atomic(folder / RECORD, json.dumps(record, indent=1) + "\n")
+    if not is_claimed(folder) or not (folder / CONFIG).exists():
+        write_atomic(folder / CONFIG, config.to_toml())
