@@ -38,7 +38,7 @@ def single_writer(out: Path, *, folder: bool = False) -> Iterator[None]:
     removed again if it stays empty; otherwise .OUT.lock next to the output. The block may lock the
     same output again. On a file system without locks, a message asks the user to take care.
     """
-    path = (out / LOCK if folder else out.with_name(f".{out.name}{LOCK}")).absolute()
+    path = _lock_path(out, folder)
     held = _held.get()
     if path in held:
         yield
@@ -56,6 +56,17 @@ def single_writer(out: Path, *, folder: bool = False) -> Iterator[None]:
         if is_new:
             with suppress(OSError):  # it is not empty
                 path.parent.rmdir()
+
+
+def remove_stale_lock(out: Path, *, folder: bool = False) -> None:
+    """Remove the lock file that a killed process left at an output that needs no more writing."""
+    if _lock_path(out, folder).exists():
+        with suppress(BusyError, OSError), single_writer(out, folder=folder):
+            pass
+
+
+def _lock_path(out: Path, folder: bool) -> Path:
+    return (out / LOCK if folder else out.with_name(f".{out.name}{LOCK}")).absolute()
 
 
 def acquire(path: Path) -> int | None:

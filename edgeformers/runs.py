@@ -11,6 +11,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
 from edgeformers.inference.saved_model import check_model
+from edgeformers.locks import remove_stale_lock
 from edgeformers.training.checkpoint import remove_checkpoints
 from edgeformers.training.run_folder import (
     CHECKPOINTS,
@@ -119,3 +120,4 @@ def _check_finished(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> No
     if (folder / MODEL).is_dir():
         check_model(folder / MODEL)
     remove_checkpoints(folder / CHECKPOINTS)  # of a version that kept them
+    remove_stale_lock(folder, folder=True)

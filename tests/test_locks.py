@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from edgeformers.locks import BusyError, single_writer
+from edgeformers.locks import BusyError, remove_stale_lock, single_writer
 
 HOLD = """
 import sys, time
@@ -85,6 +85,15 @@ def test_a_new_folder_that_stays_empty_is_removed(tmp_path):
     with single_writer(tmp_path / "mine", folder=True):
         pass
     assert (tmp_path / "mine").is_dir()
+
+
+def test_a_lock_that_a_killed_process_left_is_removed(out, kind, holder):
+    remove_stale_lock(out, folder=kind == "folder")
+    assert [path for path in out.parent.rglob("*") if path.is_file()]
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    remove_stale_lock(out, folder=kind == "folder")
+    assert not [path for path in out.parent.rglob("*") if path.is_file()]
 
 
 def test_a_file_system_without_locks_is_usable_with_a_warning(out, kind, monkeypatch, capsys):

@@ -32,6 +32,7 @@ from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
+from edgeformers.locks import remove_stale_lock
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.runs import fit_run
 from edgeformers.training.initialization import backbone_tokens
@@ -51,6 +52,8 @@ def execute(
     """
     choose_device(plan.device)  # raises if it is not available
     plan.check_folders()
+    for run in plan.runs:
+        remove_stale_lock(run.path, folder=True)
     runs = list({run.folder: run for run in plan.pending}.values())  # rows may share a folder
     if not runs:
         return []

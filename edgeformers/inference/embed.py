@@ -26,6 +26,7 @@ from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.fitted import FittedModel, fitted_model, network_fingerprint
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import model_fingerprint
+from edgeformers.locks import remove_stale_lock
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
 
@@ -86,6 +87,7 @@ def embed(
     size = batch or fitted.config.train.eval_batch_size
     job = _Job(fitted, what, shard, size, chunk, int8)
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
+        distributed.run_on_main(lambda: remove_stale_lock(path))
         return path  # also where nothing can be written
     with distributed.single_writer(path):
         if not distributed.broadcast(_is_finished(path, job.facts, overwrite)):

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ REPRODUCE = split("reproduce edge-classification --data net -o out --seeds 1 --n
 
 def training_steps(folder: Path) -> int:
     """Steps that a resumed training does not repeat."""
+    if (folder / "out" / "model").is_dir():  # there are no more checkpoints
+        return sys.maxsize
     newest = latest_checkpoint(folder / "out" / "checkpoints")
     return load_checkpoint(newest)["progress"]["step"] if newest else 0
 
@@ -124,11 +127,8 @@ def enter(command: Command) -> Path:
 
 def results(folder: Path) -> dict[str, object]:
     """All files below a folder by path, without the times that differ between equal runs."""
-    return {
-        name: _without_times(folder / name, content)
-        for name, content in contents(folder).items()
-        if Path(name).name not in ("card.html", "card.json")  # written after the network
-    }
+    files = contents(folder)
+    return {name: _without_times(folder / name, content) for name, content in files.items()}
 
 
 def differences(folder: Path, expected: Mapping[str, object]) -> str:
