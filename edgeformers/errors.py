@@ -27,8 +27,22 @@ OPTIONS = {
 }
 
 
+LONGEST = 1500  # characters of a message
+LISTED = 20  # names in the list of available ones
+
+
 class EdgeformersError(Exception):
-    """Base class of all errors of this library; the CLI prints them without a traceback."""
+    """Base class of all errors of this library; the CLI prints them without a traceback.
+
+    A message may quote hostile files. It is printed on one line, with control characters escaped
+    and the middle of an overlong one left out.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if not text.isprintable():
+            text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 300]} ... {text[-290:]}"
 
 
 class InputError(EdgeformersError, ValueError):
@@ -71,7 +85,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     ]
     if matches:
         return f"did you mean '{matches[0]}'?"
-    return f"available: {', '.join(names)}" if names else "none are available"
+    more = f", ... ({len(names):,} in all)" if len(names) > LISTED else ""
+    return f"available: {', '.join(names[:LISTED])}{more}" if names else "none are available"
 
 
 def with_options(message: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import edgeformers
-from edgeformers.errors import with_options
+from edgeformers.errors import InputError, suggest, with_options
 from tests.cli.commands import named_options, options
 
 PACKAGE = Path(edgeformers.__file__).parent
@@ -59,3 +59,15 @@ def test_every_argument_that_an_error_names_is_an_option_of_the_program():
         for message in messages(path):
             named = named_options(with_options(message)) - named_options(message)
             assert named <= known, message
+
+
+def test_a_message_is_one_printable_line_of_bounded_length():
+    message = str(InputError("a\nb\x1b[31m\0\ud800 é 日本" + "x" * 10_000 + "; the remedy"))
+    assert message.isprintable()
+    assert message.startswith(r"a\nb\x1b[31m\x00\ud800 é 日本")
+    assert message.endswith("; the remedy")
+    assert len(message) < 2000
+
+
+def test_a_long_list_of_names_is_cut():
+    assert len(suggest("zzz", [f"column {i}" for i in range(3000)])) < 500

@@ -36,7 +36,14 @@ from edgeformers.data.splits import (
     missing_column,
 )
 from edgeformers.data.storage import NetworkMeta, check_replaceable, fingerprint_folder
-from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, check_ends, rebatch
+from edgeformers.data.table import (
+    BATCH_ROWS,
+    EDGE_FIELDS,
+    EdgeTable,
+    NodeTable,
+    check_ends,
+    rebatch,
+)
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, require, suggest
@@ -104,6 +111,14 @@ def write_network(
 def _check_settings(table: EdgeTable, config: PrepareConfig) -> None:
     """Reject conflicting names and settings before anything is read."""
     columns = table.schema.names
+    for name, kind in EDGE_FIELDS.items():
+        if name in columns and columns.count(name) == 1 and table.schema.field(name).type != kind:
+            raise InputError(
+                f"{table.origin}: the column '{name}' must be of type {kind} "
+                f"(got {table.schema.field(name).type})"
+            )
+        if name in KEY_COLUMNS and name not in columns:
+            raise InputError(f"{table.origin} has no column '{name}'; every edge table needs one")
     for name in columns:
         if name in ("src", "dst") or columns.count(name) > 1:
             raise InputError(

@@ -1,12 +1,12 @@
 """`prepare`: from files, data frames, raw public dumps or named datasets to a network on disk."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, get_type_hints
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import EdgeTable, LabelKind, NodeTable, OnError
 from edgeformers.data.tokenize import checked_tokenizer
+from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError, suggest
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class PrepareOptions(TypedDict, total=False):
     edge_type: str  # column
     weight: str  # column
     keep: Sequence[str]  # further columns to keep
-    classes: Sequence[str]  # the labels that are allowed
+    classes: Sequence[object]  # the labels that are allowed
     label_kind: LabelKind  # "class", "multi" or "number"
     label_separator: str  # between several labels of an edge
     format: str  # csv, tsv, jsonl, parquet or a raw format, if it is not recognized
@@ -101,6 +102,10 @@ def prepare(
     `on_error="skip"` skips and counts unusable rows. See `PrepareOptions` for more arguments.
     """
     check_options(options)
+    named = {"source": source, "target": target, "text": text, "label": label, "time": time}
+    check_types(str, **named)
+    check_types(bool, bipartite=bipartite, directed=directed, drop_repeats=drop_repeats)
+    check_types(int, min_degree=min_degree)
     config = _override(
         config or PrepareConfig(),
         splits=_parse_splits(splits),
@@ -112,7 +117,6 @@ def prepare(
         progress=options.pop("progress", True),
     )
     checked_tokenizer(config.tokenizer)
-    named = {"source": source, "target": target, "text": text, "label": label, "time": time}
     columns: dict[str, Any] = {name: column for name, column in named.items() if column is not None}
     columns |= {} if bipartite else {"bipartite": False}
     columns |= {} if directed else {"directed": False}
@@ -154,11 +158,20 @@ def prepare_simulated(
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise a ConfigError that suggests the closest match if an argument is unknown."""
+    """Raise a ConfigError if an argument is unknown, with the closest match, or of a wrong type."""
     known = PrepareOptions.__annotations__
     for name in options.keys() - known.keys():
         explicit = [p for p in inspect.signature(prepare).parameters if p != "options"]
         raise ConfigError(f"prepare has no argument '{name}'; {suggest(name, [*explicit, *known])}")
+    for name, kind in get_type_hints(PrepareOptions).items():
+        check_types(str if kind is LabelKind else kind, **{name: options.get(name)})
+
+
+def check_types(kind: Any, **arguments: Any) -> None:
+    """Raise a ConfigError if an argument is neither of a type nor None."""
+    for name, value in arguments.items():
+        plain = list(value) if isinstance(value, Iterable) and hasattr(value, "tolist") else value
+        decode(kind | None, plain, path=f"`{name}=`", raises=ConfigError)
 
 
 def open_edges(
@@ -215,7 +228,11 @@ def _override(config: PrepareConfig, **settings: Any) -> PrepareConfig:
 def _parse_splits(splits: Sequence[SplitConfig | str] | None) -> list[SplitConfig] | None:
     if splits is None:
         return None
-    several = [splits] if isinstance(splits, str | SplitConfig) else splits
+    several: list[Any] = list(splits) if isinstance(splits, list | tuple) else [splits]
+    if not all(isinstance(split, str | SplitConfig) for split in several):
+        raise ConfigError(
+            f"`splits=` lists SplitConfigs or descriptions such as 'per-source' (got {splits!r})"
+        )
     return [SplitConfig.parse(split) if isinstance(split, str) else split for split in several]
 
 

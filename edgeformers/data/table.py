@@ -141,7 +141,14 @@ class _Stream:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, batch by batch."""
         self.errors.restart()
-        return self.open()
+        for batch in self.open():
+            if not isinstance(batch, pa.RecordBatch) or batch.schema != self.schema:
+                got = batch.schema.names if isinstance(batch, pa.RecordBatch) else type(batch)
+                raise InputError(
+                    f"{self.origin}: a batch of the table does not have its schema (got {got}); "
+                    "build it with EdgeTable.from_rows or read_edges"
+                )
+            yield batch
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(self.batches(), schema=self.schema)

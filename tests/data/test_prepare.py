@@ -3,11 +3,13 @@
 import gzip
 import inspect
 import json
+from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from edgeformers.data.network import PrepareConfig
@@ -15,6 +17,7 @@ from edgeformers.data.prepare import PrepareOptions, open_edges, prepare
 from edgeformers.data.readers.tables import read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.table import EdgeTable, edge_schema
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.experiments.node_classification import find_labels
 
@@ -270,3 +273,87 @@ def test_a_failed_preparation_leaves_nothing_behind(tmp_path):
     with pytest.raises(InputError, match="line 70002"):
         prepare(path, tmp_path / "deep" / "net", config=PLAIN)
     assert not list(tmp_path.rglob("*net*"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"source": 5},
+        {"label": np.array(["a", "b"])},
+        {"min_degree": "3"},
+        {"keep": "label"},
+        {"splits": 1.5},
+        {"splits": [None]},
+        {"label_kind": []},
+    ],
+)
+def test_arguments_of_other_types_are_rejected(arguments, tmp_path):
+    frame = pd.DataFrame({"source": ["a"], "target": ["b"], "text": ["c"]})
+    with pytest.raises(ConfigError, match=f"{next(iter(arguments))}="):
+        prepare(frame, tmp_path / "net", tokenizer=None, **arguments)
+
+
+def test_classes_may_be_numbers_or_an_array(tmp_path):
+    frame = pd.DataFrame({"source": ["a"], "target": ["b"], "text": ["c"], "label": ["1"]})
+    for at, classes in enumerate(([1, 2], np.array([1, 2]))):
+        graph = prepare(frame, tmp_path / f"net{at}", label="label", classes=classes, config=PLAIN)
+        assert graph.label_names == ["1"]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "~nobody-here/x.csv"])
+def test_a_path_that_is_none_is_rejected(path, tmp_path):
+    with pytest.raises(InputError):
+        prepare(path, tmp_path / "net")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.5], pa.float16()),
+        pa.array([float("inf")], pa.float32()),
+        pa.array([1], pa.timestamp("us", "No/Where")),
+        pa.array([2**62], pa.date64()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_odd_types_of_ids_are_read_or_rejected(column, tmp_path):
+    table = pa.table({"source": column, "target": ["b"], "text": ["c"]})
+    with suppress(InputError):
+        assert prepare(table, tmp_path / "net", config=PLAIN).num_edges == 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"source": [10**30, 1], "target": "b", "text": "c"}),
+        pd.DataFrame({"source": pd.arrays.SparseArray([1, 0]), "target": "b", "text": "c"}),
+        pl.DataFrame({"source": ["a"], "\0": ["b"]}),
+        pl.LazyFrame({"source": ["a"]}).filter(pl.col("gone") == 1),
+    ],
+    ids=["large", "sparse", "nul", "lazy"],
+)
+def test_a_frame_that_arrow_cannot_read_is_rejected(frame, tmp_path):
+    with pytest.raises(InputError, match="data frame"):
+        prepare(frame, tmp_path / "net")
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [[None], [["a"]], [pa.record_batch({"source": ["a"]})]],
+    ids=["none", "list", "columns"],
+)
+def test_batches_of_an_edge_table_must_have_its_schema(batches, tmp_path):
+    schema = edge_schema(())
+    table = EdgeTable(schema=schema, open=lambda: iter(batches), origin="mine", bipartite=True)
+    with pytest.raises(InputError, match="mine"):
+        prepare(table, tmp_path / "net", config=PLAIN)
+
+
+@pytest.mark.parametrize("schema", [{"source": "a"}, {"source": 1, "target": "b", "text": "c"}])
+def test_an_edge_table_needs_canonical_columns(schema, tmp_path):
+    batch = pa.RecordBatch.from_pylist([schema])
+    table = EdgeTable(
+        schema=batch.schema, open=lambda: iter([batch]), origin="mine", bipartite=True
+    )
+    with pytest.raises(InputError, match="mine"):
+        prepare(table, tmp_path / "net", config=PLAIN)

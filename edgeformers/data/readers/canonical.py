@@ -234,7 +234,13 @@ def _to_text(
         elif name in roles.values() or is_text(column.type):
             try:
                 column = _to_strings(column)
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                if not _holds_bytes(column.type):
+                    reason = str(error).partition("\n")[0]
+                    raise InputError(
+                        f"column '{name}' holds {column.type}, which cannot be read as text "
+                        f"({reason}); convert it to text"
+                    ) from error
                 column, invalid = _decode(column)
                 problems.add(invalid, name, "is not UTF-8; convert it to UTF-8")
         arrays.append(column)
@@ -252,6 +258,7 @@ def _join_lists(column: pa.Array) -> pa.Array:
 
 def _to_strings(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type):
+        column = column.cast(pa.float32()) if column.type == pa.float16() else column
         column = pc.if_else(pc.is_nan(column), None, column)
         is_exact = pc.less(pc.abs(column), MAX_EXACT_FLOAT)
         is_integral = pc.and_(pc.equal(pc.round(column), column), is_exact)
@@ -260,6 +267,12 @@ def _to_strings(column: pa.Array) -> pa.Array:
     texts = column.cast(pa.string())
     texts.validate(full=True)
     return texts
+
+
+def _holds_bytes(type_: pa.DataType) -> bool:
+    """Whether a column of this type holds texts or bytes, which may not be UTF-8."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return is_text(type_) or type_ in (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def _decode(column: pa.Array) -> tuple[pa.Array, pa.Array]:

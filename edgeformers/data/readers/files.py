@@ -43,8 +43,12 @@ def expand_paths(paths: PathOrGlob | Iterable[PathOrGlob]) -> list[Path]:
         raise InputError("no files given; pass a path or a quoted glob such as 'part-*.csv'")
     files: list[Path] = []
     for pattern in [fspath(pattern) for pattern in patterns]:
-        path = Path(pattern).expanduser()
-        matches = [path] if path.exists() else sorted(map(Path, glob(str(path), recursive=True)))
+        try:
+            path = Path(pattern).expanduser()
+            found = [path] if path.exists() else map(Path, glob(str(path), recursive=True))
+            matches = sorted(found)
+        except (OSError, ValueError, RuntimeError) as error:  # too long, NUL, unknown user
+            raise InputError(f"{pattern}: not a path ({error}); check its spelling") from error
         if not matches:
             raise InputError(
                 f"{pattern}: no such file; pass a path or a quoted glob such as 'part-*.csv'"
@@ -67,7 +71,10 @@ def compression_of(path: Path) -> str:
 def open_binary(path: Path) -> BufferedReader:
     """The uncompressed bytes of a text file; raises if its first bytes contradict its name."""
     compression = compression_of(path)
-    _check_first_bytes(path, compression)
+    try:
+        _check_first_bytes(path, compression)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); give a file") from error
     stream = pa.input_stream(str(path), compression if compression != "none" else None)
     return BufferedReader(stream, 1 << 20)
 

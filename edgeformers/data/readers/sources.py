@@ -267,8 +267,11 @@ def frame_to_arrow(frame: Any) -> pa.Table:
     try:
         if library == "pandas":
             return pa.Table.from_pandas(frame, preserve_index=False)
-        return (frame.collect() if name == "LazyFrame" else frame).to_arrow()
-    except (pa.ArrowException, ValueError) as error:  # mixed types, or duplicate names
+        frame = frame.collect() if name == "LazyFrame" else frame
+        if any("\0" in column for column in frame.columns):  # on which polars panics
+            raise ValueError("a column name contains a NUL character")
+        return frame.to_arrow()
+    except Exception as error:  # of many kinds: mixed types, duplicate names, failed queries
         raise InputError(
             f"the data frame cannot be read ({_first_line(error)}); give every column a single "
             "type and a unique name"

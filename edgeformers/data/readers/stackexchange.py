@@ -55,7 +55,7 @@ def read_stackexchange_posts(path: str | PathLike[str], *, on_error: OnError = "
     def rows() -> Iterator[dict[str, Any]]:
         accepted = _accepted_answers(file)
         for edge in _edges(file, "answers", errors):
-            post = int(edge["id"]) if (edge["id"] or "").isdecimal() else -1
+            post = _post_number(edge["id"])
             place = bisect_left(accepted, post)
             is_accepted = place < len(accepted) and accepted[place] == post
             label = "accepted" if is_accepted else "other"
@@ -173,8 +173,13 @@ def _xml_rows(
 
 def _accepted_answers(file: Path) -> Ids:
     """The sorted ids of all accepted answers: 8 bytes each, so that the largest site fits."""
-    ids = (post.get("AcceptedAnswerId", "") for _, post in _xml_rows(file, "posts"))
-    return np.sort(np.fromiter((int(i) for i in ids if i.isdecimal()), dtype=np.int64))
+    ids = (_post_number(post.get("AcceptedAnswerId")) for _, post in _xml_rows(file, "posts"))
+    return np.sort(np.fromiter((number for number in ids if number >= 0), dtype=np.int64))
+
+
+def _post_number(text: str | None) -> int:
+    """A post's id as a number of 64 bits; -1 if it is none."""
+    return int(text) if text and text.isdecimal() and len(text) < 19 else -1
 
 
 def _edges(file: Path, kind: str, errors: RowErrors) -> Iterator[dict[str, Any]]:
@@ -203,7 +208,9 @@ def _edge(row: Attributes, user: str, target: str, text: str) -> dict[str, Any] 
     try:
         date, score = row.get("CreationDate"), int(row["Score"]) if "Score" in row else None
         time = naive_utc(datetime.fromisoformat(date)) if date else None
-    except ValueError:
+        if score is not None and abs(score) >> 63:
+            raise ValueError("more than 64 bits")
+    except (ValueError, OverflowError):
         raise ValueError(
             f"{where} CreationDate '{row.get('CreationDate')}' and Score '{row.get('Score')}'; "
             "expected an ISO time and an integer"

@@ -75,7 +75,7 @@ def read_edges(
     keep: Sequence[str] = (),
     bipartite: bool = True,
     directed: bool = True,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[object] | None = None,
     label_kind: LabelKind | None = None,
     label_separator: str | None = None,
     format: str | None = None,
@@ -98,7 +98,8 @@ def read_edges(
     roles = {role: name for role, name in names.items() if name is not None}
     columns = Columns(roles, tuple(keep))
     kind = label_kind or ("multi" if label_separator else "class")
-    labels = LabelFormat(kind, label_separator, classes and [str(name) for name in classes])
+    allowed = None if classes is None else [str(name) for name in classes]
+    labels = LabelFormat(kind, label_separator, allowed)
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
     types, extra = columns.check(sources)
     if label is not None and is_list(types[label]):
