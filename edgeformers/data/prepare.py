@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
-from edgeformers.data.readers.amazon import read_amazon_metadata
+from edgeformers.data.readers.amazon import metadata_error, read_amazon_metadata
 from edgeformers.data.readers.detect import RAW_READERS, detect_raw_format
 from edgeformers.data.readers.files import PathOrGlob, expand_paths
 from edgeformers.data.readers.sources import is_frame
@@ -196,8 +196,8 @@ def open_edges(
         if raw is not None and raw in RAW_READERS:
             _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
             return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
-        if raw is not None:
-            raise InputError(f"{paths[0]} is {raw}, which describes nodes; pass it as `nodes=`")
+        if raw == "amazon-metadata":
+            raise metadata_error(paths[0])
     return read_edges(data, format=format, on_error=on_error, **columns)
 
 

@@ -196,3 +196,24 @@ def test_the_installed_program_runs(tmp_path):
     made = call("prepare", "edges.csv", "-o", "net", "--tokenizer", "none", "--json")
     assert made.returncode == 0
     assert json.loads(made.stdout)["name"] == "net"
+
+
+def test_metadata_in_a_glob_over_amazon_files_is_suggested_as_nodes(edgeformers, tmp_path):
+    for part in ("A", "B"):
+        review = {
+            "user_id": "u",
+            "parent_asin": part,
+            "text": "fine",
+            "rating": 5.0,
+            "timestamp": 0,
+        }
+        item = {"parent_asin": part, "title": part, "categories": ["Toys"]}
+        (tmp_path / f"{part}.jsonl").write_text(json.dumps(review) + "\n")
+        (tmp_path / f"meta_{part}.jsonl").write_text(json.dumps(item) + "\n")
+    for pattern in ("*.jsonl", "*_*.jsonl"):
+        refused = edgeformers("prepare", pattern, "-o", "net", *QUICK)
+        assert refused.code == 2
+        assert "--nodes 'meta_*'" in refused.err
+    answer = edgeformers("prepare", "?.jsonl", "--nodes", "meta_*", "-o", "net", *QUICK)
+    assert answer.code == 0, answer.err
+    assert library.EdgeTextGraph.open(tmp_path / "net").node_label_names == ["Toys"]

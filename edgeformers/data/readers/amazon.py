@@ -83,12 +83,19 @@ def find_layout(file: Path) -> tuple[str, ...]:
         if {*layout[:2]} <= keys:
             return layout
     if {"asin", "parent_asin"} & keys:
-        raise InputError(
-            f"{file} is Amazon item metadata, which describes nodes; pass it as `nodes=`"
-        )
+        raise metadata_error(file)
     raise InputError(
         f"{file}: not Amazon reviews: expected the keys reviewerID and asin (2014, 2018) or "
         f"user_id and parent_asin (2023), got {', '.join(sorted(keys)) or 'no JSON objects'}"
+    )
+
+
+def metadata_error(file: Path) -> InputError:
+    """The error if a file of item metadata is among the reviews."""
+    several = file.with_name("meta_*") if file.name.startswith("meta_") else file
+    return InputError(
+        f"{file} is Amazon item metadata, which describes nodes; pass the files of reviews only, "
+        f"and the metadata as `nodes='{several}'`"
     )
 
 

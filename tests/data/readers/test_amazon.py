@@ -75,7 +75,7 @@ def test_a_file_without_records_is_rejected(tmp_path):
 def test_metadata_among_the_reviews_is_reported_as_nodes(tmp_path):
     write_lines(tmp_path / "Books.json", OLD)
     write_lines(tmp_path / "meta_Books.json", [{"asin": "B1", "category": ["Books"]}])
-    with pytest.raises(InputError, match=r"meta_Books\.json .*`nodes=`"):
+    with pytest.raises(InputError, match=r"meta_Books\.json .*`nodes='.*/meta_\*'`"):
         read_amazon_reviews(tmp_path / "*.json")
 
 
