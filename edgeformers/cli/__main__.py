@@ -1,5 +1,5 @@
 """`python -m edgeformers.cli`, which `torchrun -m` also takes."""
 
-from edgeformers.cli.main import run
+from edgeformers.cli import run
 
 run()

@@ -27,6 +27,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
+from edgeformers.training.delayed_signals import DelayedSignals, Interrupted
 from edgeformers.training.optimizers import EMA, Optimizers, lr_schedule
 from edgeformers.training.runlog import RunLog
 
@@ -138,7 +139,7 @@ class Trainer:
 
     Randomness depends only on the seed and the step, so a killed and resumed run gives the same
     result as an uninterrupted one. The parameters of the epoch with the best validation score
-    are kept.
+    are kept. Ctrl-C and SIGTERM stop a run with a folder after a checkpoint at the current step.
 
     A single process with a GPU reads losses `loss_delay` steps late, so that it never waits for the
     GPU; the optimizers disable themselves on the GPU after a NaN or infinite loss.
@@ -168,6 +169,8 @@ class Trainer:
         self.ema = EMA(objective.modules, decay) if decay else None
         self.state = TrainingState(micro_batch_size=settings.micro_batch_size)
         self.best_modules: dict[str, Tensor] = {}
+        can_stop = folder is not None and distributed.world_size() == 1
+        self.signals = DelayedSignals(active=can_stop)
         self._saved_at = time.perf_counter()
         self._postfix_at = -math.inf
         batches = len(objective.batches(0))
@@ -185,10 +188,14 @@ class Trainer:
         graphs = use_cuda_graphs(
             self.objective, self.settings.cuda_graphs, device=self.device, steps=self.num_steps
         )
-        with torch.random.fork_rng(devices), closing(log), bar, graphs:
-            while not state.finished:
-                self._train_epoch(log, factor, bar)
-                self._end_epoch(log)
+        with torch.random.fork_rng(devices), closing(log), bar, graphs, self.signals:
+            try:
+                while not state.finished:
+                    self._train_epoch(log, factor, bar)
+                    self._end_epoch(log)
+            except Interrupted:
+                self._save(log)
+        self.signals.deliver()
         if self.best_modules:
             self.objective.modules.load_state_dict(self.best_modules)
         return state
@@ -208,13 +215,17 @@ class Trainer:
                 examples += sum(map(len, ids))
                 bar.update(1)
                 self._read_losses(log, bar)
+                if self.signals.pending is not None:
+                    self._read_losses(log, bar, drain=True)
+                    raise Interrupted
                 if state.update < self.per_epoch and self._is_checkpoint_due():
                     self._read_losses(log, bar, drain=True)
                     self._save(log)
         self._read_losses(log, bar, drain=True)
         seconds = time.perf_counter() - started
         rate = examples / max(seconds, 1e-9)
-        log.write("speed", state.step, examples_per_second=rate, seconds=seconds)
+        if examples:  # none, if the run was interrupted before its validation
+            log.write("speed", state.step, examples_per_second=rate, seconds=seconds)
 
     def _read_losses(self, log: RunLog, bar: Any, *, drain: bool = False) -> None:
         for update, loss in self.losses.read(drain=drain):
@@ -319,7 +330,8 @@ class Trainer:
 
     def _validate(self, log: RunLog) -> None:
         state, select = self.state, self.objective.select
-        metrics = distributed.broadcast(self.objective.evaluate("val"))
+        with self.signals.raising():
+            metrics = distributed.broadcast(self.objective.evaluate("val"))
         if select not in metrics:
             raise TrainingError(
                 f"unknown validation metric '{select}' in train.select_metric; "
