@@ -222,7 +222,7 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommend(RunCommand):
-    """Recommend targets to one source, to somebody new, or to all sources.
+    """Recommend targets to a source, a new one, or all of them.
 
     With --explain, a recommendation comes with what its score consists of: the edges of the source
     that add most, its other edges, what is the same for everybody, and the rest; then what others

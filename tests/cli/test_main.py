@@ -16,8 +16,11 @@ def test_every_command_explains_itself_with_examples(command):
     assert "--json" in shown.out
 
 
-def test_the_list_of_commands_is_complete_and_not_cut():
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_list_of_commands_is_complete_and_not_cut(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
     shown = call("--help").out
+    assert max(map(len, shown.splitlines())) <= width
     assert all(f"\n  {command} " in shown for command in COMMANDS)
     assert "..." not in shown.partition("Commands:")[2]
     assert "…" not in shown
