@@ -10,6 +10,7 @@ from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validat
 NEGATIVES = 99  # per pair in the protocol `sampled`
 
 _NEGATIVE_STREAM = 0x5A3D  # distinguishes these draws from others with the same seed
+_LAST = np.iinfo(np.uint64).max  # the key of candidates that must not be drawn
 
 
 def sample_negatives(
@@ -30,6 +31,7 @@ def sample_negatives(
     known = known or LinkTable.from_pairs([], [], int(rows.max(initial=0)) + 1)
     num_free = num_candidates - known.degrees[rows] - ~known.contains(rows, columns)
     few_free = np.flatnonzero(num_free < max(2 * count, num_candidates // 2))
+    few_free = few_free[np.argsort(rows[few_free], kind="stable")]
     drawn = np.empty((len(rows), count), np.int64)
     for part in index_blocks(len(few_free), max(1, BLOCK // 4 // max(num_candidates, 1))):
         at = few_free[part]
@@ -42,15 +44,19 @@ def sample_negatives(
 def _shuffle_free(
     rows: Ids, columns: Ids, num_candidates: int, known: LinkTable, seed: int, count: int
 ) -> Ids:
-    """Shuffle all candidates, the linked ones last, and take the first `count`."""
-    candidates = np.arange(num_candidates)
+    """Shuffle the candidates that are not linked and take the first `count`."""
+    queries, position = np.unique(rows, return_inverse=True)
+    linked = np.zeros((len(queries), num_candidates), bool)
+    linked[known.of(queries)] = True
+    candidates = np.flatnonzero(~linked.all(0))  # a query of many links has few left
     keys = hash_keys(seed, _NEGATIVE_STREAM, rows[:, None], columns[:, None], candidates)
-    linked = np.zeros(keys.shape, bool)
-    linked[known.of(rows)] = True
-    linked[np.arange(len(rows)), columns] = True
-    order = np.lexsort((keys, linked), axis=1)[:, :count]
-    drawn = np.where(np.take_along_axis(linked, order, axis=1), -1, order)
-    return np.pad(drawn, ((0, 0), (0, count - order.shape[1])), constant_values=-1)
+    keys[linked[:, candidates][position] | (candidates == columns[:, None])] = _LAST
+    keys = np.pad(keys, ((0, 0), (0, count)), constant_values=_LAST)
+    first = np.argpartition(keys, count - 1, axis=1)[:, :count]
+    chosen = np.take_along_axis(keys, first, axis=1)
+    order = np.take_along_axis(first, np.argsort(chosen, axis=1), axis=1)
+    is_free = np.take_along_axis(keys, order, axis=1) != _LAST
+    return np.where(is_free, np.pad(candidates, (0, count))[order], -1)
 
 
 def _draw_free(

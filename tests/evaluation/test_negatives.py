@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeformers.data.random import hash_keys
 from edgeformers.evaluation import sample_negatives
 from tests.evaluation.problems import draw_problem, known_links
 
@@ -42,3 +43,30 @@ def test_negatives_depend_only_on_the_seed_and_the_pair():
     alone = sample_negatives(queries[1:2], positives[1:2], 500, seed=7)
     assert drawn[1].tolist() == alone[0].tolist()
     assert drawn[1].tolist() != sample_negatives(queries, positives, 500, seed=8)[1].tolist()
+
+
+@pytest.mark.parametrize("linked", [0, 3, 18, 20], ids=["none", "few", "most", "all"])
+def test_a_query_with_few_unlinked_candidates_gets_those_with_the_lowest_keys(linked):
+    """The order is part of the protocol: earlier results were drawn in it."""
+    rows, columns = np.array([1, 0, 1, 2]), np.array([4, 0, 2, 19])
+    known = known_links(np.repeat([0, 1], [2, linked]), [0, 1, *range(linked)], 3)
+    drawn = sample_negatives(rows, columns, 20, known=known, seed=5, count=11)
+    for row, column, negatives in zip(rows, columns, drawn.tolist(), strict=True):
+        keys = hash_keys(5, 0x5A3D, row, column, np.arange(20))
+        taken = {*known.of(np.array([row]))[1].tolist(), int(column)}
+        free = sorted(set(range(20)) - taken, key=lambda candidate: keys[candidate])
+        assert negatives == (free + 11 * [-1])[:11]
+
+
+def test_memory_for_a_query_of_many_links_follows_its_unlinked_candidates(monkeypatch):
+    sizes = []
+
+    def count_keys(*parts):
+        keys = hash_keys(*parts)
+        sizes.append(keys.size)
+        return keys
+
+    monkeypatch.setattr("edgeformers.evaluation.negatives.hash_keys", count_keys)
+    known = known_links(np.zeros(9_900, np.int64), np.arange(9_900), 1)
+    sample_negatives(np.zeros(200, np.int64), np.arange(200), 10_000, known=known)
+    assert sum(sizes) == 200 * 100

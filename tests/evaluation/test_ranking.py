@@ -6,6 +6,7 @@ import pytest
 from edgeformers.evaluation import (
     FunctionScorer,
     InnerProductScorer,
+    LinkTable,
     metrics,
     rank_full,
     rank_in_batch,
@@ -37,6 +38,35 @@ def test_full_ranking_agrees_with_a_loop_over_all_candidates(seed):
         known=known_links(known_row, known_column, 7),
     )
     assert ranks.tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_query_with_many_pairs_is_ranked_as_others_are(seed, monkeypatch):
+    scores, row, positive, known_row, known_column = draw_problem(seed, pairs=60)
+    scores[np.random.default_rng(seed).random(scores.shape) < 0.1] = np.nan
+    scorer = FunctionScorer(lambda rows: scores[rows], 11)
+    for known in (None, known_links(known_row[40:], known_column[40:], 7)):
+        ranks = []
+        for many in (1, 8, 100):
+            monkeypatch.setattr("edgeformers.evaluation.ranking.MANY_PAIRS", many)
+            ranks.append(rank_full(scorer, positive, queries=row, known=known).tolist())
+        assert ranks[0] == ranks[1] == ranks[2]
+
+
+def test_the_known_links_of_a_query_are_read_once_for_all_its_pairs(monkeypatch):
+    known = known_links(np.zeros(900, np.int64), np.arange(900), 1)
+    read, links_of = [], LinkTable.of
+
+    def count_links(table, queries):
+        links = links_of(table, queries)
+        read.append(len(links[0]))
+        return links
+
+    monkeypatch.setattr(LinkTable, "of", count_links)
+    scorer = FunctionScorer(lambda rows: np.zeros((len(rows), 1_000)), 1_000)
+    ranks = rank_full(scorer, np.arange(500), queries=np.zeros(500, np.int64), known=known)
+    assert set(ranks) == {1 + 100 / 2}
+    assert sum(read) == 900
 
 
 def test_full_ranking_without_known_links_counts_every_candidate():
