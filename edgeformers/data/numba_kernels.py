@@ -5,6 +5,7 @@ from numba import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1024  # centers sampled together
+MOST_DRAWS = 64  # per sampled edge, if nearly all edges of a node lead to its partner
 
 
 @njit(cache=True, nogil=True)
@@ -149,8 +150,9 @@ def draw_neighborhoods(
                     block_links, end, end + count, partner, sizes[s], own_edges, own_neighbors, slot
                 )
                 end += count
-                while taken < sizes[s] and count < degrees[b, s]:  # several lead to the partner
-                    count = min(degrees[b, s], 4 * count)
+                most = min(degrees[b, s], MOST_DRAWS * (sizes[s] + 1))
+                while taken < sizes[s] and count < most:  # several lead to the partner
+                    count = min(most, 4 * count)
                     more = np.empty(count, np.int64)
                     state = row_key(key, center * num_strata + s)
                     draw_places(state, starts[b, s], degrees[b, s], count, moved, touched, more)

@@ -40,7 +40,8 @@ class EgoSampler:
 
     The sample of a node depends only on (seed, epoch, node) and, in training, on its partner:
     edges between a center and its partner are excluded, because that pair is to be predicted. It
-    does not depend on the batch.
+    does not depend on the batch. The time does not depend on the degree of a node: where nearly
+    all of many edges lead to the partner, a sample may miss some of the others.
 
     Build the adjacency from training edges only, with the paper's positive and negative edges (or
     edge types) as strata.

@@ -9,7 +9,7 @@ list it in COMPONENTS and let `ensemble.py` fit it.
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -60,26 +60,28 @@ class EdgeHistory:
         known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
         self._is_undirected = not graph.is_bipartite and not graph.is_directed
         source, target = self._links(graph.src[known], graph.dst[known])
-        order = np.argsort(source, kind="stable")
-        self._starts = np.searchsorted(source[order], np.arange(graph.num_nodes + 1))
-        self._targets = target[order]
-        self._arrived: dict[int, list[int]] = defaultdict(list)
+        self._trained = LinkTable.from_pairs(source, target, graph.num_nodes)
+        self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target
+        self.num_links = self._trained.degrees.copy()  # [N], targets of each source
         self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
         self.degrees = degrees.astype(np.int64)  # [N], edges of each node
 
     def targets_of(self, source: int) -> Ids:
         """The target of every edge of a source; a target occurs once per edge."""
-        trained = self._targets[self._starts[source] : self._starts[source + 1]]
-        return np.concatenate([trained, np.array(self._arrived[source], np.int64)])
+        start, stop = self._trained.indptr[source : source + 2]
+        counts = self._trained.counts[start:stop].astype(np.int64)
+        trained = np.repeat(self._trained.candidates[start:stop], counts)
+        return np.concatenate([trained, np.array([*self._arrived[source].elements()], np.int64)])
 
     def add(self, edges: NewEdges) -> Arrivals:
         """Append edges in time order."""
         known = (edges.source >= 0) & (edges.target >= 0)
         source, target = self._links(edges.source[known], edges.target[known])
-        is_new = np.zeros(len(source), bool)
+        is_new = ~self._trained.contains(source, target)
         for at, (node, other) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-            is_new[at] = other not in self.targets_of(node)
-            self._arrived[node].append(other)
+            is_new[at] &= other not in self._arrived[node]
+            self._arrived[node][other] += 1
+        np.add.at(self.num_links, source[is_new], 1)
         np.add.at(self.popularity, target, 1)
         ends = np.concatenate([edges.source, edges.target])
         np.add.at(self.degrees, ends[ends >= 0], 1)
@@ -160,11 +162,12 @@ class MeanComponent(FactorComponent):
 
     def update(self, arrivals: Arrivals) -> None:
         """Let every new link enter the mean with the weight of one."""
-        for source in np.unique(arrivals.source[arrivals.is_new]).tolist():
-            new = arrivals.target[arrivals.is_new & (arrivals.source == source)]
-            links = len(np.unique(arrivals.history.targets_of(source)))
-            total = self.query[source] * (links - len(new)) + self.key[new].sum(0)
-            self.query[source] = total / links
+        source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
+        nodes, position, counts = np.unique(source, return_inverse=True, return_counts=True)
+        links = torch.from_numpy(arrivals.history.num_links[nodes])[:, None]
+        total = self.query[nodes] * (links - torch.from_numpy(counts)[:, None])
+        total.index_add_(0, torch.from_numpy(position), self.key[target])
+        self.query[nodes] = total / links
 
 
 class LightGCNComponent(MeanComponent):

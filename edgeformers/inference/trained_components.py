@@ -165,7 +165,8 @@ class TextComponent(ScoreComponent):
         ids = sample.edge_ids[sample.mask].astype(np.int64)
         neighbors, is_out = sample.neighbors[sample.mask].tolist(), graph.src[ids] == node
         trained = zip(neighbors, graph.texts(ids), is_out.tolist(), ids.tolist(), strict=True)
-        return [*reversed(self._arrived[node]), *trained][: sum(sampler.sizes)]
+        size = sum(sampler.sizes)
+        return [*reversed(self._arrived[node][-size:]), *trained][:size]
 
     def _encode(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> Tensor:
         batch = self._batch(centers, around)

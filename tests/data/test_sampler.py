@@ -71,6 +71,19 @@ def test_edges_between_query_and_key_are_never_drawn():
         assert set(key[key >= 0]) == {5}
 
 
+@pytest.mark.parametrize("others", [0, 20, 4_000])
+def test_a_partner_with_nearly_all_edges_is_excluded_in_bounded_time(others):
+    """Where every draw was read until enough others were found, this took a minute."""
+    partner, num_edges = 1, 40_000
+    dst = np.full(num_edges, partner)
+    dst[:others] = 2 + np.arange(others) % 7
+    adjacency = build_adjacency(np.zeros(num_edges, np.int64), dst, 9)
+    centers = np.zeros(20_000, np.int64)
+    drawn = EgoSampler(adjacency, [4]).sample(centers, partners=centers + partner)
+    assert (drawn.edge_ids[drawn.mask] < others).all()
+    assert drawn.mask.all() == (others == 4_000)  # with fewer, as many as are found
+
+
 def test_a_sample_depends_on_seed_epoch_and_node_only(star):
     sampler = EgoSampler(star, (4, 2), seed=5)
     alone = sampler.sample([0], epoch=3).edge_ids[0]

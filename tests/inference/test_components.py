@@ -163,6 +163,25 @@ def test_mean_components_let_new_links_enter_the_mean():
     torch.testing.assert_close(component.query[1], QUERIES[1])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_mean_components_take_in_batches_of_edges_as_they_take_in_single_ones(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    source, target = rng.integers(-1, 2, 60), rng.integers(1, N, 60)
+    alone, together = make(LightGCNComponent), make(LightGCNComponent)
+    history, links = history_of(), {(0, 2), (0, 3), (1, 4), (1, 5)}
+    for v, u in zip(source.tolist(), target.tolist(), strict=True):
+        arrivals = history.add(edges([v], [u]))
+        assert arrivals.is_new.tolist() == ([(v, u) not in links] if v >= 0 else [])
+        links |= {(v, u)} if v >= 0 else set()
+        alone.update(arrivals)
+    monkeypatch.setattr(EdgeHistory, "targets_of", None)  # a source's edges are not read again
+    history = history_of()
+    for part in np.split(np.arange(60), [7, 30]):
+        together.update(history.add(edges(source[part], target[part])))
+    torch.testing.assert_close(together.query, alone.query)
+    assert history.num_links.tolist()[:2] == [sum(v == node for v, _ in links) for node in (0, 1)]
+
+
 def test_als_and_ease_answer_as_if_they_had_folded_in_all_links():
     for kind in (ALSComponent, EASEComponent):
         component = make(kind)

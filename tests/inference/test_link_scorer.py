@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,8 +125,9 @@ def test_a_new_target_is_scored_through_its_key(scorer):
 def test_new_edges_change_the_group_and_the_scores_of_their_nodes(scorer, simulated):
     class History(EdgeHistory):
         def __init__(self):
-            self._starts, self._targets = np.zeros(N + 1, int), np.empty(0, int)
-            self._arrived, self.popularity = {n: [] for n in range(N)}, np.zeros(N, int)
+            self._trained = LinkTable.from_pairs([], [], N)
+            self._arrived, self.popularity = defaultdict(Counter), np.zeros(N, int)
+            self.num_links = np.zeros(N, int)
             self._is_undirected, self.degrees = False, np.array([4, 0, 0, 3, 11, 0])
 
     history, before = History(), scorer.scores(np.arange(N))
