@@ -150,11 +150,11 @@ Examples:
 """
 
     folder: Path = argument("Folder of a trained run.", metavar="RUN")
-    edges: str = argument("A table: csv, tsv, jsonl or parquet.")
+    edges: str = argument("A table (csv, tsv, jsonl, parquet), or a raw format of `prepare`.")
     out: Path = option("Output file: .parquet, .csv or .jsonl.", ..., names=OUT)
-    source: str = option("Source ids.", "source", metavar="COLUMN")
-    target: str = option("Target ids.", "target", metavar="COLUMN")
-    text: str = option("Texts.", "text", metavar="COLUMN")
+    source: str | None = option("Source ids. [default: source]", metavar="COLUMN")
+    target: str | None = option("Target ids. [default: target]", metavar="COLUMN")
+    text: str | None = option("Texts. [default: text]", metavar="COLUMN")
     format: str | None = option("Input format, if the file name does not tell.")
     device: str | None = option("cpu or cuda. [default: a GPU if available]")
 

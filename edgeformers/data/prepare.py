@@ -183,22 +183,33 @@ def open_edges(
         return data
     for name in columns.keys() & {"num_edges", "seed"}:
         raise ConfigError(f"`{name}=` is an argument for '{SIMULATED}' only")
+    raw = read_raw_edges(data, format=format, on_error=on_error, **columns)
+    return raw or read_edges(data, format=format, on_error=on_error, **columns)
+
+
+def read_raw_edges(
+    data: Any, *, format: str | None = None, on_error: OnError = "stop", **columns: Any
+) -> EdgeTable | None:
+    """Edges from a raw public format, given or recognized; None for a table.
+
+    Data whose columns are named is a table.
+    """
     if format is not None and format in RAW_READERS:
         _refuse_columns(f"the format {format}", **columns)
         return RAW_READERS[format](data, on_error=on_error)
     if format is not None and format not in TABLE_FORMATS:
         formats = [*TABLE_FORMATS, *RAW_READERS]
         raise InputError(f"unknown format '{format}'; {suggest(format, formats)}")
-    is_named = bool(columns.keys() & {"source", "target", "text"})
-    if format is None and not is_named and not is_frame(data):
-        paths = expand_paths(data)
-        raw = detect_raw_format(paths[0])
-        if raw is not None and raw in RAW_READERS:
-            _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
-            return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
-        if raw == "amazon-metadata":
-            raise metadata_error(paths[0])
-    return read_edges(data, format=format, on_error=on_error, **columns)
+    if format is not None or columns.keys() & {"source", "target", "text"} or is_frame(data):
+        return None
+    paths = expand_paths(data)
+    raw = detect_raw_format(paths[0])
+    if raw == "amazon-metadata":
+        raise metadata_error(paths[0])
+    if raw is None:
+        return None
+    _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
+    return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
 
 
 def open_nodes(

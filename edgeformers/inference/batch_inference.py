@@ -12,6 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
+from edgeformers.data.prepare import read_raw_edges
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.files import atomic_file
@@ -28,26 +29,32 @@ def predict_edges(
     classifier: Any,
     data: Any,
     *,
-    source: str = "source",
-    target: str = "target",
-    text: str = "text",
+    source: str | None = None,
+    target: str | None = None,
+    text: str | None = None,
     format: str | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of a table of edges with `prediction` and probabilities as additional columns.
 
-    `classifier` is an EdgeClassifier. `source`, `target` and `text` name columns as for
-    `read_edges`; edges of unknown nodes are classified by their text. Each label has a column
+    `classifier` is an EdgeClassifier. `data` is a table, or a raw public format as `prepare` reads
+    it. `source`, `target` and `text` name columns of a table, by default those of these names;
+    edges of unknown nodes are classified by their text. Each label has a column
     `probability_LABEL`; a model of numbers has none.
     """
     fitted = fitted_model(classifier, FittedEdgeClassifier)
-    names = {"source": source, "target": target, "text": text}
-    existing = open_sources(data, format=format)[0].types()
+    given = {"source": source, "target": target, "text": text}
+    names: dict[str, Any] = {role: name for role, name in given.items() if name is not None}
+    table = read_raw_edges(data, format=format, **names)
+    if table is None:
+        names = {role: name or role for role, name in given.items()}
+        existing = open_sources(data, format=format)[0].types()
+        others = [name for name in existing if name not in names.values()]
+        kept = {f"input {name}": name for name in others}  # also those with names such as `label`
+        table = read_edges(data, **names, keep=kept, format=format)
+        names |= kept
     added = {"prediction", *(f"probability_{label}" for label in fitted.label_names)}
-    taken = added & set(existing)
-    if taken:
+    if taken := added & {names.get(name, name) for name in table.schema.names}:
         raise InputError(f"the table already has a column '{min(taken)}'; rename it")
-    keep = [name for name in existing if name not in names.values()]
-    table = read_edges(data, source=source, target=target, text=text, keep=keep, format=format)
     for batch in table.batches():
         for start in range(0, batch.num_rows, ROWS):
             yield _with_predictions(fitted, batch.slice(start, ROWS), names)

@@ -55,6 +55,31 @@ def test_all_formats_say_the_same(home, table, tmp_path):
     assert pq.read_table(tmp_path / "o.parquet").to_pylist() == lines
 
 
+def test_raw_formats_are_read_as_prepare_reads_them(home, tmp_path):
+    reviews = tmp_path / "reviews.json"
+    review = {"reviewerID": "ada", "asin": "tent", "overall": 2.0, "reviewText": ROWS[1][2]}
+    reviews.write_text(json.dumps(review | {"unixReviewTime": 1_000_000_000}) + "\n")
+    answer = call("predict", "run-edges", reviews, "-o", tmp_path / "out.jsonl")
+    assert answer.code == 0, answer.err
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    assert [row[name] for name in ("source", "target", "text", "label")] == [
+        "ada",
+        "tent",
+        ROWS[1][2],
+        "2",
+    ]
+    assert row["prediction"] == load("run-edges").predict([("ada", "tent", ROWS[1][2])])[0]
+
+
+def test_columns_that_prepare_knows_are_kept(home, tmp_path):
+    table, out = tmp_path / "rated.csv", tmp_path / "out.csv"
+    table.write_text("source,target,text,label,time\nada,tent,Simply bad.,2,2020-01-01\n")
+    assert call("predict", "run-edges", table, "-o", out).code == 0
+    header, row = out.read_text().splitlines()
+    assert header.replace('"', "").startswith("source,target,text,label,time,prediction")
+    assert row.replace('"', "").startswith("ada,tent,Simply bad.,2,2020-01-01")
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -43,12 +43,12 @@ class Columns:
     """The columns to read: one for each role, and extra ones that are kept unchanged."""
 
     roles: Mapping[str, str]  # canonical name -> name in the file
-    keep: Sequence[str]
+    keep: Mapping[str, str]  # name in the table -> name in the file
 
     @property
     def names(self) -> list[str]:
         """All columns to read, each once."""
-        return list(dict.fromkeys([*self.roles.values(), *self.keep]))
+        return list(dict.fromkeys([*self.roles.values(), *self.keep.values()]))
 
     def check(
         self, sources: Sequence[RowSource]
@@ -57,7 +57,10 @@ class Columns:
         first = sources[0].types()
         for source in sources:
             types = source.types()
-            for role, name in [*self.roles.items(), *(("keep", name) for name in self.keep)]:
+            for role, name in [
+                *self.roles.items(),
+                *(("keep", name) for name in self.keep.values()),
+            ]:
                 if name not in types:
                     remedy = self._missing_remedy(role, name, list(types))
                     raise InputError(f"{source.origin}: no column '{name}' ({role}); {remedy}")
@@ -71,7 +74,7 @@ class Columns:
                         f"{source.origin}: column '{name}' holds {types[name]}, but in "
                         f"{sources[0].origin} it holds {first[name]}; write both as one type"
                     )
-        return first, {name: _plain_type(first[name]) for name in self.keep}
+        return first, {new: _plain_type(first[name]) for new, name in self.keep.items()}
 
     def _missing_remedy(self, role: str, name: str, available: list[str]) -> str:
         if len(available) == 1:
@@ -118,7 +121,7 @@ def convert_edges(
     raw, problems = _to_text(raw, columns.roles, list_role="label")
     arrays: list[pa.Array] = []
     for role in schema.names:
-        name = columns.roles.get(role, role)
+        name = columns.roles.get(role) or columns.keep[role]
         column = raw.column(name)
         if role in ("source", "target"):
             problems.add(is_blank(column), name, "is empty; every edge needs source and target")
@@ -158,7 +161,7 @@ def convert_nodes(
     if "text" in roles:
         text = raw.column(roles["text"])
         text = pc.if_else(is_blank(text), None, text)
-    extra = [raw.column(name) for name in schema.names[len(NODE_FIELDS) :]]
+    extra = [raw.column(columns.keep[name]) for name in schema.names[len(NODE_FIELDS) :]]
     arrays = [ids, pa.array([side] * rows, pa.string()), labels, text, *extra]
     return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 

@@ -1,6 +1,6 @@
 """Reads tables of edges and nodes of any size: CSV, TSV, JSON Lines, Parquet and data frames."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -72,7 +72,7 @@ def read_edges(
     split: str | None = None,
     edge_type: str | None = None,
     weight: str | None = None,
-    keep: Sequence[str] = (),
+    keep: Sequence[str] | Mapping[str, str] = (),
     bipartite: bool = True,
     directed: bool = True,
     classes: Sequence[object] | None = None,
@@ -85,7 +85,8 @@ def read_edges(
 ) -> EdgeTable:
     """Edges from files (paths or globs) or from a pandas, polars or pyarrow table.
 
-    Each argument from `source` to `weight` names a column. Ids are kept exactly as written;
+    Each argument from `source` to `weight` names a column. `keep` names further ones, or maps new
+    names to them. Ids are kept exactly as written;
     labels, splits and edge types are stripped of whitespace. With `bipartite`, sources and
     targets are two id spaces. `classes` lists the allowed labels. By default a label is a class;
     `label_kind="number"` makes it a number, and a `label_separator` (or a list column) gives
@@ -96,7 +97,9 @@ def read_edges(
     names = {"source": source, "target": target, "text": text, "label": label, "time": time}
     names |= {"split": split, "edge_type": edge_type, "weight": weight}
     roles = {role: name for role, name in names.items() if name is not None}
-    columns = Columns(roles, tuple(keep))
+    columns = Columns(
+        roles, keep if isinstance(keep, Mapping) else dict(zip(keep, keep, strict=True))
+    )
     kind = label_kind or ("multi" if label_separator else "class")
     allowed = None if classes is None else [str(name) for name in classes]
     labels = LabelFormat(kind, label_separator, allowed)
@@ -142,7 +145,7 @@ def read_nodes(
         raise InputError(f"`side=` must be 'source' or 'target' (got '{side}')")
     names = {"id": id, "labels": labels, "text": text}
     roles = {role: name for role, name in names.items() if name is not None}
-    columns = Columns(roles, tuple(keep))
+    columns = Columns(roles, dict(zip(keep, keep, strict=True)))
     sources = open_sources(data, format=format, delimiter=delimiter, quote=quote)
     types, extra = columns.check(sources)
     separator = LIST_SEPARATOR if labels and is_list(types[labels]) else label_separator
