@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.errors import EdgeformersError
+from edgeformers.errors import EdgeformersError, FileError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
 from edgeformers.experiments.scoring import RunScores, score
@@ -75,14 +75,19 @@ def execute(
 
 
 def try_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool) -> str | None:
-    """Execute one run; if it fails, save the error message next to its folder and return it."""
+    """Execute one run; if it fails, save the error message next to its folder and return it.
+
+    Raises a FileError if the run cannot be written.
+    """
     run.path.parent.mkdir(parents=True, exist_ok=True)
     run.failure.unlink(missing_ok=True)
     try:
         with distributed.single_writer(run.path, folder=True):
             execute_run(plan, run, graph, show=show)
         return None
-    except Exception as error:  # no single run may stop the others, whatever its error
+    except FileError:  # of a full disk, for example: the other runs would fail as well
+        raise
+    except Exception as error:  # no other error of a run may stop the others
         reason = next(iter(str(error).strip().splitlines()), "")
         if not isinstance(error, EdgeformersError):
             reason = f"{type(error).__name__}: {reason}"
@@ -245,7 +250,10 @@ def _tokenize(runs: Sequence[PlannedRun], graph: EdgeTextGraph) -> None:
 def run_worker(plan_file: str, number: str) -> int:
     """Execute the run of a plan with this number; returns 1 if it failed."""
     plan = Plan.read(Path(plan_file))
-    reason = try_run(plan, plan.runs[int(number)], EdgeTextGraph.open(plan.network), show=True)
+    try:
+        reason = try_run(plan, plan.runs[int(number)], EdgeTextGraph.open(plan.network), show=True)
+    except FileError as error:
+        reason = str(error)
     if reason is not None:
         sys.stderr.write(f"error: {reason}\n")
     return 0 if reason is None else 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeformers.errors import InputError
+from edgeformers.errors import FileError, InputError
 from edgeformers.experiments import runner
 from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.runner import execute
@@ -64,6 +64,19 @@ def test_a_failure_is_forgotten_once_the_run_succeeds(tiny_plan):
     plan.runs[0].failure.write_text("the disk was full\n")
     assert execute(plan, show=False) == []
     assert not plan.runs[0].failure.exists()
+
+
+def test_a_full_disk_stops_the_experiment(tiny_plan, monkeypatch):
+    def fail(*args):
+        raise FileError("results.json cannot be written: the disk is full")
+
+    plan = tiny_plan("tfidf", "tfidf-nodes")
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_run_baseline", fail)
+        with pytest.raises(FileError):
+            execute(plan, show=False)
+    assert not plan.runs[0].failure.exists()
+    assert execute(plan, show=False) == []
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback(tiny_plan, monkeypatch):

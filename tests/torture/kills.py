@@ -3,22 +3,14 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from tests.torture.commands import COMMANDS, Command, differences, enter, results
+from tests.torture.commands import COMMANDS, VARIANTS, Command, differences, enter, undisturbed
 from tests.torture.outcome import Outcome
 from tests.torture.program import Ended, call
 
 KILLS = 20  # of each command, spread over its duration
 ATTEMPTS = 30  # to kill a process before it ends
-VARIANTS = [
-    ("prepare", "prepare --overwrite"),
-    ("train edges", "train links"),
-    ("embed edges", "embed nodes"),
-    ("report",),
-    ("reproduce",),
-]
 
 
 @dataclass(frozen=True)
@@ -63,18 +55,6 @@ def run(case: Case) -> Outcome:
     return Outcome(kind="silent" if wrong else "accepted", detail=wrong, seconds=ended.seconds)
 
 
-@cache
-def undisturbed(name: str) -> tuple[float, dict[str, object]]:
-    """Seconds and results of a command that is not killed."""
-    command = COMMANDS[name]
-    call(command.args, enter(command))  # what is slow the first time does not count
-    folder = enter(command)
-    ended = call(command.args, folder)
-    if ended.code != 0:
-        raise RuntimeError(f"{name}: {ended.output}")
-    return ended.seconds, results(folder)
-
-
 def _kill_first(command: Command, moment: float) -> tuple[Path | None, str]:
     """The folder of a command killed at this moment, or earlier where it has ended by then."""
     for attempt in range(ATTEMPTS):
@@ -89,4 +69,4 @@ def _kill_first(command: Command, moment: float) -> tuple[Path | None, str]:
 
 def _is_refusal(command: Command, ended: Ended) -> bool:
     """Whether `prepare` found its network complete."""
-    return command is COMMANDS["prepare"] and ended.code == 2 and "already exists" in ended.output
+    return command is COMMANDS["prepare"] and ended.is_refusal and "already exists" in ended.output

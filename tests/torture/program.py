@@ -12,13 +12,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
+ANYWHERE: AbstractContextManager[object] = nullcontext()
 CHUNK = 2  # rows embedded and written together; the networks here have few
 IMPORTED_LATE = (
     "duckdb",
@@ -46,6 +47,12 @@ class Ended:
     seconds: float
     output: str
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it ended with one sentence about an error that the user can correct."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return self.code == 2 and len(lines) == 1 and lines[0].startswith("error: ")
+
 
 @cache
 def load_program() -> Callable[[], None]:
@@ -68,18 +75,60 @@ def load_program() -> Callable[[], None]:
     return run
 
 
-def start(args: list[str], folder: Path, output: IO[str], before: Callable[[], None]) -> int:
-    """Fork a process that runs a command in a folder, after `before`; returns its id."""
-    program = load_program()
-    child = os.fork()
-    if child:
-        return child
+class Running:
+    """A command that runs in a folder, in a forked process, within a context."""
+
+    def __init__(
+        self, args: list[str], folder: Path, within: AbstractContextManager[object] = ANYWHERE
+    ) -> None:
+        program = load_program()
+        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `wait`)
+        self.began = time.monotonic()
+        self.child = os.fork()
+        if not self.child:
+            _run(args, folder, within, program, self.output)
+
+    def wait(self, kill_after: float | None = None) -> Ended:
+        """Wait until it ends, or kill it after so many seconds."""
+        if kill_after is not None:
+            while time.monotonic() - self.began < kill_after and not self.has_ended():
+                time.sleep(0.001)
+            os.kill(self.child, signal.SIGKILL)  # one that has ended already keeps its code
+        code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        seconds = time.monotonic() - self.began
+        with self.output:
+            self.output.seek(0)
+            return Ended(None if code == -signal.SIGKILL else code, seconds, self.output.read())
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended; it must still be waited for."""
+        return os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def call(
+    args: list[str],
+    folder: Path,
+    *,
+    kill_after: float | None = None,
+    within: AbstractContextManager[object] = ANYWHERE,
+) -> Ended:
+    """Run a command in a folder, killed after so many seconds."""
+    return Running(args, folder, within).wait(kill_after)
+
+
+def _run(
+    args: list[str],
+    folder: Path,
+    within: AbstractContextManager[object],
+    program: Callable[[], None],
+    output: IO[str],
+) -> NoReturn:
+    """Run a command in this process, and end it."""
     code: object = 1
     try:
         os.chdir(folder)
         sys.argv = ["edgeformers", *args]
-        with redirect_stdout(output), redirect_stderr(output):
-            before()
+        with redirect_stdout(output), redirect_stderr(output), within:
             program()
         code = 0
     except SystemExit as stopped:
@@ -89,29 +138,3 @@ def start(args: list[str], folder: Path, output: IO[str], before: Callable[[], N
     finally:
         output.flush()
         os._exit(code if isinstance(code, int) else 1)
-
-
-def call(
-    args: list[str],
-    folder: Path,
-    *,
-    kill_after: float | None = None,
-    before: Callable[[], None] = lambda: None,
-) -> Ended:
-    """Run a command in a folder, killed after so many seconds."""
-    with tempfile.TemporaryFile("w+") as output:
-        began = time.monotonic()
-        child = start(args, folder, output, before)
-        if kill_after is not None:
-            while time.monotonic() - began < kill_after and not has_ended(child):
-                time.sleep(0.001)
-            os.kill(child, signal.SIGKILL)  # one that has ended already keeps its code
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        seconds = time.monotonic() - began
-        output.seek(0)
-        return Ended(None if code == -signal.SIGKILL else code, seconds, output.read())
-
-
-def has_ended(child: int) -> bool:
-    """Whether a process has ended; it must still be waited for."""
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -52,4 +52,18 @@ SUITES: dict[str, Suite] = {
         title="SIGKILL at random moments of `prepare`, `train`, `embed`, `report`, `reproduce`",
         target="nothing lost or left behind, equal results",
     ),
+    "disk": Suite(
+        module="tests.torture.full_disks",
+        count=275,
+        short=5,
+        title="full disks: 50 failing writes and 5 small file systems for each of these commands",
+        target="one sentence, nothing left behind",
+    ),
+    "writers": Suite(
+        module="tests.torture.writers",
+        count=50,
+        short=5,
+        title="two processes that write the same output",
+        target="one rejected, the other undisturbed",
+    ),
 }
