@@ -67,3 +67,5 @@ def test_a_summary_compares_counts_with_the_target():
     tolerant = replace(SUITE, at_most={"crash": 1})
     assert summarize(tolerant, outcomes, count=3)["result"] == "met"
     assert summarize(tolerant, outcomes, count=4)["result"] == "not finished"
+    demanding = replace(tolerant, at_least={"rejected": 2})
+    assert summarize(demanding, outcomes, count=3)["result"] == "not finished"
