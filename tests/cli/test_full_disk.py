@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import call
+from tests.cli.conftest import TINY, call
 from tests.torture.faults import can_mount, failing_writes, leftovers, tiny_disk
 
 PREPARE = ("prepare", "simulated", "--edges", 200, "--tokenizer", "train:200", "--quiet")
@@ -50,6 +50,25 @@ def test_a_disk_that_is_full_at_any_write(command, points, home, tmp_path):
         assert disk.has_failed, nth
         check_failure(answer, folder)
         assert not (folder / name).exists()
+
+
+@pytest.mark.slow
+def test_training_on_a_disk_that_is_full_at_any_write(home, tmp_path):
+    args = ("train", "edge-classification", "network", *TINY, "--set", "train.checkpoint_every=2")
+    with failing_writes(tmp_path) as disk:
+        assert call(*args, "-o", tmp_path / "whole").code == 0
+    total = disk.writes
+    for nth in sorted({*range(1, total, -(-total // 50)), total}):
+        run = tmp_path / str(nth)
+        with failing_writes(tmp_path, nth) as disk:
+            answer = call(*args, "-o", run)
+        assert disk.has_failed, nth
+        check_failure(answer, tmp_path)
+        assert not (run / "results.json").exists()
+    answer = call(*args, "-o", run)  # there is space again
+    assert answer.code == 0, answer.err
+    results = [(path / "results.json").read_bytes() for path in (tmp_path / "whole", run)]
+    assert results[0] == results[1]
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs root")
