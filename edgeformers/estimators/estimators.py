@@ -179,7 +179,8 @@ class Estimator(ABC, Generic[Fitted]):
                 self._fitted = cast(Fitted, loaded)
             else:
                 self._fitted = self._train(objective, folder)
-                self._fitted.save(folder / MODEL)
+                carries = self._fitted.carries_network
+                self._fitted.save(folder / MODEL, include_network=carries)
             drop_checkpoints(folder)
         return self
 

@@ -134,6 +134,7 @@ class FactorComponent(ScoreComponent):
 
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self.query, self.key = query.float(), key.float()
+        self._owns_query = False  # other objects may use the tensor
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return (self.query if side == "source" else self.key)[torch.from_numpy(nodes)]
@@ -147,6 +148,12 @@ class FactorComponent(ScoreComponent):
 
     def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
         return self._fold_in(nodes, counts, "source").float()
+
+    def _own_query(self) -> Tensor:
+        """The queries as a tensor that no other object uses, to be changed in place."""
+        if not self._owns_query:
+            self.query, self._owns_query = self.query.clone(), True
+        return self.query
 
     def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
         """What each node adds to the vector of a new one with `counts` edges to each: [h, R]."""
@@ -167,7 +174,7 @@ class MeanComponent(FactorComponent):
         links = torch.from_numpy(arrivals.history.num_links[nodes])[:, None]
         total = self.query[nodes] * (links - torch.from_numpy(counts)[:, None])
         total.index_add_(0, torch.from_numpy(position), self.key[target])
-        self.query[nodes] = total / links
+        self._own_query()[nodes] = total / links
 
 
 class LightGCNComponent(MeanComponent):
@@ -213,7 +220,7 @@ class ALSComponent(FactorComponent):
         """Solve again for the factors of every source with new edges."""
         for source in np.unique(arrivals.source).tolist():
             linked = np.unique(arrivals.history.targets_of(source), return_counts=True)
-            self.query[source] = self._fold_in(*linked, "source").sum(0).float()
+            self._own_query()[source] = self._fold_in(*linked, "source").sum(0).float()
 
 
 class EASEComponent(FactorComponent):
@@ -243,7 +250,7 @@ class EASEComponent(FactorComponent):
     def update(self, arrivals: Arrivals) -> None:
         """Add the targets of new links."""
         source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
-        self.query.index_add_(0, torch.from_numpy(source), self.left[target])
+        self._own_query().index_add_(0, torch.from_numpy(source), self.left[target])
 
 
 class ReciprocityComponent(ScoreComponent):

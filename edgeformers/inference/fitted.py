@@ -32,6 +32,7 @@ from edgeformers.files import json_values
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
 from edgeformers.inference.saved_model import SavedModel, save_model
 from edgeformers.nn.packed import PackedText
+from edgeformers.progress import print_message
 from edgeformers.registry import ModelEntry, find_entry, model_name
 
 DEFAULT_SPLITS: dict[Task, str] = {"edge-classification": "edge", "link-prediction": "link"}
@@ -120,18 +121,22 @@ class FittedModel(ABC, Generic[Loader]):
     def head_tensors(self) -> dict[str, Tensor]:
         """The tensors of the head, to be saved."""
 
-    def save(self, folder: str | PathLike[str]) -> Path:
+    def save(self, folder: str | PathLike[str], *, include_network: bool | None = None) -> Path:
         """Write a folder that `edgeformers.load` reads, in place of an earlier one.
 
-        The network of a model fitted on a data frame is copied into it; otherwise its path is
-        recorded.
+        The network is copied into it with `include_network`, by default if the model was fitted on
+        a data frame. Otherwise its path is recorded, and a message names it: the loaded model reads
+        it there to evaluate, and to score and recommend links.
         """
+        if include_network is None and not self.carries_network:
+            print_message(self._network_notice(), show=self.options.show)
+        carries = self.carries_network if include_network is None else include_network
         graph = None if self.attached is None else self.attached.graph
         network = self.network_path if graph is None else graph.path
-        if self.carries_network and graph is None:
+        if carries and graph is None:
             network = self._find_network()
         extra = self._extra()
-        if network is not None and not self.carries_network:
+        if network is not None and not carries:
             extra["network"] = str(network.resolve())
         saved = SavedModel(
             model=self.model,
@@ -140,10 +145,19 @@ class FittedModel(ABC, Generic[Loader]):
             label_names=self.label_names,
             head=self.head_tensors(),
             extra=extra,
-            network=network if self.carries_network else None,
+            network=network if carries else None,
         )
-        distributed.run_on_main(lambda: save_model(saved, folder, self._card(graph)))
+        card = replace(self, carries_network=carries)._card(graph)
+        distributed.run_on_main(lambda: save_model(saved, folder, card))
         return Path(folder).expanduser()
+
+    def _network_notice(self) -> str:
+        network = self.network_path if self.attached is None else self.attached.graph.path
+        uses = "evaluate" if self.config.task == "edge-classification" else "recommend and evaluate"
+        return (
+            f"the saved model reads {network} to {uses}; keep it there, or save with "
+            "include_network=True"
+        )
 
     def pack(self, texts: Sequence[str | None], *, full: bool = False) -> PackedText:
         """Tokenize texts as the model's are; `full`, cut only as a network cuts them."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,7 +68,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         )
         shared = ensemble.weights[:, :1].expand(-1, len(trained))  # one weight for all of these
         return LinkScorer(
-            [*trained, *ensemble.components],
+            [*trained, *map(copy, ensemble.components)],  # `update` changes only the copies
             weights=torch.cat([shared, ensemble.weights[:, 1:]], 1),
             group=ensemble.group,
             candidates=candidate_nodes(self.network.graph),
@@ -192,7 +193,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def update(self, edges: Sequence[tuple[str, str, str | None]]) -> None:
         """Take in (source, target, text) edges that arrived after fitting, in time order.
 
-        What has been learned stays; nodes are read, scored and grouped with their new edges.
+        What has been learned stays; nodes are read, scored and grouped with their new edges. Only
+        this object takes them in: `save` writes the model as it was fitted.
         """
         new = NewEdges(
             source=self.nodes.numbers([source for source, _, _ in edges], "source"),

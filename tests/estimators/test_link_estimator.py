@@ -215,6 +215,17 @@ def test_a_predictor_of_a_frame_is_saved_with_its_network(frame, tmp_path):
         assert [words, float(score), float(mrr)] == expected
 
 
+def test_saving_copies_the_network_or_says_that_it_does_not(predictor, tmp_path, capsys):
+    fitted = replace(predictor.fitted_, options=replace(predictor.fitted_.options, show=True))
+    fitted.save(tmp_path / "without")
+    assert str(fitted.network.graph.path) in capsys.readouterr().err
+    fitted.save(tmp_path / "with", include_network=True)
+    assert not capsys.readouterr().err
+    loaded = load(tmp_path / "with")
+    loaded.show = False
+    assert loaded.fitted_.network.graph.path == tmp_path / "with" / "network"
+
+
 def test_a_network_of_the_user_is_recorded_not_copied(predictor, frame, tmp_path):
     predictor.save(tmp_path / "model")
     assert not (tmp_path / "model" / "network").exists()

@@ -182,6 +182,12 @@ def test_mean_components_take_in_batches_of_edges_as_they_take_in_single_ones(se
     assert history.num_links.tolist()[:2] == [sum(v == node for v, _ in links) for node in (0, 1)]
 
 
+def test_an_update_changes_no_tensor_that_other_objects_may_use(component):
+    before = {name: (tensor, tensor.clone()) for name, tensor in component.tensors().items()}
+    component.update(history_of(bipartite=False).add(edges([0, 3, 0], [4, 0, 2])))
+    assert all(torch.equal(tensor, copy) for tensor, copy in before.values())
+
+
 def test_als_and_ease_answer_as_if_they_had_folded_in_all_links():
     for kind in (ALSComponent, EASEComponent):
         component = make(kind)

@@ -226,6 +226,19 @@ def test_later_edges_are_read_and_counted(loaded):
     assert fitted.scorer.group[int(number[0])] == degree_group(degrees + 2)[0]
 
 
+def test_later_edges_change_neither_other_copies_nor_what_is_saved(loaded):
+    fitted, other = replace(loaded), replace(loaded)
+    source, *_ = json.loads((FIXTURES / "expected.json").read_text())["reply-run"]["recommend"]
+    number = fitted.nodes.numbers([source], "source")
+    before = other.scorer.scores(number)
+    saved = {name: tensor.clone() for name, tensor in fitted.head_tensors().items()}
+    best = fitted.recommend(source, 3)[-1].node
+    fitted.update([(source, best, "try to reboot"), (best, source, None)])
+    assert not np.array_equal(fitted.scorer.scores(number), before)
+    assert np.array_equal(other.scorer.scores(number), before)
+    assert all(torch.equal(saved[name], t) for name, t in fitted.head_tensors().items())
+
+
 def test_targets_of_later_edges_are_seen(loaded):
     fitted = replace(loaded)  # with its own scorer
     source, *_ = json.loads((FIXTURES / "expected.json").read_text())["reply-run"]["recommend"]
