@@ -20,10 +20,14 @@ from edgeformers.files import json_values
 
 if TYPE_CHECKING:
     from edgeformers.data.node_index import NodeIndex
-    from edgeformers.estimators import Reason, Recommendation
+    from edgeformers.estimators import EdgeClassifier, LinkPredictor, Reason, Recommendation
     from edgeformers.evaluation import SeedSummary
     from edgeformers.inference.node_classification import LabeledNodes
+    from edgeformers.report.verdict import Verdict
 
+ABLATE_INPUTS = (
+    "Also test whether the graph, the text and the ensemble help, and store the verdict."
+)
 REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
 REASON_KINDS = {"popularity": "popularity, the same for everybody", "quote": "a text by"}
 NEXT_COMMANDS = {
@@ -60,12 +64,11 @@ On several GPUs:
     out: Path = option("Folder of the run.", ..., names=OUT)
     config: Path | None = option("A TOML file of settings that override the recipe.")
     seed: int | None = option("Same as --set train.seed=N.")
-    ablate_inputs: bool = option(
-        "Also test whether graph and text help, by comparing with models of either one.", False
-    )
+    ablate_inputs: bool = option(ABLATE_INPUTS, False)
 
     def run(self) -> None:
-        from edgeformers.runs import is_finished, train_run
+        from edgeformers.report.verdict import read_verdict
+        from edgeformers.runs import is_finished, open_run, train_run
 
         config = self._run_config()
         was_finished = is_finished(self.out)
@@ -76,8 +79,14 @@ On several GPUs:
         lines.append("On the test part:" if test else "The split has no test edges to evaluate on.")
         lines += metric_lines(test)
         if self.ablate_inputs:
-            sentences, values["helps"] = self._ablate_inputs()
-            lines += ["", *sentences]
+            from edgeformers.experiments.input_ablation import ablate_inputs
+
+            estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)
+            ablate_inputs(estimator, run=self.out)
+        verdict = read_verdict(self.out)
+        if verdict is not None:
+            values["verdict"] = asdict(verdict)
+            lines += ["", verdict.sentence, *verdict.evidence]
         lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out))
         self.print(values, *lines)
 
@@ -89,16 +98,6 @@ On several GPUs:
         settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
         graph = EdgeTextGraph.open(self.network)
         return run_config(task, self.recipe, file=self.config, settings=settings, graph=graph)
-
-    def _ablate_inputs(self) -> tuple[list[str], dict[str, Any]]:
-        """Whether graph and text help, as sentences and as plain values."""
-        from edgeformers.experiments.input_ablation import ablate_inputs
-        from edgeformers.report.scores import conclusion, gain_sentences, task_json
-        from edgeformers.runs import open_run
-
-        estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)
-        scores, examples = ablate_inputs(estimator), len(estimator.fitted_.network.parts["test"])
-        return [conclusion(scores), *gain_sentences(scores, examples)], task_json(scores)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +112,12 @@ Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train edge-classification network -o run-edges --recipe fast
   edgeformers evaluate run-edges
+  edgeformers evaluate run-edges --ablate-inputs
   edgeformers evaluate run-edges --part val --json
 """
 
     part: str = option("train, val or test.", "test")
+    ablate_inputs: bool = option(ABLATE_INPUTS, False)
 
     def run(self) -> None:
         part = choose("part", self.part, ("train", "val", "test"))
@@ -125,12 +126,39 @@ Examples:
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
         results = estimator.evaluate(part)
+        verdict = self._verdict(estimator)
         examples = "edges" if estimator.task == "edge-classification" else "links"
         self.print(
-            {"run": str(self.folder), "task": estimator.task, "part": part, "results": results},
+            {
+                "run": str(self.folder),
+                "task": estimator.task,
+                "part": part,
+                "results": results,
+                "verdict": None if verdict is None else asdict(verdict),
+            },
             f"{self.folder} on {count:,} {examples} of the {part} part:",
             *metric_lines(results),
+            *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
+
+    def _verdict(self, estimator: "EdgeClassifier | LinkPredictor") -> "Verdict | None":
+        """The stored verdict of the run, or a new one; that of a saved model is not stored."""
+        from edgeformers.report.verdict import read_verdict
+        from edgeformers.training.run_folder import CONFIG
+
+        if not self.ablate_inputs:
+            return read_verdict(self.folder)
+        from edgeformers.experiments.input_ablation import ablate_inputs
+
+        is_run = (self.folder / CONFIG).is_file()
+        return ablate_inputs(estimator, run=self.folder if is_run else None)
+
+    def _verdict_lines(self, verdict: "Verdict | None") -> list[str]:
+        from edgeformers.report.verdict import NOT_TESTED
+
+        if verdict is None:
+            return [NOT_TESTED.replace("RUN", str(self.folder))]
+        return [verdict.sentence, *verdict.evidence]
 
 
 @dataclass(frozen=True, kw_only=True)

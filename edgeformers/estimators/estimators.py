@@ -35,7 +35,12 @@ from edgeformers.inference.fitted import (
     open_network,
     task_parts,
 )
-from edgeformers.inference.fitted_edges import FittedEdgeClassifier, fit_linear_model, head_settings
+from edgeformers.inference.fitted_edges import (
+    FittedEdgeClassifier,
+    fit_linear_model,
+    head_settings,
+    tune_decision,
+)
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.link_scorer import GROUP_NAMES
 from edgeformers.inference.load import load_fitted
@@ -289,23 +294,18 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
         settings, fitted = self.config.edges, objective.fitted
         if not (settings.ensemble or settings.tune_decision):
             return fitted
-        val, head = objective.parts["val"], objective.head
-        vectors = torch.from_numpy(fitted.encode_known(val)).to(self.device)
+        val = fitted.encode_known(objective.parts["val"])
+        vectors = torch.from_numpy(val).to(self.device)
         if settings.ensemble:
             linear = fit_linear_model(fitted, vectors, objective.select)
             if linear is not None and linear.share > 0.5:
                 print_message(
-                    "the trained model adds little to a linear model of words and nodes here: on "
-                    f"validation, the linear model gets {linear.share:.0%} of each decision",
+                    "chosen on validation: a linear model of words and nodes gets "
+                    f"{linear.share:.0%} of each decision, the trained model the rest",
                     show=self.show,
                 )
-        if settings.tune_decision and head.kind == "class":
-            labels = fitted.labels_of(objective.parts["train"])
-            counts = torch.bincount(labels, minlength=head.num_classes)
-            frequencies = (counts / counts.sum()).to(self.device)
-            logits = fitted.linear_logits(val)
-            truth = fitted.labels_of(val)
-            head.tune_decision(vectors, truth, frequencies, objective.select, logits)
+        if settings.tune_decision:
+            tune_decision(fitted, vectors)
         return fitted
 
     def _label_kind(self, graph: EdgeTextGraph) -> Kind:
@@ -380,8 +380,8 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
             sources = f" for sources with {' or '.join(unused)}"
             where = sources if len(unused) < len(GROUP_NAMES) else ""
             print_message(
-                f"texts do not help to predict links{where}: on validation, components that use "
-                "links only rank better, so text gets weight 0",
+                f"chosen on validation: the trained score gets weight 0{where}, since the other "
+                "components of the ensemble rank better alone",
                 show=self.show,
             )
         return replace(objective.fitted, ensemble=ensemble)

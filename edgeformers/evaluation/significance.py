@@ -325,6 +325,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_levels(p_values: Sequence[float], alpha: float = 0.05) -> list[float]:
+    """Levels of intervals that exclude 0 where Holm's adjusted p-value is below `alpha`."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    levels, tests = [0.0] * len(p_values), len(p_values)
+    for rank, i in enumerate(order):
+        levels[i] = 1 - alpha / tests
+        if tests == len(p_values) - rank and tests * p_values[i] < alpha:
+            tests -= 1
+    return levels
+
+
 def _draw_runs(scores: Floats, rng: np.random.Generator) -> Floats:
     """The mean over runs drawn with replacement, of scores [resamples, runs]."""
     mean, runs = scores.mean(axis=1), scores.shape[1]

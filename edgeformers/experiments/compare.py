@@ -30,7 +30,7 @@ Tables = Sequence[pa.Table]  # the examples of each run of a row
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The mean of one row's runs minus that of another's, with a 95 % interval and p-value."""
+    """The mean of one row's runs minus that of another's, with an interval (95 %) and p-value."""
 
     value: float
     low: float
@@ -81,7 +81,13 @@ class RowComparison:
         self._scores: dict[tuple[str, str, str], Scores | None] = {}
 
     def compare(
-        self, first: Sequence[str], second: Sequence[str], part: str, metric: str
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        part: str,
+        metric: str,
+        *,
+        level: float = 0.95,
     ) -> Difference | None:
         """The mean of the first rows minus that of the second; None if examples differ."""
         ours, theirs = (
@@ -96,7 +102,7 @@ class RowComparison:
         means = [float(np.mean([scores.values.mean() for scores in side])) for side in sides]
         resampled = [[scores.resampled for scores in side] for side in sides]
         interval, p_value = two_level_difference(
-            resampled[0], resampled[1], means[0] - means[1], self.seed
+            resampled[0], resampled[1], means[0] - means[1], self.seed, level
         )
         draws = known[0].draws
         rows = zip((*first, *second), known, strict=True)

@@ -230,6 +230,17 @@ def fit_linear_model(
     return head.ensemble
 
 
+def tune_decision(fitted: FittedEdgeClassifier, vectors: Tensor) -> None:
+    """Choose the head's preference for rare classes on validation edges with these vectors."""
+    head, parts = fitted.head, fitted.network.parts
+    if head.kind != "class":
+        return
+    counts = torch.bincount(fitted.labels_of(parts["train"]), minlength=head.num_classes)
+    frequencies = (counts / counts.sum()).to(fitted.device)
+    truth, linear = fitted.labels_of(parts["val"]), fitted.linear_logits(parts["val"])
+    head.tune_decision(vectors.to(fitted.device), truth, frequencies, fitted.select_metric, linear)
+
+
 def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeModel:
     """The logistic regression on words and nodes of edges, with weighted classes [C]."""
     graph, classes = loader.graph, len(class_weights)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgeformers.data.card.card import DataCard
@@ -38,12 +38,12 @@ from edgeformers.report.results import (
     score_table,
     settings_table,
     side_by_side,
+    verdict_table,
 )
 from edgeformers.report.scores import (
     InputKind,
     ModelScores,
     TaskScores,
-    conclusion,
     gain_sentences,
     lead_sentences,
     lower_is_better,
@@ -161,7 +161,9 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
     lines = [f"{comparison.summary}."]
     for group in comparison.groups:
         task = group.scores[0]
-        lines += ["", f"{task.task}: {conclusion(task)}", *gain_sentences(task, group.examples)]
+        lines += ["", f"{task.task}: {task.conclusion}"]
+        lines += task.verdict.evidence if task.verdict else []
+        lines += gain_sentences(task, group.examples)
     return [*lines, "", *comparison.remarks] if comparison.remarks else lines
 
 
@@ -182,11 +184,13 @@ def _group_json(group: RunGroup) -> dict[str, Any]:
     for task in group.scores:
         for model in task.models:
             metrics.setdefault(model.model, {}).update(values_json(model.metrics))
-    models = [(m.model, m.inputs) for m in group.scores[0].ranked()]
+    task = group.scores[0]
+    models = [(m.model, m.inputs) for m in task.ranked()]
     return {
         "network": group.network,
         "task": group.task,
-        "answer": conclusion(group.scores[0]),
+        "answer": task.conclusion,
+        "verdict": None if task.verdict is None else asdict(task.verdict),
         "gains": {task.metric: values_json(task.gains) for task in group.scores},
         "models": [
             {"model": name, "inputs": inputs, "runs": folders[name], "metrics": metrics[name]}
@@ -210,7 +214,7 @@ def comparison_page(comparison: RunComparison) -> Page:
     return Page(
         kind="Runs",
         title=comparison.title,
-        lead=lead_sentences([(group.title, conclusion(group.scores[0])) for group in groups]),
+        lead=lead_sentences([(group.title, group.scores[0].conclusion) for group in groups]),
         origin=f"{comparison.summary}{more}.",
         tiles=best_tiles(groups[0].scores[0]) if len(groups) == 1 else [],
         sections=[
@@ -229,12 +233,12 @@ def comparison_page(comparison: RunComparison) -> Page:
 
 
 def _conclusion(group: RunGroup) -> list[Block]:
-    task, *others = group.scores
-    remarks = [f"{metric_name(other.metric)}: {conclusion(other)}" for other in others]
+    task = group.scores[0]
     return [
-        Paragraph(conclusion(task)),
+        Paragraph(task.conclusion),
+        *verdict_table(task),
         *(best_models(task) if task.best_by_input() else []),
-        *bullets([*gain_sentences(task, group.examples), *remarks]),
+        *bullets(gain_sentences(task, group.examples)),
     ]
 
 

@@ -52,6 +52,11 @@ def format_value(value: float, metric: str) -> str:
     return f"{value:.3f}" if plain in FRACTIONS else f"{100 * value:.1f}"
 
 
+def format_signed(value: float, metric: str) -> str:
+    """A difference with its sign: +10.3 or −0.012."""
+    return ("−" if value < 0 else "+") + format_value(abs(value), metric)
+
+
 def format_setting(value: Any) -> str:
     """A setting's value; unset values are a dash."""
     if value is None or value == "":

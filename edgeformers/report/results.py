@@ -12,6 +12,7 @@ from edgeformers.report.formatting import (
     INPUT_NAMES,
     format_number,
     format_setting,
+    format_signed,
     format_value,
     metric_name,
 )
@@ -33,7 +34,6 @@ from edgeformers.report.scores import (
     MetricValue,
     ModelScores,
     TaskScores,
-    conclusion,
     lead_sentences,
     lower_is_better,
 )
@@ -104,8 +104,8 @@ def learning_curve(
 
 def results_page(results: Results) -> Page:
     """Does the graph help? The conclusion, then everything it is based on."""
-    compared = [task for task in results.tasks if len(task.best_by_input()) > 1]
-    answers = [(task.task, conclusion(task)) for task in compared]
+    compared = [task for task in results.tasks if task.best_by_input()]
+    answers = [(task.task, task.conclusion) for task in compared]
     # the sentence of a single task is on the page already
     sentences = [[Paragraph(answer)] if len(answers) > 1 else [] for _, answer in answers]
     node_note = "stars are nodes, points their edges"
@@ -120,7 +120,7 @@ def results_page(results: Results) -> Page:
             Section(
                 "Does the graph help? Does the text?",
                 [
-                    Section(task.task, [*sentence, *best_models(task)])
+                    Section(task.task, [*sentence, *verdict_table(task), *best_models(task)])
                     for task, sentence in zip(compared, sentences, strict=True)
                 ],
             ),
@@ -189,6 +189,23 @@ def _settings(settings: dict[str, dict[str, Any]]) -> list[Block]:
         *([Table([["", *runs], *differing], is_settings=True)] if differing else []),
         *([Section(title, [settings_table(shared)])] if shared else []),
     ]
+
+
+def verdict_table(task: TaskScores) -> list[Block]:
+    """The answer to each question of a verdict, and the gain that decided it."""
+    verdict = task.verdict
+    if verdict is None or not verdict.answers:
+        return []
+    metric = verdict.metric
+    rows: list[Sequence[TableCell]] = [["", metric_name(metric), "compared with", "p"]]
+    for answer in verdict.answers:
+        low, high = (format_signed(bound, metric) for bound in (answer.low, answer.high))
+        gain = Cell(format_signed(answer.gain, metric), note=f"{low} to {high}")
+        p_value = f"{answer.p_value:.3f}"
+        rows.append([answer.question.capitalize(), gain, answer.alternative, p_value])
+    note = f"{verdict.model}, {verdict.examples:,} test examples of {verdict.sources:,} sources; "
+    note += "intervals and p-values are corrected for the number of questions"
+    return [Table(rows), Paragraph(note, muted=True)]
 
 
 def best_models(task: TaskScores) -> list[Block]:

@@ -1,37 +1,19 @@
-"""Scores of models on a task, and what they say: does the graph help, does the text?"""
+"""Scores of models on a task, the gains of the best ones, and the verdict on its inputs."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from edgeformers.data.card.phrasing import counted, listed
 from edgeformers.errors import InputError
-from edgeformers.report.formatting import INPUT_NAMES, format_value, metric_name
+from edgeformers.report.formatting import INPUT_NAMES, format_signed, metric_name
+from edgeformers.report.verdict import NOT_TESTED, Verdict
 
 InputKind = Literal["text", "nodes", "both", ""]  # "" if unknown
 
 INPUT_KINDS: tuple[InputKind, ...] = ("text", "nodes", "both")
 LOWER_IS_BETTER = ("mae", "rmse")
-#: Answers by the gain of both inputs over text or nodes alone: significant gain, gain, no gain,
-#: significant loss, no such model.
-GRAPH = {
-    2: "The graph helps: text and nodes together beat text alone.",
-    1: "The graph may help, but the gain over text alone is not significant.",
-    0: "The graph does not help here: text alone does as well.",
-    -1: "The graph hurts here: text alone does better.",
-    None: "Cannot tell whether the graph helps: no model here uses the text alone.",
-}
-TEXT = {
-    2: "The text helps: nodes alone do worse.",
-    1: "The text may help, but the gain over nodes alone is not significant.",
-    0: "The text does not help here: nodes alone do as well.",
-    -1: "The text hurts here: nodes alone do better.",
-    None: "Cannot tell whether the text helps: no model here uses the nodes alone.",
-}
-NO_COMBINED_MODEL = (
-    "Cannot tell whether the graph or the text helps: no model here uses both text and nodes."
-)
 MAX_TITLES = 3  # titles listed before a shared conclusion
 
 
@@ -87,7 +69,7 @@ class TaskScores:
 
     `best` holds the best achievable values, known for simulated networks. `gains` holds paired
     differences of the first metric between the best model that uses text and nodes and the best
-    one that uses only "text" or only "nodes".
+    one that uses only "text" or only "nodes". `verdict` is that of the best model that has one.
     """
 
     task: str
@@ -96,6 +78,12 @@ class TaskScores:
     best: dict[str, float] = field(default_factory=dict)
     gains: dict[str, MetricValue] = field(default_factory=dict)
     note: str = ""  # the protocol and other conditions
+    verdict: Verdict | None = None
+
+    @property
+    def conclusion(self) -> str:
+        """Whether the graph and the text help, or how to find out."""
+        return NOT_TESTED if self.verdict is None else self.verdict.sentence
 
     @property
     def metric(self) -> str:
@@ -116,34 +104,6 @@ class TaskScores:
         scored = [model for model in self.ranked() if self.metric in model.metrics]
         best = {model.inputs: model for model in reversed(scored)}
         return {kind: best[kind] for kind in INPUT_KINDS if kind in best}
-
-
-def conclusion(task: TaskScores) -> str:
-    """Whether the graph and the text help, or which models are missing to tell."""
-    if "both" not in task.best_by_input():
-        return NO_COMBINED_MODEL
-    levels = [(_gain_level(task, "text"), GRAPH), (_gain_level(task, "nodes"), TEXT)]
-    levels.sort(key=lambda answer: answer[0] is None)
-    return " ".join(sentences[level] for level, sentences in levels)
-
-
-def _gain_level(task: TaskScores, kind: InputKind) -> int | None:
-    """A key of GRAPH and TEXT. An unpaired gain is significant if the intervals are disjoint."""
-    best = task.best_by_input()
-    if kind not in best:
-        return None
-    sign = -1.0 if lower_is_better(task.metric) else 1.0
-    gain = task.gains.get(kind)
-    if gain is None:
-        ours, theirs = (best[inputs].metrics[task.metric] for inputs in ("both", kind))
-        gain = MetricValue(value=ours.value - theirs.value)
-        if ours.has_interval and theirs.has_interval:
-            low, high = ours.bounds[0] - theirs.bounds[1], ours.bounds[1] - theirs.bounds[0]
-            gain = MetricValue(value=gain.value, low=low, high=high)
-    low, high = sorted(sign * bound for bound in gain.bounds)
-    if gain.has_interval and (low > 0 or high < 0):
-        return 2 if low > 0 else -1
-    return 1 if sign * gain.value > 0 else 0
 
 
 def lead_sentences(answers: Sequence[tuple[str, str]]) -> list[str]:
@@ -173,23 +133,8 @@ def gain_sentences(task: TaskScores, examples: int) -> list[str]:
 
 def format_gain(gain: MetricValue, metric: str) -> str:
     """+10.3 (95% interval +8.1 to +12.4)."""
-    value, low, high = (
-        ("−" if number < 0 else "+") + format_value(abs(number), metric)
-        for number in (gain.value, *gain.bounds)
-    )
+    value, low, high = (format_signed(number, metric) for number in (gain.value, *gain.bounds))
     return f"{value} (95% interval {low} to {high})" if gain.has_interval else value
-
-
-def task_json(task: TaskScores) -> dict[str, Any]:
-    """A task's conclusion, gains and scores for programs."""
-    return {
-        "answer": conclusion(task),
-        "gains": values_json(task.gains),
-        "models": [
-            {"model": m.model, "inputs": m.inputs, "metrics": values_json(m.metrics)}
-            for m in task.ranked()
-        ],
-    }
 
 
 def values_json(values: dict[str, MetricValue]) -> dict[str, dict[str, float | None]]:

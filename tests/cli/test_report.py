@@ -28,7 +28,7 @@ def test_runs_of_the_real_program_have_scores_curves_times_degrees_data_and_sett
     seen = outline(page)
     expected = ["graph", "models", "curves", "degree", "data", "settings"]
     assert seen.links == [f"#{name}" for name in expected]
-    assert "Edge classification: Cannot tell whether the graph helps" in printed
+    assert "--ablate-inputs" in printed
     curves = page.partition('<section id="curves">')[2].partition("<section id=")[0]
     assert re.search(r"Edgeformer-E, epoch 1: [\d.]+<", curves)
     assert re.search(r"Edgeformer-N, second [\d.]+: [\d.]+<", curves)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from edgeformers.report.verdict import FILE, read_verdict
 from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
 
@@ -52,14 +53,27 @@ def test_json_is_the_only_output(home):
 def test_an_input_ablation_tells_whether_graph_and_text_help(home):
     answer = call(*TRAIN, "-o", "run-edges", *TINY, "--judge")  # the old name
     assert answer.code == 0, answer.err
-    assert "Edgeformer-E vs. " in answer.out
-    assert "on the same " in answer.out
-    told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--ablate-inputs", "--json").out)[
-        "helps"
-    ]
-    assert told["answer"] in answer.out
-    assert {one["inputs"] for one in told["models"]} == {"text", "nodes", "both"}
-    assert set(told["gains"]) == {"text", "nodes"}
+    stored = read_verdict(home / "run-edges")
+    assert stored.sentence in answer.out
+    assert {answer.question for answer in stored.answers} >= {"text", "graph"}
+    told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--json").out)["verdict"]
+    assert told == json.loads((home / "run-edges" / FILE).read_text())
+
+
+def test_every_command_gives_the_stored_answer(home, tmp_path):
+    """Not one of its own, whatever else it compares."""
+    run = shutil.copytree(home / "run-links", tmp_path / "run")
+    train = ("train", "link-prediction", "network", "-o", run, *TINY)
+    for command in (train, ("evaluate", run), ("report", run, "-o", tmp_path / "page.html")):
+        assert "helps:" not in call(*command).out
+    assert f"evaluate {run} --ablate-inputs" in call("evaluate", run).out
+    assert call("evaluate", run, "--ablate-inputs").code == 0
+    sentence = read_verdict(run).sentence
+    for command in (train, ("evaluate", run), ("report", run, "-o", tmp_path / "page.html")):
+        printed = call(*command).out
+        assert sentence in printed
+        assert printed.count("The text ") == 1
+    assert sentence in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_split_without_test_edges_is_reported(edgeformers):

@@ -20,7 +20,7 @@ from edgeformers.evaluation import (
     two_level_difference,
     welch_test,
 )
-from edgeformers.evaluation.significance import MAX_CLUSTERS
+from edgeformers.evaluation.significance import MAX_CLUSTERS, holm_levels
 
 
 def test_the_interval_of_a_mean_agrees_with_theory():
@@ -219,3 +219,19 @@ def test_a_fitted_line_agrees_with_scipy():
 def test_holm_adjusts_the_smallest_p_value_most():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
+
+
+@pytest.mark.parametrize(
+    ("p_values", "tests"),
+    [
+        ([0.01, 0.04], [2, 1]),  # both are significant
+        ([0.04, 0.03], [2, 2]),  # neither is: the second is tested only after the first
+        ([0.2, 0.001, 0.02], [1, 3, 2]),
+    ],
+)
+def test_intervals_exclude_0_where_holm_does(p_values, tests):
+    assert holm_levels(p_values) == pytest.approx([1 - 0.05 / count for count in tests])
+    for p_value, level, adjusted in zip(
+        p_values, holm_levels(p_values), holm(p_values), strict=True
+    ):
+        assert (p_value < 1 - level) == (adjusted < 0.05)

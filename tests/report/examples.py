@@ -14,6 +14,7 @@ from edgeformers.report.figures import AttentionFigure, NodeMap
 from edgeformers.report.page import SvgImage
 from edgeformers.report.results import LearningCurve, Results
 from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
+from edgeformers.report.verdict import Answer, Verdict
 from tests.report.films import make_graph
 
 SVG = (
@@ -29,6 +30,33 @@ def model(name, inputs, value, metric="macro_f1", runs=1, **more):
     return ModelScores(model=name, inputs=inputs, metrics={metric: score}, runs=runs, **more)
 
 
+def make_verdict(graph="helps", text="no"):
+    """Answers to two questions, with the gains behind them."""
+    gains = {"helps": 0.13, "unclear": 0.01, "no": 0.0, "hurts": -0.13}
+    alternatives = {"graph": "nodes hidden", "text": "texts hidden"}
+    answers = [
+        Answer(
+            question=question,
+            finding=finding,
+            alternative=alternatives[question],
+            gain=gains[finding],
+            low=gains[finding] - 0.03,
+            high=gains[finding] + 0.03,
+            p_value=0.01 if finding in ("helps", "hurts") else 0.4,
+            gains={alternatives[question]: gains[finding]},
+        )
+        for question, finding in (("graph", graph), ("text", text))
+    ]
+    return Verdict(
+        task="edge-classification",
+        model="Edgeformer-E",
+        metric="macro_f1",
+        examples=600,
+        sources=40,
+        answers=answers,
+    )
+
+
 def edges(**more):
     """Models that use the text, the nodes, and both."""
     models = [
@@ -42,7 +70,13 @@ def edges(**more):
         "network": "films",
         "task": "edge-classification",
         "scores": [
-            TaskScores(task="Edge classification", metrics=["macro_f1"], models=models, gains=gains)
+            TaskScores(
+                task="Edge classification",
+                metrics=["macro_f1"],
+                models=models,
+                gains=gains,
+                verdict=make_verdict(),
+            )
         ],
         "examples": 600,
         "curves": [
@@ -128,7 +162,7 @@ def make_results():
     return Results(
         title="films",
         origin="reviews.csv",
-        tasks=[make_task(best={"macro_f1": 0.61}, note="split edge")],
+        tasks=[make_task(best={"macro_f1": 0.61}, note="split edge", verdict=make_verdict())],
         curves=[LearningCurve(run="run 1", metric="macro_f1", points=[[1, 0.3], [2, 0.5]])],
         attention=[
             AttentionFigure(

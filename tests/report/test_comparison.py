@@ -16,8 +16,9 @@ from edgeformers.report.comparison import (
     shared_settings,
 )
 from edgeformers.report.page import SvgImage, render_html
-from edgeformers.report.scores import GRAPH, TEXT, MetricValue, ModelScores, TaskScores
-from tests.report.examples import SVG, edges, links, make_comparison
+from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
+from edgeformers.report.verdict import NOT_TESTED
+from tests.report.examples import SVG, edges, links, make_comparison, make_verdict
 from tests.report.films import outline
 
 EVIL = '<script>alert("&1")</script>\u202e'
@@ -63,17 +64,18 @@ def test_contents_link_all_sections(html):
 
 def test_the_lead_answers_for_every_task(html):
     assert re.findall(r'<p class="lead">(.*?)</p>', html) == [
-        f"Edge classification: {GRAPH[2]} {TEXT[2]}",
-        f"Link prediction: {GRAPH[None]} {TEXT[None]}",
+        f"Edge classification: {make_verdict().sentence}",
+        f"Link prediction: {NOT_TESTED}",
     ]
     assert "4 finished runs of 4 models on films; 1 more is not compared." in html
 
 
-def test_gains_and_other_protocols_follow_the_conclusion(html):
+def test_the_verdict_and_gains_follow_the_conclusion(html):
     text = words(html, "graph")
     assert "Edgeformer-E vs. TF-IDF (text only): +13.0" in text
     assert "vs. node ids" not in text
-    assert f"MRR (paper): {GRAPH[None]}" in text
+    assert "Graph +13.0 +10.0 to +16.0 nodes hidden 0.010" in text
+    assert text.count(NOT_TESTED) == 1  # of links, once for all protocols
 
 
 def test_models_have_intervals_and_spread_and_the_best_of_several_is_bold(html):
@@ -201,7 +203,7 @@ def test_settings_are_shared_if_several_models_have_equal_values():
 def test_the_terminal_lists_conclusions_skipped_runs_and_notes():
     lines = comparison_lines(make_comparison())
     assert lines[0] == "4 finished runs of 4 models on films."
-    assert lines[2].startswith(f"Edge classification: {GRAPH[2]}")
+    assert lines[2] == f"Edge classification: {make_verdict().sentence}"
     assert lines[-2:] == ["runs/half: it is not finished.", "empty has no finished run."]
 
 
@@ -213,5 +215,7 @@ def test_json_has_every_score_and_its_runs():
     assert first["models"][0]["metrics"]["macro_f1"] == score
     assert first["models"][1]["runs"] == ["runs/TF-IDF"]
     assert first["gains"]["macro_f1"]["text"]["value"] == 0.13
+    assert [answer["finding"] for answer in first["verdict"]["answers"]] == ["helps", "no"]
+    assert second["verdict"] is None
     assert second["models"][0]["metrics"].keys() == {"full/mrr", "paper/mrr"}
     assert values["unfinished"] == {"runs/half": "it is not finished"}

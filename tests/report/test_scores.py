@@ -1,23 +1,18 @@
 import math
-from dataclasses import replace
 
 import pytest
 
 from edgeformers.errors import InputError
 from edgeformers.report.scores import (
-    GRAPH,
-    NO_COMBINED_MODEL,
-    TEXT,
     MetricValue,
     ModelScores,
     TaskScores,
-    conclusion,
     format_gain,
     gain_sentences,
     lead_sentences,
     lower_is_better,
 )
-from tests.report.examples import edges, make_model, make_task
+from tests.report.examples import edges, make_task, make_verdict
 
 
 def test_unknown_bounds_are_none_and_a_score_must_be_finite():
@@ -49,59 +44,10 @@ def test_the_best_model_is_found_for_each_kind_of_input():
     assert make_task(models=[]).best_by_input() == {}
 
 
-@pytest.mark.parametrize(
-    ("task", "graph", "text"),
-    [
-        (make_task(), 2, 2),
-        (make_task(text=0.535), 1, 2),
-        (make_task(text=0.545), 0, 2),
-        (make_task(nodes=0.55), 2, 0),
-        (make_task(text=0.6), -1, 2),
-        (make_task(gains={"nodes": MetricValue(value=-0.1, low=-0.2, high=-0.01)}), 2, -1),
-        (
-            make_task(text=0.535, gains={"text": MetricValue(value=0.005, low=0.001, high=0.01)}),
-            2,
-            2,
-        ),
-        (make_task(gains={"text": MetricValue(value=0.11, low=-0.01, high=0.2)}), 1, 2),
-        (make_task(gains={"text": MetricValue(value=0.11)}), 1, 2),
-    ],
-)
-def test_conclusions_follow_paired_gains_and_otherwise_intervals(task, graph, text):
-    assert conclusion(task) == f"{GRAPH[graph]} {TEXT[text]}"
-
-
-def test_a_gain_without_intervals_is_not_significant():
-    task = make_task()
-    models = [
-        replace(m, metrics={name: MetricValue(value=s.value) for name, s in m.metrics.items()})
-        for m in task.models
-    ]
-    assert GRAPH[1] in conclusion(replace(task, models=models))
-
-
-def test_the_lower_error_wins():
-    models = [
-        make_model("words", "text", 0.9, metric="mae"),
-        make_model("both", "both", 0.5, metric="mae"),
-    ]
-    task = TaskScores(task="rating", metrics=["mae"], models=models)
-    assert conclusion(task).startswith(GRAPH[2])
-    assert [model.model for model in task.ranked()] == ["both", "words"]
-
-
-@pytest.mark.parametrize(
-    ("missing", "expected"),
-    [
-        ("both", NO_COMBINED_MODEL),
-        ("text", f"{TEXT[2]} {GRAPH[None]}"),
-        ("nodes", f"{GRAPH[2]} {TEXT[None]}"),
-    ],
-)
-def test_missing_models_are_named(missing, expected):
-    (task,) = edges().scores
-    models = [model for model in task.models if model.inputs != missing]
-    assert conclusion(replace(task, models=models, gains={})) == expected
+def test_the_conclusion_is_that_of_the_verdict():
+    verdict = make_verdict()
+    assert make_task(verdict=verdict).conclusion == verdict.sentence
+    assert "--ablate-inputs" in make_task().conclusion
 
 
 def test_a_lead_states_each_conclusion_once():

@@ -75,4 +75,20 @@ SUITES: dict[str, Suite] = {
         title="two processes that write the same output",
         target="one rejected, the other undisturbed",
     ),
+    "null_verdicts": Suite(
+        module="tests.torture.null_verdicts",
+        count=200,
+        short=0,
+        title="networks in which graph or text cannot help, then a verdict",
+        target="at most 16 say that it helps",
+        at_most={"silent": 16},
+    ),
+    "known_effects": Suite(
+        module="tests.torture.known_effects",
+        count=50,
+        short=0,
+        title="networks in which graph or text helps, then a verdict",
+        target="at least 45 say so",
+        at_most={"silent": 5},
+    ),
 }

@@ -19,6 +19,10 @@ WORDS = 2000  # the bag-of-words dimension of the paper's appendix
 GRID = (1.0, 0.3, 3.0, 10.0, 30.0)
 
 
+class NoWordsError(InputError):
+    """No training text has a word."""
+
+
 class Tfidf(LogisticEdgeBaseline):
     """Uses only the text: TF-IDF of the 2,000 most frequent words. Takes seconds on one core."""
 
@@ -42,9 +46,9 @@ class Tfidf(LogisticEdgeBaseline):
         try:
             words = self._vectorizer.fit_transform(self._texts(edges.train))
         except ValueError as error:
-            raise InputError(
-                f"TF-IDF needs words, but the training texts of {self.graph.path} have none "
-                f"({error})"
+            raise NoWordsError(
+                f"TF-IDF needs words, but the training texts of {self.graph.path} have none; "
+                "choose a model of nodes, such as node-ids"
             ) from error
         return self._with_nodes(words, edges.train)
 

@@ -32,7 +32,8 @@ ReadExamples = Callable[[Path], pa.Table | None]
 def compare_runs(runs: Sequence[FinishedRun], network: str, title: str) -> RunGroup:
     """Everything that the runs of one task on one split of a network show together."""
     models = group_by_model(runs)
-    compared = list(_with_gains(_by_protocol(models, title), models))
+    first, *others = _with_gains(_by_protocol(models, title), models)
+    compared = [(_with_verdict(first[0], models), first[1]), *others]
     metric = compared[0][0].metric
     return RunGroup(
         title=title,
@@ -85,6 +86,13 @@ def _with_gains(
             replace(task, gains=gains),
             max((d.examples for d in differences.values()), default=0),
         )
+
+
+def _with_verdict(task: TaskScores, models: Sequence[ComparedModel]) -> TaskScores:
+    """A task with the verdict of the best model that has one; of its runs, the first."""
+    by_title = {model.title: model for model in models}
+    runs = [run for scores in task.ranked() for run in by_title[scores.model].runs]
+    return replace(task, verdict=next((run.verdict for run in runs if run.verdict), None))
 
 
 def _paired_difference(

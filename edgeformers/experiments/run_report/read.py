@@ -16,6 +16,7 @@ from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
 from edgeformers.report.comparison import SkippedRun
+from edgeformers.report.verdict import Verdict, read_verdict
 from edgeformers.runs import read_results
 from edgeformers.training.run_folder import CONFIG, RECORD, RESULTS
 from edgeformers.training.runlog import LOG, read_log
@@ -40,6 +41,7 @@ class FinishedRun:
     events: list[dict[str, Any]] = field(default_factory=list)  # metrics.jsonl
     total_seconds: float | None = None  # from start to results
     device: str = ""
+    verdict: Verdict | None = None
 
     @property
     def split(self) -> str:
@@ -125,6 +127,7 @@ def _read(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
         events=events,
         total_seconds=outcome.get("seconds"),
         device=str(outcome.get("device", "")),
+        verdict=read_verdict(path),
     )
 
 
