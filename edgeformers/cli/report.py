@@ -42,12 +42,18 @@ Examples:
 """
 
     network: Path = argument("A prepared network.")
-    verify: bool = option("Check the checksum of every file first.", False)
+    full: bool = option(
+        "Compare the checksums of all files, not only of changed ones.",
+        False,
+        names=["--full", "--verify"],
+    )
 
     def run(self) -> None:
         from edgeformers.data.graph import EdgeTextGraph
 
-        graph = EdgeTextGraph.open(self.network, verify=self.verify)
+        graph = EdgeTextGraph.open(self.network, verify=self.full)
+        if not self.full:
+            graph.verify()
         print_card(add_card(graph), graph.path, as_json=self.as_json)
 
 

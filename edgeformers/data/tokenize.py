@@ -33,20 +33,23 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 def add_tokens(
     graph: EdgeTextGraph,
-    tokenizer: str | PathLike[str],
+    tokenizer: str | PathLike[str] | Tokenizer,
     *,
     limit: int = TOKEN_LIMIT,
     progress: bool = True,
 ) -> TokenStore:
     """The token store of a network for a tokenizer, created if necessary.
 
-    `tokenizer` is a name for `load_tokenizer`, such as that of a backbone, or "train:8000" to
-    train one on the texts. Stores are identified by the contents of the tokenizer, so its folder
-    may move. A store that is incomplete, or whose limit is below `limit`, is created again; one
-    whose contents changed is a FormatError.
+    `tokenizer` is a name for `load_tokenizer`, such as that of a backbone, "train:8000" to train
+    one on the texts, or a tokenizer. Stores are identified by the contents of the tokenizer, so its
+    folder may move. A store that is incomplete, or whose limit is below `limit`, is created again;
+    one whose contents changed is a FormatError.
     """
-    name = fspath(tokenizer)
-    loaded = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
+    if isinstance(tokenizer, Tokenizer):
+        name, loaded = "tokenizer of a model", Tokenizer.from_str(tokenizer.to_str())
+    else:
+        name = fspath(tokenizer)
+        loaded = _trained(graph, name) if name.startswith(TRAIN_PREFIX) else load_tokenizer(name)
     folder = graph.path / "tokens" / token_meta(loaded, name).fingerprint
     is_usable = False
     with suppress(FormatError):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, Self, TypeVar, get_args
 
 import torch
@@ -23,7 +22,7 @@ from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.tokenize import add_tokens
-from edgeformers.data.tokens import TOKEN_LIMIT, TOKENIZER, TokenStore
+from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation.network_labels import labeled_edge_parts
@@ -110,9 +109,8 @@ class FittedModel(ABC, Generic[Loader]):
             raise InputError(
                 f"{graph.path} has other nodes or labels than the network this model was trained on"
             )
-        with TemporaryDirectory(prefix="edgeformers-") as folder, distributed.main_first():
-            self.tokenizer.save(str(Path(folder) / TOKENIZER))
-            tokens = add_tokens(graph, folder, progress=self.options.show)
+        with distributed.main_first():
+            tokens = add_tokens(graph, self.tokenizer, progress=self.options.show)
         attached = attach_network(self.config, self.model, graph, tokens)
         carries = network is None and self.carries_network
         return replace(self, attached=attached, carries_network=carries)

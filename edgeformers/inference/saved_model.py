@@ -100,7 +100,8 @@ def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str
         facts["files"] = {path.name: fingerprint(path) for path in sorted(temporary.iterdir())}
         if saved.network is not None:
             hidden = shutil.ignore_patterns(".*")
-            shutil.copytree(saved.network, temporary / NETWORK, ignore=hidden)
+            copied = temporary / NETWORK
+            shutil.copytree(saved.network, copied, ignore=hidden, copy_function=shutil.copyfile)
             facts["network"] = fingerprint(temporary / NETWORK / METADATA)
         config_json = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False)
         (temporary / CONFIG).write_text(config_json + "\n", encoding="utf-8")

@@ -1,7 +1,11 @@
 """A full disk is one sentence wherever it happens, and nothing incomplete is left behind."""
 
+import errno
+import tempfile
+
 import pytest
 
+from edgeformers.file_errors import file_error_sentence
 from tests.cli.conftest import TINY, call
 from tests.torture.faults import can_mount, failing_writes, leftovers, tiny_disk
 
@@ -50,6 +54,40 @@ def test_a_disk_that_is_full_at_any_write(command, points, home, tmp_path):
         assert disk.has_failed, nth
         check_failure(answer, folder)
         assert not (folder / name).exists()
+
+
+@pytest.mark.usefixtures("new_edges")
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.EACCES, "permission denied"),
+        (errno.EROFS, "read-only"),
+        (errno.EDQUOT, "quota"),
+        (errno.ENAMETOOLONG, "too long"),
+    ],
+)
+@pytest.mark.parametrize("command", [*COMMANDS, "train"])
+def test_a_place_that_cannot_be_written_is_named(command, code, words, home, tmp_path):
+    train = ("train", "edge-classification", "network", *TINY, "-o")
+    args, out = COMMANDS.get(command, train), tmp_path / "new" / OUTPUTS.get(command, "run")
+    with failing_writes(tmp_path, 1, code):
+        answer = call(*args, out)
+    assert answer.code == 2
+    assert words in answer.err
+    assert str(out) in answer.err
+    assert answer.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("new_edges")
+def test_without_a_temporary_folder(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    assert call("evaluate", "run-edges", "--quiet").code == 0
+    assert call("embed", "run-links", "--nodes", "--quiet", "-o", tmp_path / "v.parquet").code == 0
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.mkdtemp()
+    assert "TMPDIR" in file_error_sentence(caught.value)
 
 
 @pytest.mark.slow

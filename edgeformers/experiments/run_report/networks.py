@@ -69,6 +69,7 @@ def _open_network(fingerprint: str, path: str | None, name: str | None) -> Known
         if network_fingerprint(graph) != fingerprint:
             note = f"No data card: {path} has changed since the runs were made."
             return KnownNetwork(name=name, note=note)
+        graph.verify()
         card = _read_card(graph)
     except EdgeformersError as error:
         return KnownNetwork(name=name, note=f"No data card of {name}: {error}")
