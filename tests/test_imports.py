@@ -19,6 +19,7 @@ ORDER = [
     "locks",
     "files",
     "minilm",
+    "threads",
     "config",
     "nn",
     "data",

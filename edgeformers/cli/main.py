@@ -14,6 +14,7 @@ from edgeformers.cli.reproduce import Reproduce
 from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
 from edgeformers.errors import EdgeformersError, with_options
 from edgeformers.file_errors import file_error_sentence
+from edgeformers.threads import set_thread_defaults
 
 COMMANDS = {
     "prepare": Prepare,
@@ -54,6 +55,7 @@ def main(
 
 def run() -> None:
     """Run the program."""
+    set_thread_defaults()  # before a command imports torch
     try:
         app([current_option(argument) for argument in sys.argv[1:]])
     except (EdgeformersError, OSError) as error:

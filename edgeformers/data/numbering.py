@@ -1,6 +1,5 @@
 """Numbering nodes in order of first appearance, out of core, with DuckDB."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from edgeformers.data.adjacency import small_int
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
 from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError, require
+from edgeformers.threads import num_threads
 
 MEMORY = "1200MB"  # for DuckDB; it spills the rest to disk
 THREADS = 8  # at most, because each one needs memory
@@ -42,7 +42,7 @@ class NodeNumbering:
         self.scratch = scratch
         settings = {
             "memory_limit": MEMORY,
-            "threads": min(THREADS, os.cpu_count() or 1),
+            "threads": min(THREADS, num_threads()),
             "temp_directory": str(scratch),
             "preserve_insertion_order": False,
         }

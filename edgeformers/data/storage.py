@@ -25,6 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 from edgeformers.data.table import LabelKind
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import check_no_foreign_files, write_atomic
+from edgeformers.threads import num_threads
 
 FORMAT = "edgeformers-network"
 SCHEMA_VERSION = 1
@@ -115,7 +116,7 @@ def check_files(
     current = {name: _file_state(folder / name, file["sha256"]) for name, file in files.items()}
     cached = _read_cache(folder) if verify == "changed" else {}
     changed = [name for name in files if cached.get(name) != current[name]]
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # about 1.3 GB/s per core
+    with ThreadPoolExecutor(min(8, num_threads())) as pool:  # about 1.3 GB/s per core
         prints = pool.map(lambda name: fingerprint(folder / name), changed)
         for name, current_print in zip(changed, prints, strict=True):
             if current_print["sha256"] != files[name]["sha256"]:

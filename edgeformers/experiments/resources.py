@@ -14,11 +14,12 @@ from edgeformers.data.loader import BATCH_SIZES
 from edgeformers.errors import EdgeformersError
 from edgeformers.estimators.build import find_model
 from edgeformers.experiments.plan import Plan
-from edgeformers.experiments.runner import available_cores, free_memory, read_outcome
+from edgeformers.experiments.runner import free_memory, read_outcome
 from edgeformers.inference.encode import choose_device
 from edgeformers.nn.backbones import backbone_config
 from edgeformers.report.formatting import format_duration
 from edgeformers.runs import ESTIMATORS
+from edgeformers.threads import available_cores
 from edgeformers.training.initialization import SCRATCH
 from edgeformers.training.optimizers import Optimizers
 

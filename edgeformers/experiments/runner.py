@@ -35,6 +35,7 @@ from edgeformers.inference.saved_model import remove_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.runs import fit_run
+from edgeformers.threads import num_threads
 from edgeformers.training.initialization import backbone_tokens
 from edgeformers.training.run_folder import MODEL, RECORD, write_run_results
 from edgeformers.training.runlog import LOG, read_log
@@ -154,11 +155,6 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def available_cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _trial_score(run: PlannedRun, metric: str) -> RunScores:
     """The best validation score of a tuning trial; the test part is never used."""
     values = [event[metric] for event in read_log(run.path / LOG) if event.get("kind") == "val"]
@@ -223,13 +219,13 @@ def _run_in_parallel(
 def _start(plan_file: Path, number: int, run: PlannedRun, jobs: int) -> subprocess.Popen[bytes]:
     run.log.parent.mkdir(parents=True, exist_ok=True)
     run.failure.unlink(missing_ok=True)
-    threads = str(max(1, available_cores() // jobs))
+    threads = str(max(1, num_threads() // jobs))
     with run.log.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, *WORKER, str(plan_file), str(number)],
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={"OMP_NUM_THREADS": threads, **os.environ},
+            env={**os.environ, "OMP_NUM_THREADS": threads},
         )
 
 
