@@ -10,6 +10,7 @@ from edgeformers.config import RunConfig, Task, read_toml
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
+from edgeformers.inference.model_card import write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.training.checkpoint import remove_checkpoints
@@ -53,6 +54,7 @@ def train_run(
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
         estimator.write_results(folder)
+        distributed.run_on_main(lambda: write_model_card(folder / MODEL))
     return read_results(folder)
 
 

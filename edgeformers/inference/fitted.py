@@ -73,6 +73,7 @@ class FittedModel(ABC, Generic[Loader]):
     nodes: NodeIndex
     label_names: list[str] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)  # of every part evaluated so far
+    network_facts: dict[str, Any] = field(default_factory=dict)  # of a loaded model's network
     attached: AttachedNetwork[Loader] | None = None
     network_path: Path | None = None  # where the network was when the model was saved
     carries_network: bool = False  # fitted on a data frame: the network is saved with the model
@@ -145,8 +146,7 @@ class FittedModel(ABC, Generic[Loader]):
             extra=extra,
             network=network if carries else None,
         )
-        card = replace(self, carries_network=carries)._card(graph)
-        distributed.run_on_main(lambda: save_model(saved, folder, card))
+        distributed.run_on_main(lambda: save_model(saved, folder))
         return Path(folder).expanduser()
 
     def _network_notice(self) -> str:
@@ -182,23 +182,21 @@ class FittedModel(ABC, Generic[Loader]):
             "task": self.config.task,
             "config": self.config.to_dict(),
             "results": json_values(self.results),
+            "network_facts": self._network_facts(),
         }
 
-    def _card(self, graph: EdgeTextGraph | None) -> dict[str, Any]:
-        """The sections of the model card."""
-        notes = "The folder `network` contains the training edges with their texts."
+    def _network_facts(self) -> dict[str, Any]:
+        """What the model card says about the network."""
+        if self.attached is None:
+            return self.network_facts
+        graph, parts = self.attached.graph, self.attached.parts
         return {
-            "data": "" if graph is None else f"{graph!r}, made from {graph.origin}",
-            "split": self.config.data.split or "default",
-            "metrics": {
-                f"{part} {name}": value
-                for part, metrics in self.results.items()
-                for name, value in metrics.items()
-                if isinstance(value, int | float)
-            },
-            "settings": self.config.to_dict(),
-            "labels": ", ".join(self.label_names),
-            "notes": notes if self.carries_network else "",
+            "name": graph.name,
+            "origin": graph.origin,
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+            "split": self.attached.split,
+            "parts": {part: len(edges) for part, edges in parts.items()},
         }
 
 

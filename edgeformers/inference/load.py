@@ -44,6 +44,7 @@ def load_fitted(
         "nodes": saved.nodes,
         "label_names": saved.label_names,
         "results": dict(saved.extra.get("results", {})),
+        "network_facts": saved.extra.get("network_facts", {}),
         "network_path": None if network_path is None else Path(network_path),
         "carries_network": saved.network is not None,
     }

@@ -27,6 +27,7 @@ from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.files import atomic_folder, check_no_foreign_files, save_tensors
+from edgeformers.inference.model_card import CARD, model_card
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
@@ -36,7 +37,7 @@ from edgeformers.registry import MODELS, ModelEntry, find_entry, model_name
 FORMAT = "edgeformers-model"
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, HEAD = "config.json", "model.safetensors", "head.safetensors"
-TOKENIZER, NODES, CARD = "tokenizer.json", "nodes.parquet", "README.md"
+TOKENIZER, NODES = "tokenizer.json", "nodes.parquet"
 NETWORK = "network"  # the folder of the network, if it is saved with the model
 FILES = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}
 REMEDY = "save the model again, or download the folder again"
@@ -45,15 +46,6 @@ AnyEncoderConfig = EncoderConfig | BagConfig | NoTextConfig
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
 _REQUIRED = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
-_USAGE = """\
-## Loading it
-
-```python
-from edgeformers.inference.saved_model import load_model
-
-saved = load_model("path/to/this/folder")
-saved.model, saved.tokenizer, saved.nodes, saved.label_names
-```"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +66,10 @@ class SavedModel:
     network: Path | None = None
 
 
-def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str, Any]) -> Path:
+def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
     """Write a model to a folder, which appears only when it is complete.
 
-    It replaces a saved model, but no other folder. `card` has sections of the model card: texts
-    or tables.
+    It replaces a saved model, but no other folder.
     """
     out, (config, encoder) = Path(folder).expanduser(), _configs(saved.model)
     facts: dict[str, Any] = {
@@ -105,7 +96,7 @@ def save_model(saved: SavedModel, folder: str | PathLike[str], card: Mapping[str
             facts["network"] = fingerprint(temporary / NETWORK / METADATA)
         config_json = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False)
         (temporary / CONFIG).write_text(config_json + "\n", encoding="utf-8")
-        (temporary / CARD).write_text(_model_card(out.name, facts, card), encoding="utf-8")
+        (temporary / CARD).write_text(model_card(out, facts), encoding="utf-8")
     return out
 
 
@@ -323,33 +314,3 @@ def _naming_file(path: Path) -> Iterator[None]:
     except Exception as error:  # safetensors, tokenizers and Arrow raise many kinds
         reason = str(error).partition("\n")[0]
         raise FormatError(f"{path} is damaged ({reason}); {REMEDY}") from error
-
-
-def _model_card(name: str, facts: Mapping[str, Any], card: Mapping[str, Any]) -> str:
-    """The README.md of a model: metadata for model hubs, and sections of text or tables."""
-    model, encoder = facts["model"], facts["encoder_config"]
-    nodes = facts["model_config"]["num_nodes"]
-    if "words" in encoder:
-        reads = f"bags of {encoder['words']:,} words"
-    elif "family" not in encoder:
-        reads = "no text"
-    else:
-        reads = f"a {encoder['family']} encoder of {encoder['layers']} layers"
-    blocks = [
-        f"---\nlibrary_name: edgeformers\ntags: [edgeformers, {model}, text-attributed-graph]\n---",
-        f"# {name}",
-        f"{model} with {nodes:,} nodes on {reads}, {encoder['width']} wide.",
-    ]
-    for section, contents in card.items():
-        if isinstance(contents, Mapping):
-            rows = [f"| {key} | {_cell(value)} |" for key, value in contents.items()]
-            column = section.capitalize().removesuffix("s")
-            contents = "\n".join([f"| {column} | Value |", "|---|---|", *rows])
-        if contents:
-            blocks.append(f"## {section.capitalize()}\n\n{contents}")
-    return "\n\n".join([*blocks, _USAGE]) + "\n"
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:.4f}" if isinstance(value, float) and abs(value) >= 1e-3 else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")

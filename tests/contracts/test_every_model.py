@@ -250,7 +250,7 @@ def test_saved_and_loaded_is_the_same(name, settings, tmp_path):
     model.nodes.mark_seen(torch.tensor([True, True, False, True, True, True, True]))
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     nodes = NodeIndex(pa.chunked_array([[f"node {i}" for i in range(7)]]))
-    save_model(SavedModel(model=model, tokenizer=tokenizer, nodes=nodes), tmp_path / "saved", {})
+    save_model(SavedModel(model=model, tokenizer=tokenizer, nodes=nodes), tmp_path / "saved")
     loaded = load_model(tmp_path / "saved").model
     assert model_fingerprint(loaded) == model_fingerprint(model)
     assert torch.equal(encode(loaded, name, examples), encode(model, name, examples))

@@ -70,7 +70,7 @@ def test_a_saved_classifier_answers_as_it_did(classifier, simulated, tmp_path):
     np.testing.assert_allclose(loaded.predict_proba(rows), probs, rtol=1e-5)
     assert loaded.config == classifier.config
     assert loaded.evaluate("val") == classifier.evaluate("val")  # its network is where it was
-    assert "| test micro_f1 |" in (tmp_path / "model/README.md").read_text()
+    assert "| micro_f1 |" in (tmp_path / "model/README.md").read_text()
 
 
 def test_a_run_folder_is_loaded_and_one_with_other_settings_refused(simulated, tmp_path):

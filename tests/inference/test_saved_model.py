@@ -33,10 +33,10 @@ def make_tokenizer(size=30):
     return tokenizer
 
 
-def save(folder, name="edgeformer-e", settings=None, card=(), **more):
+def save(folder, name="edgeformer-e", settings=None, **more):
     model = make_tiny(name, **(settings or {}))
     given = {"model": model, "tokenizer": make_tokenizer(), "nodes": NODES, **more}
-    return save_model(SavedModel(**given), folder, dict(card))
+    return save_model(SavedModel(**given), folder)
 
 
 @pytest.fixture(scope="module")
@@ -132,31 +132,6 @@ def test_the_fingerprint_follows_settings_and_tensors():
     assert model_fingerprint(model) == prints[0]
     model.nodes.mark_seen(torch.tensor([False] + [True] * 6))
     assert model_fingerprint(model) != prints[0]
-
-
-def test_the_card_says_what_it_was_given(tmp_path):
-    card = {
-        "data": "simulation of 100 edges",
-        "split": "random 70/10/20",
-        "metrics": {"macro_f1": 0.93125, "edges": 20},
-        "settings": {"lr": 1e-5, "note": "a|b"},
-        "labels": "1, 2",
-        "notes": "",
-    }
-    folder = save(tmp_path / "saved", card=card)
-    text = (folder / "README.md").read_text()
-    for line in (
-        "# saved",
-        "edgeformer-e with 7 nodes on a bert encoder of 3 layers, 16 wide.",
-        "## Data\n\nsimulation of 100 edges",
-        "## Split\n\nrandom 70/10/20",
-        "| macro_f1 | 0.9313 |\n| edges | 20 |",
-        "| lr | 1e-05 |\n| note | a\\|b |",
-        "## Labels\n\n1, 2",
-        "saved = load_model(",
-    ):
-        assert line in text
-    assert "Notes" not in text
 
 
 def test_the_head_of_the_card_is_what_a_hub_reads(tmp_path):
