@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ from edgeformers.experiments.scoring import score
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, tune_decision
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.model_card import write_model_card
 from edgeformers.report.verdict import ALPHA, Answer, Finding, Question, Verdict
+from edgeformers.training import run_folder
 from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
@@ -70,8 +73,13 @@ def ablate_inputs(
         answers=_answers(tables, titles, metric),
     )
     if run is not None:
-        distributed.run_on_main(lambda: verdict.write(run))
+        distributed.run_on_main(lambda: _store(verdict, Path(run).expanduser()))
     return verdict
+
+
+def _store(verdict: Verdict, run: Path) -> None:
+    verdict.write(run)
+    write_model_card(run / run_folder.MODEL)
 
 
 def _questions(fitted: Fitted) -> Iterator[tuple[Question, Alternatives]]:
