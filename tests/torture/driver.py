@@ -6,6 +6,7 @@ A case that ends or blocks its process is an outcome too. Finished cases are not
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -48,6 +49,7 @@ def run_suite(
 ) -> list[dict[str, Any]]:
     """Run the unfinished cases of a suite, with `again` also those that failed; all outcomes."""
     outcomes = OutcomeFile(path, seed)
+    outcomes.repair()
     finished = {
         number
         for number, outcome in outcomes.read().items()
@@ -91,18 +93,25 @@ class OutcomeFile:
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self.seed = path, seed
-        if path.exists():  # a killed process may have left an incomplete last line
-            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+
+    def repair(self) -> None:
+        """Remove an incomplete last line, which a killed process may have left."""
+        if self.path.exists():
+            os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
 
     def read(self) -> dict[int, dict[str, Any]]:
         """The outcome of each finished case of this seed, by its number."""
         events = read_log(self.path) if self.path.exists() else []
         return {event["case"]: event for event in events if event["seed"] == self.seed}
 
-    def append(self, number: int, name: str, outcome: Outcome) -> None:
-        """Add the outcome of a case."""
+    def append(self, number: int, name: str, outcome: Outcome, cpu_seconds: float) -> None:
+        """Add the outcome of a case, with the time that it took in all processes."""
         facts = {**asdict(outcome), "detail": outcome.detail[-MAX_DETAIL:]}
-        when = {"commit": commit(), "date": datetime.now().isoformat(timespec="seconds")}
+        when: dict[str, Any] = {
+            "commit": commit(),
+            "date": datetime.now().isoformat(timespec="seconds"),
+        }
+        when["cpu_seconds"] = round(cpu_seconds, 3)
         event = {"case": number, "seed": self.seed, "name": name, **facts, **when}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(event) + "\n")
@@ -115,8 +124,8 @@ class Worker:
         self.suite, self.seed, self.log = suite, seed, log
         self.process: multiprocessing.process.BaseProcess | None = None
 
-    def run(self, number: int) -> tuple[str, Outcome] | None:
-        """The name and outcome of a case, or None if the suite has fewer cases."""
+    def run(self, number: int) -> tuple[str, Outcome, float] | None:
+        """The name, outcome and CPU time of a case, or None if the suite has fewer cases."""
         limit = self.suite.timeout
         if self.process is None:
             self._start()
@@ -127,14 +136,14 @@ class Worker:
             while self.pipe.poll(limit):
                 message = self.pipe.recv()
                 if not isinstance(message, str):  # the outcome
-                    return None if message is None else (name, message)
+                    return None if message is None else (name, *message)
                 name, limit = message, self.suite.timeout
             reason = f"no answer after {limit:.0f} s"
         except (EOFError, OSError):
             self.process.join()
             reason = f"the process ended with code {self.process.exitcode}; see {self.log.name}"
         self.close()
-        return name, Outcome(kind="crash", detail=reason)
+        return name, Outcome(kind="crash", detail=reason), 0.0
 
     def close(self) -> None:
         """End the process."""
@@ -179,11 +188,19 @@ def _serve(module_name: str, seed: int, log: Path, folder: str, pipe: Connection
         return
 
 
-def _run(run: Any, case: object) -> Outcome:
+def _run(run: Any, case: object) -> tuple[Outcome, float]:
+    began = _cpu_seconds()
     try:
-        return run(case)
+        outcome = run(case)
     except Exception:  # of the suite itself, which is a failure all the same
-        return Outcome(kind="crash", detail=traceback.format_exc())
+        outcome = Outcome(kind="crash", detail=traceback.format_exc())
+    return outcome, _cpu_seconds() - began
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its children that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 @cache

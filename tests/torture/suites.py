@@ -13,6 +13,7 @@ class Suite:
     short: int  # cases that `make test` runs
     title: str
     target: str
+    labels: Mapping[str, str] = field(default_factory=dict)  # of kinds of outcomes, for tables
     good: frozenset[str] = frozenset({"accepted", "rejected"})  # kinds of outcomes
     at_least: Mapping[str, int] = field(default_factory=dict)  # outcomes of each kind
     at_most: Mapping[str, int] = field(default_factory=dict)  # of other kinds; 0 by default
@@ -38,6 +39,7 @@ SUITES: dict[str, Suite] = {
         short=0,
         title="hostile tables through `prepare`",
         target="no tracebacks",
+        labels={"accepted": "prepared", "silent": "inconsistent", "crash": "tracebacks"},
     ),
     "models": Suite(
         module="tests.torture.hostile_models",
@@ -46,6 +48,7 @@ SUITES: dict[str, Suite] = {
         title="corrupted or hostile folders of models, networks and runs",
         target="no crashes, 500 rejected within 2 s and 1 GB",
         at_least={"rejected": 500},
+        labels={"accepted": "harmless"},
     ),
     "bits": Suite(
         module="tests.torture.flipped_bits",
@@ -53,6 +56,7 @@ SUITES: dict[str, Suite] = {
         short=0,
         title="one flipped bit in a network file, then `train`",
         target="none silent, no crashes",
+        labels={"accepted": "without effect"},
     ),
     "kills": Suite(
         module="tests.torture.kills",
@@ -60,6 +64,7 @@ SUITES: dict[str, Suite] = {
         short=5,
         title="SIGKILL at random moments of `prepare`, `train`, `embed`, `report`, `reproduce`",
         target="nothing lost or left behind, equal results",
+        labels={"accepted": "finished by the next run", "silent": "with a loss"},
     ),
     "disk": Suite(
         module="tests.torture.full_disks",
@@ -67,6 +72,7 @@ SUITES: dict[str, Suite] = {
         short=5,
         title="full disks: 50 failing writes and 5 small file systems for each of these commands",
         target="one sentence, nothing left behind",
+        labels={"rejected": "one sentence", "silent": "left something behind"},
     ),
     "writers": Suite(
         module="tests.torture.writers",
@@ -74,6 +80,7 @@ SUITES: dict[str, Suite] = {
         short=5,
         title="two processes that write the same output",
         target="one rejected, the other undisturbed",
+        labels={"silent": "both wrote"},
     ),
     "null_verdicts": Suite(
         module="tests.torture.null_verdicts",

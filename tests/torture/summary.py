@@ -26,9 +26,10 @@ def summarize(suite: Suite, outcomes: Sequence[Mapping[str, Any]], count: int) -
         "wanted": count,
         "kinds": dict(sorted(kinds.items())),
         "result": suite.result(kinds, count),
-        "seconds": round(sum(outcome["seconds"] for outcome in outcomes), 1),
+        "cpu_seconds": round(sum(o.get("cpu_seconds", o["seconds"]) for o in outcomes)),
         "longest_seconds": round(max((o["seconds"] for o in outcomes), default=0.0), 2),
         "peak_bytes": max((outcome["peak_bytes"] for outcome in outcomes), default=0),
+        "last": max((outcome["date"] for outcome in outcomes), default=""),
         "commits": sorted({outcome["commit"] for outcome in outcomes}),
     }
 
@@ -44,16 +45,35 @@ def write_summary(folder: Path, suites: Mapping[str, Mapping[str, Any]]) -> str:
 
 def markdown(record: Mapping[str, Any]) -> str:
     """A row per suite: what was tried, how it ended, and the target."""
-    lines = ["| what was tried | cases | outcomes | target | |", "|---|---:|---|---|---|"]
+    lines = ["| tried | cases | outcomes | target | |", "|---|---:|---|---|---|"]
     for name, counts in record["suites"].items():
         suite = SUITES[name]
-        kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts["kinds"].items())
-        cells = [suite.title, f"{counts['cases']:,}", kinds, suite.target, counts["result"]]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"Measured {record['date']} on {record['machine']}.", ""]
+        cells = [suite.title, f"{counts['cases']:,}", outcome_text(suite, counts), suite.target]
+        lines.append(f"| {' | '.join(cells)} | {counts['result']} |")
+    hours = sum(counts["cpu_seconds"] for counts in record["suites"].values()) / 3600
+    lines += ["", f"Measured {record['date']}: {hours:.1f} CPU hours on {record['machine']}.", ""]
     return "\n".join(lines)
+
+
+def outcome_text(suite: Suite, counts: Mapping[str, Any]) -> str:
+    """The outcomes of a suite by kind; failures are named even if there are none."""
+    labels = {"silent": "silent", "crash": "crashes", **suite.labels}
+    kinds = [kind for kind in counts["kinds"] if not suite.is_failure(kind)]
+    kinds += [kind for kind in labels if suite.is_failure(kind)]
+    text = ", ".join(f"{counts['kinds'].get(kind, 0):,} {labels.get(kind, kind)}" for kind in kinds)
+    if counts["peak_bytes"]:
+        text += f"; at most {counts['longest_seconds']:.1f} s and {counts['peak_bytes'] >> 20} MB"
+    return text
 
 
 def render_document(text: str, record: Mapping[str, Any]) -> str:
     """A document with the current table in its block."""
     return BLOCK.sub(lambda match: match[1] + markdown(record) + match[2], text)
+
+
+def publish(folder: Path) -> None:
+    """Keep the summary in the repository, and show it in docs/reliability.md."""
+    record = (folder / "summary.json").read_text(encoding="utf-8")
+    write_atomic(RECORD, record)
+    document = DOCUMENT.read_text(encoding="utf-8")
+    write_atomic(DOCUMENT, render_document(document, json.loads(record)))

@@ -1,12 +1,13 @@
 """The driver of the torture suites: it survives its cases, resumes, and counts."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.torture.driver import run_suite
 from tests.torture.suites import Suite
-from tests.torture.summary import summarize
+from tests.torture.summary import DOCUMENT, RECORD, render_document, summarize
 
 SUITE = Suite(
     module="tests.torture.misbehaving", count=6, short=6, title="", target="", timeout=0.5
@@ -57,15 +58,19 @@ def test_two_workers_share_the_cases(run_cases):
 
 
 def test_a_summary_compares_counts_with_the_target():
-    outcomes = [
-        {"kind": kind, "seconds": 0.5, "peak_bytes": 7, "commit": "abc"} for kind in KINDS[:3]
-    ]
+    facts = {"seconds": 0.5, "cpu_seconds": 2, "peak_bytes": 7, "commit": "abc", "date": ""}
+    outcomes = [{"kind": kind, **facts} for kind in KINDS[:3]]
     summary = summarize(SUITE, outcomes, count=3)
     assert summary["kinds"] == {"accepted": 1, "crash": 1, "rejected": 1}
-    assert (summary["cases"], summary["seconds"], summary["peak_bytes"]) == (3, 1.5, 7)
+    assert (summary["cases"], summary["cpu_seconds"], summary["peak_bytes"]) == (3, 6, 7)
     assert summary["result"] == "missed"
     tolerant = replace(SUITE, at_most={"crash": 1})
     assert summarize(tolerant, outcomes, count=3)["result"] == "met"
     assert summarize(tolerant, outcomes, count=4)["result"] == "not finished"
     demanding = replace(tolerant, at_least={"rejected": 2})
     assert summarize(demanding, outcomes, count=3)["result"] == "not finished"
+
+
+def test_the_published_table_matches_its_record():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert render_document(text, json.loads(RECORD.read_text(encoding="utf-8"))) == text
