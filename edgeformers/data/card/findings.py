@@ -107,7 +107,12 @@ class _Findings(list[Finding]):
             self.add(name, severity, numbers=numbers, subject=subject, **values)
 
     def add_affected(
-        self, name: str, severity: Severity, affected: list[_Affected], example: str = ""
+        self,
+        name: str,
+        severity: Severity,
+        affected: list[_Affected],
+        example: str = "",
+        advice: str = "advice",
     ) -> None:
         """Add one finding for all affected splits, with the numbers of the worst."""
         worst, splits = _worst(affected), [each.split for each in affected]
@@ -124,7 +129,7 @@ class _Findings(list[Finding]):
             severity,
             numbers={"count": worst.count, "share": worst.share},
             splits=splits,
-            advice="advice_column" if columns else "advice",
+            advice="advice_column" if columns else advice,
             subject=_shares(affected),
             example=example or worst.example,
             column=listed(columns),
@@ -132,17 +137,19 @@ class _Findings(list[Finding]):
 
     def change_splits(
         self, names: Collection[str], *, links_only: bool = False, **changes: Any
-    ) -> None:
-        """Suggest a change of the named splits.
+    ) -> bool:
+        """Suggest a change of the named splits; returns whether there are any to change.
 
-        With `links_only`, random splits (for edge classification) stay as they are unless there
-        are no others.
+        With `links_only`, random splits (for edge classification) stay as they are unless the
+        network has no others.
         """
         known = [name for name in self.suggested if name in names or not self.configs]
-        if links_only:
-            known = [name for name in known if self.suggested[name].how != "random"] or known
+        for_links = [name for name, config in self.suggested.items() if config.how != "random"]
+        if links_only and for_links:
+            known = [name for name in known if name in for_links]
         for name in known:
             self.suggested[name] = replace(self.suggested[name], **changes)
+        return bool(known)
 
     def options(self) -> str:
         """The options of `prepare` that apply the advice, such as `--drop-repeats --split ...`."""
@@ -325,10 +332,9 @@ def _add_leaks(card: DataCard, parts: dict[str, PartSummary], findings: _Finding
         elif what == "same_text":
             many = _worst(affected).share >= MANY_SAME_TEXTS
             findings.add_affected("leak: same text", "warning" if many else "note", affected)
-        else:
-            findings.change_splits(
-                [each.split for each in affected], links_only=True, new_pairs=True
-            )
+        elif findings.change_splits(
+            [each.split for each in affected], links_only=True, new_pairs=True
+        ):
             findings.add_affected("leak: same pair", "note" if card.labels else "warning", affected)
 
 
@@ -341,11 +347,13 @@ def _add_cold_nodes(parts: dict[str, PartSummary], findings: _Findings) -> None:
             sides = [f"{count:,} of {part.nodes[side]:,} {side}" for side, count in cold.items()]
             affected.append(_Affected(split, part, part.cold_edges, listed(sides)))
     if affected:
-        findings.change_splits([each.split for each in affected], links_only=True, unseen="drop")
+        splits = [each.split for each in affected]
+        is_changed = findings.change_splits(splits, links_only=True, unseen="drop")
         worst = _worst(affected)
         where = f"in {worst.split} " if len({each.example for each in affected}) > 1 else ""
         severity: Severity = "warning" if worst.share >= MANY_COLD_EDGES else "note"
-        findings.add_affected("cold nodes", severity, affected, where + worst.example)
+        advice = "advice" if is_changed else "advice_edges"
+        findings.add_affected("cold nodes", severity, affected, where + worst.example, advice)
 
 
 def _add_unseen_labels(

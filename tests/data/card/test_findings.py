@@ -213,6 +213,7 @@ def test_the_advised_splits_solve_all_findings_together(graph, texts, options):
     assert any(f.about in ("leak: same pair", "cold nodes") for f in card.findings)
     assert advised(card) == options
     after = describe(with_split_options(graph, *options))
+    assert not advised(after)
     for about in ("leak: same pair", "cold nodes"):
         left = {split for finding in findings_about(after, about) for split in finding.splits}
         assert left <= ({"edge"} if len(options) > 1 else set())  # for edge classification
