@@ -31,9 +31,11 @@ from edgeformers.experiments.compare import CLUSTERS, Difference, RowComparison
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import score
+from edgeformers.inference.components import FactorComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, tune_decision
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.link_scorer import GROUPS, Ensemble
 from edgeformers.inference.model_card import write_model_card
 from edgeformers.report.verdict import ALPHA, Answer, Finding, Question, Verdict
 from edgeformers.training import run_folder
@@ -41,6 +43,7 @@ from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
 MODEL = "model"  # the row of the model itself
+ORDER_WIDTH, ORDER_WEIGHT = 8, 1e-4  # of the random order of equal candidates
 Fitted = FittedEdgeClassifier | FittedLinkPredictor
 Alternatives = Iterator[tuple[str, Any]]  # title, and what `score` takes
 
@@ -131,7 +134,7 @@ def _links_without_nodes(fitted: FittedLinkPredictor) -> Alternatives:
     """The texts alone, as the model reads them without nodes, and text similarity."""
     head = deepcopy(fitted.head)
     head.weight = head.bias = None  # the terms of node vectors and popularity
-    texts = replace(fitted, head=head, ensemble=None)
+    texts = replace(fitted, head=head, ensemble=_random_order(fitted))
     yield "nodes hidden", _with_loader(texts, EgosOfUnknownNodes(**vars(fitted.network.loader)))
     if not is_scratch(fitted.config.model.backbone):  # an untrained one cannot compare texts
         reader = {
@@ -139,6 +142,21 @@ def _links_without_nodes(fitted: FittedLinkPredictor) -> Alternatives:
             "max_tokens": fitted.config.data.max_tokens,
         }
         yield from _fitted_baseline("text similarity", TextSimilarity, fitted, **reader)
+
+
+def _random_order(fitted: FittedLinkPredictor) -> Ensemble:
+    """A component that orders candidates with equal scores at random, for each source anew.
+
+    The reciprocal of the expected rank of equal candidates is less than chance.
+    """
+    generator = torch.Generator().manual_seed(fitted.config.train.seed)
+    nodes = len(fitted.nodes)
+    query, key = (torch.randn(nodes, ORDER_WIDTH, generator=generator) for _ in range(2))
+    return Ensemble(
+        components=[FactorComponent(query, key)],
+        weights=torch.tensor([[1.0, ORDER_WEIGHT]]).expand(GROUPS, 2),
+        group=torch.zeros(nodes),
+    )
 
 
 def _links_without_texts(fitted: FittedLinkPredictor) -> Alternatives:

@@ -10,6 +10,7 @@ from edgeformers.experiments.input_ablation import (
     EgosOfUnknownNodes,
     OtherTexts,
     _answers,
+    _links_without_nodes,
     _shuffled_test,
     ablate_inputs,
 )
@@ -135,6 +136,17 @@ def test_ego_graphs_can_have_unknown_nodes_only(predictor):
     assert (batch.center == -1).all()
     assert (batch.neighbor == -1).all()
     assert batch.text.num_texts > 0
+
+
+def test_links_of_equal_score_are_ranked_at_random(make_network):
+    rng = np.random.default_rng(0)
+    pairs = {(int(a), int(b)) for a, b in rng.integers(0, 30, (400, 2))}
+    rows = [{"source": f"u{a}", "target": f"t{b}", "text": "the same"} for a, b in sorted(pairs)]
+    model = tiny(LinkPredictor).fit(make_network(rows))
+    (_, texts) = next(_links_without_nodes(model.fitted_))
+    ranks = texts.report(protocols=("full",)).ranks["full"]
+    assert len(np.unique(ranks)) > 10
+    assert (1 / ranks).mean() > 1.2 / 15  # equal ranks of half of the candidates would give 1 / 15
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,11 @@ def identical(rng: np.random.Generator, texts: list[str]) -> list[str]:
     return ["the same words"] * len(texts)
 
 
+def sometimes_identical(rng: np.random.Generator, texts: list[str]) -> list[str]:
+    """The texts, or in every other network the same text for every edge."""
+    return identical(rng, texts) if rng.random() < 0.5 else texts
+
+
 def random_words(rng: np.random.Generator, texts: list[str]) -> list[str]:
     """Texts of random words."""
     return [" ".join(f"word{i}" for i in row) for row in rng.integers(0, 200, (len(texts), 6))]
