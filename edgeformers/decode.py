@@ -43,6 +43,8 @@ def decode_json(kind: type[T], text: str, *, source: str, version: int, remedy: 
         raise FormatError(
             f"{source}: line {error.lineno} is not valid JSON ({error.msg}); {remedy}"
         ) from error
+    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
+        raise FormatError(f"{source} cannot be read ({error}); {remedy}") from error
     found = values.get("version") if isinstance(values, dict) else None
     if found != version:
         raise FormatError(f"{source}: expected version {version} (got {found}); {remedy}")
@@ -88,7 +90,12 @@ class _Decoder:
             has_default = field.default is not MISSING or field.default_factory is not MISSING
             if name not in decoded and not has_default:
                 raise self.raises(f"{_join(path, name)} is missing")
-        return kind(**decoded)
+        try:
+            return kind(**decoded)
+        except (ArithmeticError, TypeError, ValueError) as error:  # of its own checks
+            if isinstance(error, EdgeformersError):
+                raise
+            raise self.raises(f"{path or kind.__name__}: {error}") from error
 
     def _decode_union(self, kind: Any, value: Any, path: str) -> Any:
         options = [option for option in get_args(kind) if option is not NoneType]
@@ -121,7 +128,10 @@ class _Decoder:
     def _decode_scalar(self, kind: Any, value: Any, path: str) -> Any:
         value = value.item() if hasattr(value, "item") else value  # numpy and torch scalars
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise self._type_error([kind], value, path) from None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
             raise self._type_error([kind], value, path)
         return value

@@ -1,6 +1,7 @@
 """Atomic writes: a file or folder appears under its name only when it is complete."""
 
 import errno
+import json
 import math
 import os
 import shutil
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.errors import EdgeformersError, FormatError, InputError
 from edgeformers.file_errors import writing
 from edgeformers.locks import NoLocksError, acquire
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SYSTEM_FILES = (".DS_Store", "Thumbs.db", "desktop.ini")  # left in folders by operating systems
+LARGEST_JSON = 1 << 24  # bytes; parsed values take about 20 times as much memory
 ATTEMPTS = 100  # to win a race against other processes that write the same folder
 
 
@@ -223,6 +225,37 @@ def save_tensors(
     mode = path.stat().st_mode
     save_file(dict(tensors), path, metadata)
     path.chmod(mode)
+
+
+def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
+    """The object in a JSON file, which may be hostile; whatever is wrong is a FormatError."""
+    try:
+        if not path.is_file():  # a pipe would block
+            raise ValueError("it is missing" if not path.exists() else "it is not a file")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_JSON + 1)
+        if len(content) > LARGEST_JSON:
+            raise ValueError(f"more than {LARGEST_JSON:,} bytes")
+        values = json.loads(content)
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = f"not valid JSON: {error}" if isinstance(error, json.JSONDecodeError) else error
+        raise FormatError(f"{path} is damaged ({reason}); {remedy}") from error
+    return values
+
+
+def check_member(folder: Path, name: str, remedy: str) -> Path:
+    """The path of a file that an untrusted folder lists; it must be a file inside the folder."""
+    path = folder / name
+    parts = name.split("/")
+    if {"", ".", ".."} & set(parts) or "\0" in name:
+        raise FormatError(f"{folder} lists the file '{name}', which is outside of it; {remedy}")
+    if any((folder / "/".join(parts[: i + 1])).is_symlink() for i in range(len(parts))):
+        raise FormatError(f"{path} is a symbolic link; replace it by the file itself (cp -rL)")
+    if not path.is_file():
+        raise FormatError(f"{path} is missing; {remedy}")
+    return path
 
 
 def json_values(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Runs: folders in which a model is trained, resumed after an interruption, and used later."""
 
-import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 from edgeformers import distributed
 from edgeformers.config import RunConfig, Task, read_toml
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.errors import FormatError, InputError
+from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
+from edgeformers.files import read_json_object
 from edgeformers.inference.model_card import write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
@@ -96,13 +96,9 @@ def open_run(
 def read_results(run: str | PathLike[str]) -> dict[str, Any]:
     """The contents of results.json of a finished run."""
     path = Path(run).expanduser() / RESULTS
-    try:
-        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{run} has no {RESULTS}; finish it with: edgeformers train") from None
-    except ValueError as error:
-        raise FormatError(f"{path} is damaged ({error}); remove it and train again") from error
-    return results
+    if not path.is_file():
+        raise InputError(f"{run} has no {RESULTS}; finish it with: edgeformers train")
+    return read_json_object(path, "remove it and train again")
 
 
 def read_config(run: str | PathLike[str]) -> RunConfig:

@@ -25,7 +25,14 @@ from edgeformers.data.splits import (
     make_split,
     seen_in_training,
 )
-from edgeformers.data.storage import NetworkMeta, check_files, open_array
+from edgeformers.data.storage import (
+    REMEDY,
+    NetworkMeta,
+    check_files,
+    check_offsets,
+    check_range,
+    open_array,
+)
 from edgeformers.data.tokens import TokenStore, open_tokens
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
@@ -78,6 +85,12 @@ class EdgeTextGraph:
         Everything that computes with a network calls this first. Token stores are verified when
         they are opened.
         """
+        arrays = [self.path / name for name in self.meta.files if name.endswith(".npy")]
+        labels = self.num_nodes * len(self.node_label_names)
+        most = max(2 * self.num_edges, self.num_nodes + 1, labels)  # what the largest may have
+        for path in arrays:
+            if len(open_array(path)) > most:  # before a huge file is read
+                raise FormatError(f"{path} has more rows than the network allows; {REMEDY}")
         check_files(self.path, self.meta.files, verify="changed")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,32 +104,39 @@ class EdgeTextGraph:
     @cached_property
     def src(self) -> IntArray:
         """The source node of every edge [E]."""
-        return self._edge_array("src")
+        return self._edge_array("src", values=(0, self.num_nodes))
 
     @cached_property
     def dst(self) -> IntArray:
         """The target node of every edge [E]."""
-        return self._edge_array("dst")
+        return self._edge_array("dst", values=(0, self.num_nodes))
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """Class codes [E] (-1: missing), label sets [E, C], or numbers [E] (NaN: missing)."""
-        return self._optional_edge_array("labels")
+        if not self._has_array("labels"):
+            return None
+        if self.label_kind == "multi":
+            return self._array("labels", self.num_edges, "b")
+        if self.label_kind == "number":
+            return self._edge_array("labels", "f")
+        return self._edge_array("labels", "i", (-1, len(self.label_names)))
 
     @cached_property
     def times(self) -> Ids | None:
         """Microseconds since 1970 in UTC [E]; the lowest int64 if missing."""
-        return self._optional_edge_array("times")
+        return self._edge_array("times", "i") if self._has_array("times") else None
 
     @cached_property
     def weights(self) -> NDArray[np.float32] | None:
         """The weight of each edge [E]; NaN if missing."""
-        return self._optional_edge_array("weights")
+        return self._edge_array("weights", "f") if self._has_array("weights") else None
 
     @cached_property
     def edge_types(self) -> NDArray[np.int16] | None:
         """The type of each edge [E]; -1 if missing."""
-        return self._optional_edge_array("edge_types")
+        codes = (-1, len(self.edge_type_names))
+        return self._edge_array("edge_types", "i", codes) if self._has_array("edge_types") else None
 
     @cached_property
     def text_hashes(self) -> NDArray[np.uint64]:
@@ -133,7 +153,8 @@ class EdgeTextGraph:
         """(offsets [V+1], codes): labels of node v as indices into `node_label_names`."""
         if not self.node_label_names:
             return None
-        return self._array("node_labels.offsets"), self._array("node_labels.codes")
+        codes = self._array("node_labels.codes", None, values=(0, len(self.node_label_names)))
+        return self._offsets("node_labels.offsets", len(codes)), codes
 
     @cached_property
     def is_positive(self) -> Mask:
@@ -149,9 +170,11 @@ class EdgeTextGraph:
     @cached_property
     def adjacency(self) -> Adjacency:
         """All edges around every node, held-out ones included: not for training."""
-        return Adjacency(
-            indptr=self._array("adjacency.indptr"), links=self._array("adjacency.links")
+        links = self._array("adjacency.links", None)
+        check_range(
+            links, 0, max(self.num_nodes, self.num_edges), self.path / "adjacency.links.npy"
         )
+        return Adjacency(indptr=self._offsets("adjacency.indptr", len(links)), links=links)
 
     @cached_property
     def edge_list(self) -> EdgeList:
@@ -167,7 +190,7 @@ class EdgeTextGraph:
     @cached_property
     def splits(self) -> Mapping[str, SplitCodes]:
         """The prepared splits by name; see `split` for others."""
-        return {name: self._edge_array(f"splits/{name}") for name in self.meta.splits}
+        return {name: self._edge_array(f"splits/{name}", "u") for name in self.meta.splits}
 
     @cached_property
     def split_configs(self) -> Mapping[str, SplitConfig]:
@@ -339,21 +362,32 @@ class EdgeTextGraph:
         folders = sorted(self.path.glob("tokens/*"))
         return [path for path in folders if path.is_dir() and not path.name.startswith(".")]
 
-    def _array(self, name: str) -> NDArray[Any]:
-        return open_array(self.path / f"{name}.npy")
+    def _array(
+        self, name: str, rows: int | None, kinds: str = "iu", values: tuple[int, int] | None = None
+    ) -> NDArray[Any]:
+        """An array with so many rows, of some kinds of types, and with values in a range."""
+        path = self.path / f"{name}.npy"
+        array = open_array(path, kinds)
+        if rows is not None and len(array) != rows:
+            raise FormatError(f"{path} has {len(array):,} rows, not {rows:,}; {REMEDY}")
+        return array if values is None else check_range(array, *values, path)
 
-    def _edge_array(self, name: str) -> NDArray[Any]:
-        """An array with one row per edge."""
-        array = self._array(name)
-        if len(array) != self.num_edges:
-            raise FormatError(
-                f"{self.path / name}.npy has {len(array):,} rows for {self.num_edges:,} edges; "
-                "prepare the network again"
-            )
+    def _edge_array(
+        self, name: str, kinds: str = "iu", values: tuple[int, int] | None = None
+    ) -> NDArray[Any]:
+        """An array with one value per edge."""
+        array = self._array(name, self.num_edges, kinds, values)
+        if array.ndim != 1:
+            raise FormatError(f"{self.path / name}.npy has {array.ndim} dimensions; {REMEDY}")
         return array
 
-    def _optional_edge_array(self, name: str) -> NDArray[Any] | None:
-        return self._edge_array(name) if f"{name}.npy" in self.meta.files else None
+    def _offsets(self, name: str, length: int) -> NDArray[Any]:
+        """Where the rows of each node begin in an array of some length [V+1]."""
+        offsets = self._array(name, self.num_nodes + 1)
+        return check_offsets(offsets, length, self.path / f"{name}.npy")
+
+    def _has_array(self, name: str) -> bool:
+        return f"{name}.npy" in self.meta.files
 
     @contextmanager
     def _parquet(self, file: str) -> Iterator[pq.ParquetFile]:
@@ -361,8 +395,13 @@ class EdgeTextGraph:
         path = self.path / file
         try:
             with pq.ParquetFile(path, memory_map=True) as parquet:
+                rows = self.num_nodes if file == "nodes.parquet" else self.num_edges
+                if parquet.metadata.num_rows != rows:
+                    raise FormatError(
+                        f"{path} has {parquet.metadata.num_rows:,} rows, not {rows:,}; {REMEDY}"
+                    )
                 yield parquet
         except FileNotFoundError as error:
-            raise FormatError(f"{path} is missing; prepare the network again") from error
-        except (pa.ArrowException, OSError) as error:
-            raise FormatError(f"{path} is damaged ({error}); prepare the network again") from error
+            raise FormatError(f"{path} is missing; {REMEDY}") from error
+        except (pa.ArrowException, OSError, LookupError) as error:
+            raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error

@@ -196,6 +196,8 @@ def read_raw_edges(
     """
     if format is not None and format in RAW_READERS:
         _refuse_columns(f"the format {format}", **columns)
+        if is_frame(data):
+            raise InputError(f"the format {format} is read from files (got a data frame)")
         return RAW_READERS[format](data, on_error=on_error)
     if format is not None and format not in TABLE_FORMATS:
         formats = [*TABLE_FORMATS, *RAW_READERS]

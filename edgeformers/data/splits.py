@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edgeformers.data.numba_kernels import rank_in_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
+from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError, suggest
 
 TRAIN, VAL, TEST, PROFILE, NONE = 0, 1, 2, 3, 255
@@ -145,7 +146,7 @@ class SplitConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "SplitConfig":
         """The inverse of `to_dict`, also after a round trip through JSON."""
-        return cls(**{**values, "fractions": tuple(values["fractions"])})
+        return decode(cls, values, raises=ConfigError)
 
 
 #: The splits of a network by default: one for edge classification, one for link prediction.

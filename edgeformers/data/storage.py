@@ -22,9 +22,16 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
+from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import LabelKind
-from edgeformers.errors import FormatError, InputError
-from edgeformers.files import check_no_foreign_files, write_atomic
+from edgeformers.decode import decode
+from edgeformers.errors import EdgeformersError, FormatError, InputError
+from edgeformers.files import (
+    check_member,
+    check_no_foreign_files,
+    read_json_object,
+    write_atomic,
+)
 from edgeformers.threads import num_threads
 
 FORMAT = "edgeformers-network"
@@ -61,15 +68,18 @@ def write_array(path: Path, dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) ->
         npy.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
-def open_array(path: Path) -> NDArray[Any]:
-    """A memory-mapped array; reads only the header. A damaged file is a FormatError."""
+def open_array(path: Path, kinds: str = "biuf") -> NDArray[Any]:
+    """A memory-mapped array; reads only the header. A damaged file is a FormatError.
+
+    `kinds` are the kinds of types that it may have, as in `dtype.kind`.
+    """
     try:
         with path.open("rb") as file:
             if npy.read_magic(file) != (1, 0):
                 raise ValueError("not an array written by this library")
             shape, is_fortran, dtype = npy.read_array_header_1_0(file)
             start = file.tell()
-        if dtype.hasobject or is_fortran or min(shape, default=0) < 0:
+        if dtype.kind not in kinds or is_fortran or not shape or min(shape) < 0:
             raise ValueError("not an array written by this library")
         expected = start + dtype.itemsize * math.prod(shape)
         if (size := path.stat().st_size) != expected:
@@ -79,6 +89,21 @@ def open_array(path: Path) -> NDArray[Any]:
         raise FormatError(f"{path} is missing; {REMEDY}") from error
     except Exception as error:  # numpy parses the header as Python
         raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
+
+
+def check_range(array: NDArray[Any], low: int, high: int, path: Path) -> NDArray[Any]:
+    """The array, if all values are from `low` to `high` - 1; otherwise a FormatError."""
+    if array.size and not (low <= array.min() and array.max() < high):
+        found = f"{array.min()} to {array.max()}"
+        raise FormatError(f"{path} has values from {found}, not {low} to {high - 1}; {REMEDY}")
+    return array
+
+
+def check_offsets(offsets: NDArray[Any], length: int, path: Path) -> NDArray[Any]:
+    """The offsets, if they rise from 0 to `length`; otherwise a FormatError."""
+    if offsets[0] != 0 or offsets[-1] != length or (offsets[1:] < offsets[:-1]).any():
+        raise FormatError(f"{path} has offsets that do not rise from 0 to {length:,}; {REMEDY}")
+    return offsets
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
@@ -102,9 +127,9 @@ def check_files(
     `files` are fingerprints by relative path.
     """
     for name, expected in files.items():
-        path = folder / name
-        if not path.is_file():
-            raise FormatError(f"{path} is missing; {REMEDY}")
+        path = check_member(folder, name, REMEDY)
+        if not isinstance(expected, Mapping) or {*map(type, expected.values())} != {int, str}:
+            raise FormatError(f"{folder} has no checksum of {name}; {REMEDY}")
         if (size := path.stat().st_size) != expected["bytes"]:
             raise FormatError(
                 f"{path} is damaged: it has {size:,} bytes instead of {expected['bytes']:,}; "
@@ -167,13 +192,7 @@ def write_record(path: Path, values: Mapping[str, Any]) -> None:
 
 def read_record(path: Path) -> dict[str, Any]:
     """The contents of a JSON object file, without comparing the checksum."""
-    try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is damaged ({error}); {REMEDY}") from error
-    if not isinstance(values, dict):
-        raise FormatError(f"{path} is damaged (not a JSON object); {REMEDY}")
-    return values
+    return read_json_object(path, REMEDY)
 
 
 def read_checked_record(path: Path) -> dict[str, Any]:
@@ -241,7 +260,27 @@ class NetworkMeta:
                 f"{file} has schema version {values.get('schema_version')}, not {SCHEMA_VERSION}; "
                 "prepare the network again from its table"
             )
-        return cls(**read_checked_record(file))
+        values = read_checked_record(file)
+        try:
+            meta = decode(cls, values)
+            meta._check()
+        except EdgeformersError as error:
+            raise FormatError(f"{file}: {error}; {REMEDY}") from error
+        return meta
+
+    def _check(self) -> None:
+        """Raise a FormatError for counts and names that contradict each other."""
+        if not 0 <= self.num_sources <= self.num_nodes or self.num_edges < 0:
+            raise FormatError(
+                f"{self.num_sources} sources, {self.num_nodes} nodes and {self.num_edges} edges "
+                "cannot be"
+            )
+        if unknown := {*self.positive_labels} - {*self.label_names}:
+            raise FormatError(f"there is no label '{min(unknown)}' (positive_labels)")
+        for name, split in self.splits.items():
+            if not isinstance(split.get("config"), dict) or split["config"].get("name") != name:
+                raise FormatError(f"the split '{name}' has no settings")
+            SplitConfig.from_dict(split["config"])
 
 
 def check_replaceable(folder: Path) -> None:

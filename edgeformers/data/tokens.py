@@ -19,6 +19,8 @@ from edgeformers.data.prefetch import prefetch
 from edgeformers.data.storage import (
     Verify,
     check_files,
+    check_offsets,
+    check_range,
     fingerprint_folder,
     open_array,
     read_checked_record,
@@ -26,7 +28,8 @@ from edgeformers.data.storage import (
     write_record,
 )
 from edgeformers.data.types import Ids
-from edgeformers.errors import FormatError, InputError
+from edgeformers.decode import decode
+from edgeformers.errors import EdgeformersError, FormatError, InputError
 from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 
 RECORD = "tokens.json"
@@ -65,8 +68,12 @@ class TokenStore:
         self.folder = folder
         self.meta = meta
         self.part = part
-        self.ids = open_array(folder / f"{part}.ids.npy")
-        self.offsets = open_array(folder / f"{part}.offsets.npy")
+        self.ids = open_array(folder / f"{part}.ids.npy", "iu")
+        self._path = folder / f"{part}.offsets.npy"
+        self._stored = open_array(self._path, "iu")
+        self._num_ids = max(meta.vocab_size, 1 + max(meta.prefix + meta.suffix, default=0))
+        if self.ids.ndim != 1 or self._stored.ndim != 1 or not len(self._stored):
+            raise FormatError(f"{folder} is damaged; remove it and tokenize again")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenStore, (self.folder, self.meta, self.part)  # map again, do not copy
@@ -79,8 +86,13 @@ class TokenStore:
     def vocab_size(self) -> int:
         return self.meta.vocab_size
 
+    @cached_property
+    def offsets(self) -> Ids:
+        """Where the tokens of each text begin [texts + 1]."""
+        return check_offsets(self._stored, len(self.ids), self._path)
+
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self._stored) - 1
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
@@ -131,6 +143,7 @@ class TokenStore:
         out = np.empty(offsets[-1], self.ids.dtype)
         special = (np.array(tokens, np.int64) for tokens in (self.meta.prefix, self.meta.suffix))
         copy_texts(np.asarray(self.ids), starts, offsets, *special, out)
+        check_range(out, 0, self._num_ids, self.folder / f"{self.part}.ids.npy")
         return out, offsets
 
     def count_documents(self, text_ids: Ids, max_tokens: int, *, chunk: int = 65_536) -> Ids:
@@ -228,14 +241,21 @@ def open_tokens(folder: Path, part: str = "edges", *, verify: Verify = False) ->
         )
     record = read_checked_record(folder / RECORD)
     try:
-        meta = TokenMeta(**record["meta"])
-        files = dict(record["files"])
-    except (KeyError, TypeError, ValueError) as error:
+        meta = decode(TokenMeta, record.get("meta"))
+        files = decode(dict[str, dict[str, Any]], record.get("files"))
+        if min(meta.limit, meta.vocab_size, *meta.prefix, *meta.suffix) < 0:
+            raise FormatError("a size or a special token is negative")
+    except EdgeformersError as error:
         raise FormatError(
             f"{folder / RECORD} does not describe a token store ({error}); "
             "remove the folder and tokenize again"
         ) from error
     check_files(folder, files, verify=verify)
+    if meta.vocab_size > files.get(TOKENIZER, {"bytes": 0})["bytes"]:  # tokens are at least a byte
+        raise FormatError(
+            f"{folder / TOKENIZER} is too small for {meta.vocab_size:,} tokens; remove the folder "
+            "and tokenize again"
+        )
     if f"{part}.ids.npy" not in files:
         raise InputError(f"{folder} has no tokens of {part}: the network has no such texts")
     return TokenStore(folder, meta, part)

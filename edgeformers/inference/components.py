@@ -124,6 +124,9 @@ class ScoreComponent(ABC):
     def update(self, arrivals: Arrivals) -> None:  # noqa: B027 (most trained parts stay as they are)
         """Take in edges that arrived after fitting, in time order; fitted keys stay as they are."""
 
+    def check(self, num_nodes: int) -> None:  # noqa: B027 (few parts are restored)
+        """Raise a ValueError if restored tensors do not fit so many nodes."""
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything that must be saved, by the names of the arguments that restore it."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -135,6 +138,15 @@ class FactorComponent(ScoreComponent):
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self.query, self.key = query.float(), key.float()
         self._owns_query = False  # other objects may use the tensor
+
+    def check(self, num_nodes: int) -> None:
+        """Queries and keys [N, R]; other matrices have as many columns, and [N] or [R] rows."""
+        width = self.query.size(-1)
+        for name, tensor in self.tensors().items():
+            rows = (width,) if name == "gram" else (num_nodes,)
+            expected = () if name in ("alpha", "penalty") else (*rows, width)
+            if tensor.shape != expected:
+                raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}, not {expected}")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return (self.query if side == "source" else self.key)[torch.from_numpy(nodes)]
@@ -264,6 +276,14 @@ class ReciprocityComponent(ScoreComponent):
 
     def __init__(self, offsets: Tensor, nodes: Tensor) -> None:
         self.offsets, self.nodes = offsets.long(), nodes.long()
+
+    def check(self, num_nodes: int) -> None:
+        offsets, nodes = self.offsets.flatten(), self.nodes.flatten()
+        rises = len(offsets) == num_nodes + 1 and bool((offsets.diff() >= 0).all())
+        if not rises or offsets[0] != 0 or offsets[-1] != len(nodes) or self.nodes.dim() != 1:
+            raise ValueError("reciprocity.offsets do not rise to the number of links")
+        if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
+            raise ValueError("reciprocity.nodes are not nodes of the network")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return torch.empty(len(nodes), 0)

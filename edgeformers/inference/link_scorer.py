@@ -55,7 +55,7 @@ class Ensemble:
         return {f"ensemble.{name}": tensor.clone() for name, tensor in saved.items()}
 
     @classmethod
-    def from_tensors(cls, state: Mapping[str, Tensor]) -> "Ensemble | None":
+    def from_tensors(cls, state: Mapping[str, Tensor], num_nodes: int) -> "Ensemble | None":
         """The ensemble of a saved head; None if it has none."""
         named = _starting_with("ensemble.", state)
         if not named:
@@ -69,8 +69,13 @@ class Ensemble:
             if own := _starting_with(f"{name}.", named):
                 weights.append(own.pop("weights"))
                 components.append(restore_component(name, own))
-        stacked = torch.stack(weights, 1).float()
-        return cls(components=components, weights=stacked, group=named["group"].long())
+                components[-1].check(num_nodes)
+        stacked, group = torch.stack(weights, 1).float(), named["group"].long()
+        if stacked.shape != (GROUPS, len(weights)) or group.shape != (num_nodes,):
+            raise FormatError("the weights of the ensemble do not fit the network; train it again")
+        if num_nodes and not 0 <= int(group.min()) <= int(group.max()) < GROUPS:
+            raise FormatError("the ensemble has an unknown group of sources; train it again")
+        return cls(components=components, weights=stacked, group=group)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,20 @@ import torch
 
 from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.decode import decode
 from edgeformers.errors import FormatError
 from edgeformers.inference.fitted import make_options
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.link_scorer import Ensemble
-from edgeformers.inference.saved_model import SavedModel, load_model
+from edgeformers.inference.saved_model import (
+    CONFIG,
+    HEAD,
+    SavedModel,
+    load_model,
+    max_token,
+    naming_file,
+)
 from edgeformers.models.edge_head import EdgeHead
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 from edgeformers.registry import model_name
@@ -31,11 +39,20 @@ def load_fitted(
     saved = load_model(path / "model" if (path / "model").is_dir() else path)
     if saved.extra.get("task") not in ("edge-classification", "link-prediction"):
         raise FormatError(f"{path} contains a model without a task; no estimator saved it")
-    config = RunConfig.from_dict(saved.extra["config"])
-    if config.model.name:  # an old name may have become another model's
-        config = config.with_settings({"model.name": model_name(saved.model)})
+    with naming_file(path / CONFIG):
+        config = RunConfig.from_dict(saved.extra["config"])
+        if config.task != saved.extra["task"]:
+            raise ValueError(f"the task is {saved.extra['task']} and {config.task}")
+        if config.model.name:  # an old name may have become another model's
+            config = config.with_settings({"model.name": model_name(saved.model)})
+        results = decode(dict[str, dict[str, Any]], saved.extra.get("results", {}), path="results")
+        network_facts = decode(
+            dict[str, Any], saved.extra.get("network_facts", {}), path="network_facts"
+        )
+        network_path = saved.network or saved.extra.get("network")
+        if not isinstance(network_path, str | Path | None):
+            raise ValueError(f"the network is {network_path!r}")
     options = make_options(config, device, show=show)
-    network_path = saved.network or saved.extra.get("network")
     fields: dict[str, Any] = {
         "config": config,
         "options": options,
@@ -43,20 +60,22 @@ def load_fitted(
         "tokenizer": saved.tokenizer,
         "nodes": saved.nodes,
         "label_names": saved.label_names,
-        "results": dict(saved.extra.get("results", {})),
-        "network_facts": saved.extra.get("network_facts", {}),
+        "results": results,
+        "network_facts": network_facts,
         "network_path": None if network_path is None else Path(network_path),
         "carries_network": saved.network is not None,
     }
     fitted: FittedEdgeClassifier | FittedLinkPredictor
-    if config.task == "edge-classification":
-        fitted = FittedEdgeClassifier(head=_edge_head(saved, config).to(options.device), **fields)
-    else:
-        head = make_link_head(config.links, len(saved.nodes))
-        head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
-        ensemble = Ensemble.from_tensors(saved.head)
-        head = head.to(options.device).eval()
-        fitted = FittedLinkPredictor(head=head, ensemble=ensemble, **fields)
+    with naming_file(path / HEAD):
+        if config.task == "edge-classification":
+            edge_head = _edge_head(saved, config).to(options.device)
+            fitted = FittedEdgeClassifier(head=edge_head, **fields)
+        else:
+            head = make_link_head(config.links, len(saved.nodes))
+            head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
+            ensemble = Ensemble.from_tensors(saved.head, len(saved.nodes))
+            head = head.to(options.device).eval()
+            fitted = FittedLinkPredictor(head=head, ensemble=ensemble, **fields)
     return fitted if network is None else fitted.attach(network)
 
 
@@ -66,4 +85,6 @@ def _edge_head(saved: SavedModel, config: RunConfig) -> EdgeHead:
     head = EdgeHead(width, classes, kind=kind, **head_settings(config.edges, kind))
     head.ensemble = LinearEdgeModel.from_tensors(saved.head)
     head.load_state_dict(saved.head)
+    if head.ensemble is not None:
+        head.ensemble.check(len(saved.nodes), classes, 1 + max_token(saved.tokenizer))
     return head.eval()

@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -25,8 +26,16 @@ from edgeformers import __version__
 from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
-from edgeformers.errors import FormatError, InputError, suggest
-from edgeformers.files import atomic_folder, check_no_foreign_files, save_tensors
+from edgeformers.decode import decode
+from edgeformers.errors import FormatError, InputError
+from edgeformers.files import (
+    LARGEST_JSON,
+    atomic_folder,
+    check_member,
+    check_no_foreign_files,
+    read_json_object,
+    save_tensors,
+)
 from edgeformers.inference.model_card import CARD, model_card
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
@@ -45,7 +54,12 @@ REMEDY = "save the model again, or download the folder again"
 AnyEncoderConfig = EncoderConfig | BagConfig | NoTextConfig
 
 _NODE_SCHEMA = pa.schema([("name", pa.string()), ("side", pa.string())])
-_REQUIRED = ("model", "model_config", "encoder_config", "label_names", "extra", "files")
+_REQUIRED: Mapping[str, Any] = {  # in config.json, with their types
+    **{"model": str, "model_config": dict[str, Any], "encoder_config": dict[str, Any]},
+    **{"label_names": list[str], "extra": dict[str, Any], "files": dict[str, dict[str, Any]]},
+}
+MORE_BYTES = 1 << 24  # of the head, the tokenizer or the node ids of a small model
+NODE_BYTES = TOKEN_BYTES = 1 << 16  # more of them for each node, or token of the vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,26 +117,30 @@ def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
 def load_model(folder: str | PathLike[str]) -> SavedModel:
     """Read a folder that `save_model` wrote; a missing or damaged file is a FormatError."""
     path = Path(folder).expanduser()
-    facts = check_model(path)
+    facts = _read_facts(path)
     name = _current_model(path, facts)
-    with _naming_file(path / CONFIG):
+    shapes = _tensor_shapes(path / WEIGHTS)
+    with naming_file(path / CONFIG):
         entry = find_entry(name)
+        for section in ("model_config", "encoder_config"):
+            _check_counts(facts[section], len(shapes))
         config = entry.config.from_dict(facts["model_config"])
         with torch.device("meta"):  # allocates nothing before the shapes are checked
             encoder = _make_encoder(entry, facts["encoder_config"])
             model = entry.model(config, encoder)
-    _load_tensors(model, path / WEIGHTS)
-    with _naming_file(path / TOKENIZER):
-        tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
-    highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if highest >= encoder.config.vocab_size:
-        raise FormatError(
-            f"{path / TOKENIZER} has token ids up to {highest:,}, but the backbone's vocabulary "
-            f"has {encoder.config.vocab_size:,}; {REMEDY}"
-        )
+    vocab_size = encoder.config.vocab_size
+    _check_shapes(shapes, _tensors(model), path / WEIGHTS)
+    _check_size(path / HEAD, MORE_BYTES + NODE_BYTES * config.num_nodes)
+    _check_size(path / TOKENIZER, MORE_BYTES + TOKEN_BYTES * vocab_size)
+    _check_files(path, facts["files"])  # only now are files read that a stranger made large
+    tensors = _read_tensors(path / WEIGHTS)
+    with naming_file(path / WEIGHTS):
+        model.load_state_dict(tensors, strict=False, assign=True)  # shared ones have more names
+        if isinstance(encoder, BagOfWords):
+            encoder.check()
     return SavedModel(
         model=model.eval(),
-        tokenizer=tokenizer,
+        tokenizer=_read_tokenizer(path / TOKENIZER, vocab_size),
         nodes=_read_nodes(path / NODES, config.num_nodes),
         label_names=facts["label_names"],
         head=current_tensors(_read_tensors(path / HEAD)) if HEAD in facts["files"] else {},
@@ -148,12 +166,10 @@ def remove_model(folder: str | PathLike[str]) -> None:
 
 def check_replaceable_model(folder: Path) -> None:
     """Raise an InputError if a folder is not a saved model or contains other files."""
-    try:
-        facts = json.loads((folder / CONFIG).read_bytes())
-        is_model = facts["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
-        is_model = False
-    if not is_model:
+    facts: dict[str, Any] = {}
+    with suppress(FormatError):
+        facts = read_json_object(folder / CONFIG, REMEDY)
+    if facts.get("format") != FORMAT:
         raise InputError(f"{folder} is not a saved model; it is not overwritten")
     has_network = _has_own_network(folder, facts)
     if has_network:
@@ -190,27 +206,78 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _load_tensors(model: nn.Module, path: Path) -> None:
-    tensors, expected = _read_tensors(path), _tensors(model)
+def _check_counts(settings: Mapping[str, Any], num_tensors: int) -> None:
+    """Raise a FormatError if settings ask for more modules than there are tensors."""
+    for name in ("layers", "edge_types"):
+        if isinstance(count := settings.get(name), int) and count > num_tensors:
+            raise FormatError(f"{name} is {count:,}, but {WEIGHTS} has {num_tensors:,} tensors")
+
+
+def _tensor_shapes(path: Path) -> dict[str, tuple[str, list[int]]]:
+    """The type and shape of each tensor in a file, from its header."""
+    if not path.is_file():
+        raise FormatError(f"{path} is missing; {REMEDY}")
+    with naming_file(path):
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+        if size > LARGEST_JSON:
+            raise ValueError(f"a header of {size:,} bytes")
+        with safe_open(path, "pt") as tensors:
+            slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            return {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
+
+
+def _check_shapes(
+    shapes: Mapping[str, tuple[str, list[int]]], expected: Mapping[str, Tensor], path: Path
+) -> None:
+    """Compare the header of a file with the tensors of a model."""
     for problem, names in (
-        ("lacks the tensor", expected.keys() - tensors.keys()),
-        ("has the unexpected tensor", tensors.keys() - expected.keys()),
+        ("lacks the tensor", expected.keys() - shapes.keys()),
+        ("has the unexpected tensor", shapes.keys() - expected.keys()),
     ):
         if names:
             raise FormatError(f"{path} {problem} {min(names)}; {REMEDY}")
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
+    for name, (dtype, shape) in shapes.items():
+        if shape != list(expected[name].shape):
             raise FormatError(
-                f"{path}: {name} has shape {list(tensor.shape)}, but {CONFIG} implies "
+                f"{path}: {name} has shape {shape}, but {CONFIG} implies "
                 f"{list(expected[name].shape)}; {REMEDY}"
             )
-    model.load_state_dict(tensors, strict=False, assign=True)  # shared tensors have more names
+        if ("F" in dtype) != expected[name].is_floating_point():
+            raise FormatError(f"{path}: {name} has type {dtype}; {REMEDY}")
+
+
+def _check_size(path: Path, largest: int) -> None:
+    """Raise a FormatError if a file is larger than the model allows."""
+    if path.is_file() and (size := path.stat().st_size) > largest:
+        raise FormatError(f"{path} has {size:,} bytes, too many for a model of this size; {REMEDY}")
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    with _naming_file(path):
+    with naming_file(path):
         tensors: dict[str, Tensor] = load_file(path)
     return tensors
+
+
+def max_token(tokenizer: Tokenizer) -> int:
+    """The highest token id, also of the special tokens around a text."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    return max([*vocabulary.values(), *tokenizer.encode("a").ids], default=-1)
+
+
+def _read_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
+    """The tokenizer in a file, without padding and truncation of its own."""
+    with naming_file(path):
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        highest = max_token(tokenizer)
+    if highest >= vocab_size:
+        raise FormatError(
+            f"{path} has token ids up to {highest:,}, but the backbone's vocabulary "
+            f"has {vocab_size:,}; {REMEDY}"
+        )
+    return tokenizer
 
 
 def _node_table(nodes: NodeIndex) -> pa.Table:
@@ -223,13 +290,19 @@ def _node_table(nodes: NodeIndex) -> pa.Table:
 
 
 def _read_nodes(path: Path, num_nodes: int) -> NodeIndex:
-    with _naming_file(path):
-        table = pq.read_table(path, schema=_NODE_SCHEMA)
-    if table.num_rows != num_nodes:
+    with naming_file(path):
+        about = pq.read_metadata(path)
+        groups = [about.row_group(i).total_byte_size for i in range(about.num_row_groups)]
+    if about.num_rows != num_nodes or sum(groups) > MORE_BYTES + NODE_BYTES * num_nodes:
         raise FormatError(
-            f"{path} has {table.num_rows:,} nodes, but the model has {num_nodes:,}; {REMEDY}"
+            f"{path} has {about.num_rows:,} nodes of {sum(groups):,} bytes, but the model has "
+            f"{num_nodes:,} nodes; {REMEDY}"
         )
-    names, sides = table.columns
+    with naming_file(path):
+        table = pq.read_table(path, schema=_NODE_SCHEMA)
+        names, sides = table.columns
+        if names.null_count:
+            raise ValueError("a node has no id")
     is_bipartite = num_nodes > 0 and sides[0].is_valid
     num_sources = pc.sum(pc.equal(sides, "source")).as_py() if is_bipartite else None
     return NodeIndex(names, num_sources)
@@ -256,9 +329,8 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder}: no such folder; give the folder of a saved model")
     if not path.is_file():
         raise FormatError(f"{folder} is not a saved model: it has no {CONFIG}")
-    with _naming_file(path):
-        facts = json.loads(path.read_bytes())
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+    facts = read_json_object(path, REMEDY)
+    if facts.get("format") != FORMAT:
         raise FormatError(f"{path} does not describe an edgeformers model")
     version = facts.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -267,8 +339,13 @@ def _read_facts(folder: Path) -> dict[str, Any]:
             f"{facts.get('library_version')}), but this version, {__version__}, reads "
             f"{SCHEMA_VERSION}; use the version that wrote it, or update this one"
         )
-    if missing := [name for name in _REQUIRED if name not in facts]:
-        raise FormatError(f"{path} is damaged: {', '.join(missing)} is missing; {REMEDY}")
+    for name, kind in _REQUIRED.items():
+        try:
+            if name not in facts:
+                raise FormatError(f"{name} is missing")
+            decode(kind, facts[name], path=name)
+        except FormatError as error:
+            raise FormatError(f"{path} is damaged: {error}; {REMEDY}") from error
     return facts
 
 
@@ -285,10 +362,9 @@ def _current_model(folder: Path, facts: Mapping[str, Any]) -> str:
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     for name in (WEIGHTS, TOKENIZER, NODES, *files):
-        path = folder / Path(name).name
-        if not path.is_file():
-            raise FormatError(f"{path} is missing; {REMEDY}")
-        if fingerprint(path) != files.get(name):
+        path = check_member(folder, name, REMEDY)
+        size = files.get(name, {}).get("bytes")
+        if path.stat().st_size != size or fingerprint(path) != files[name]:
             raise FormatError(f"{path} is damaged: its checksum differs; {REMEDY}")
 
 
@@ -296,21 +372,20 @@ def _make_encoder(entry: ModelEntry, values: Mapping[str, Any]) -> TextReader:
     """The text encoder of a model, or what takes its place."""
     kinds: dict[str, type[AnyEncoderConfig]]
     kinds = {"language-model": EncoderConfig, "bag-of-words": BagConfig, "none": NoTextConfig}
-    known = [setting.name for setting in fields(kinds[entry.text])]
-    for name in values.keys() - set(known):
-        raise InputError(f"the encoder has no setting '{name}'; {suggest(name, known)}")
-    if entry.text == "bag-of-words":
-        return BagOfWords(BagConfig(**values))
-    if entry.text == "none":
-        return NoText(NoTextConfig(**values))
-    return TextEncoder(EncoderConfig(**{**values, "windows": tuple(values.get("windows", ()))}))
+    config = decode(kinds[entry.text], values)
+    if isinstance(config, BagConfig):
+        return BagOfWords(config)
+    return NoText(config) if isinstance(config, NoTextConfig) else TextEncoder(config)
 
 
 @contextmanager
-def _naming_file(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Turn any error into a FormatError that names the file."""
     try:
         yield
-    except Exception as error:  # safetensors, tokenizers and Arrow raise many kinds
-        reason = str(error).partition("\n")[0]
+    except BaseException as error:  # libraries raise many kinds, those in Rust also panics
+        if not isinstance(error, Exception) and "Panic" not in type(error).__name__:
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
         raise FormatError(f"{path} is damaged ({reason}); {REMEDY}") from error

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from edgeformers.errors import ConfigError, InputError, suggest
+from edgeformers.decode import decode
+from edgeformers.errors import ConfigError, InputError
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder, TransformerLayer
 from edgeformers.nn.no_text import NoText
@@ -44,13 +45,7 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Settings from plain values, such as JSON."""
-        known = [field.name for field in fields(cls)]
-        for name in values.keys() - set(known):
-            raise ConfigError(f"{cls.__name__} has no setting '{name}'; {suggest(name, known)}")
-        plain: dict[str, Any] = {
-            name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
-        }
-        return cls(**plain)
+        return decode(cls, values, raises=ConfigError)
 
 
 @dataclass(frozen=True, kw_only=True)

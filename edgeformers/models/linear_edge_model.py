@@ -48,6 +48,12 @@ class LinearEdgeModel(nn.Module):
         bag = BagOfWords(BagConfig(vocab_size=vocab_size, words=words, width=width))
         return cls(bag, state[f"{prefix}source"], state[f"{prefix}target"])
 
+    def check(self, num_nodes: int, num_classes: int, num_tokens: int) -> None:
+        """Raise a ValueError if the tensors do not fit these numbers of nodes, classes, tokens."""
+        self.bag.check()
+        if self.source.shape != (num_nodes, num_classes) or len(self.bag.column) < num_tokens:
+            raise ValueError(f"the linear model is for {list(self.source.shape)} nodes and classes")
+
     def forward(self, text: PackedText, src: Tensor, dst: Tensor) -> Tensor:
         """Full texts, and the nodes at both ends [B] -> [B, C]."""
         return self.bag.encode(text) + _rows(self.source, src) + _rows(self.target, dst)

@@ -1,6 +1,5 @@
 """Pretrained text encoders: find, load and export checkpoints of Hugging Face models."""
 
-import json
 import re
 from dataclasses import fields, replace
 from os import PathLike, fspath
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 from edgeformers.file_errors import writing
-from edgeformers.files import atomic_file, save_tensors
+from edgeformers.files import atomic_file, read_json_object, save_tensors
 from edgeformers.minilm import MINILM, check_minilm, minilm_folder
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.families import FAMILIES, Family
@@ -234,13 +233,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 def _read_json(path: Path, purpose: str) -> dict[str, Any]:
     if not path.is_file():
         raise FormatError(f"{path}: no such file; {purpose}")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FormatError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(values, dict):
-        raise FormatError(f"{path}: expected a JSON object (got {type(values).__name__})")
-    return values
+    return read_json_object(path, "download it again")
 
 
 def _read_tensor_file(path: Path) -> dict[str, Tensor]:

@@ -48,6 +48,13 @@ class BagOfWords(nn.Module):
         self.register_buffer("column", torch.full((config.vocab_size,), -1))  # -1: not used
         self.register_buffer("idf", torch.ones(config.words))
 
+    def check(self) -> None:
+        """Raise a ValueError if a token's column is none of the table."""
+        if len(self.column) and not -1 <= int(self.column.min()) <= int(self.column.max()) < len(
+            self.table
+        ):
+            raise ValueError(f"columns of words must be below {len(self.table):,}")
+
     @classmethod
     def from_counts(
         cls, counts: ArrayLike, num_texts: int, *, words: int = 2_000, width: int = 128

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgeformers.errors import FormatError
 from edgeformers.file_errors import writing
-from edgeformers.files import save_tensors
+from edgeformers.files import read_json_object, save_tensors
 
 _PREFIX = "step-"
 
@@ -47,7 +47,7 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """The saved state, with tensors on the CPU."""
     try:
-        values = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        values = read_json_object(path / "state.json", "delete it")
         tensors = load_file(path / "state.safetensors")
         state: dict[str, Any] = _join(values, tensors)
     except Exception as error:

@@ -13,8 +13,8 @@ from typing import Any
 from edgeformers import distributed
 from edgeformers.config import RunConfig, matches_file
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.errors import FormatError, InputError
-from edgeformers.files import json_values, write_atomic
+from edgeformers.errors import InputError
+from edgeformers.files import json_values, read_json_object, write_atomic
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.training.checkpoint import latest_checkpoint, remove_checkpoints
 from edgeformers.training.runlog import LOG, TENSORBOARD
@@ -74,13 +74,7 @@ def drop_checkpoints(folder: Path) -> None:
 def read_run_record(folder: Path) -> dict[str, Any]:
     """The contents of run.json; empty if there is none."""
     path = folder / RECORD
-    try:
-        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise FormatError(f"{path} is damaged ({error}); remove it and train again") from error
-    if not isinstance(record, dict):
-        raise FormatError(f"{path} is damaged (not a JSON object); remove it and train again")
-    return record
+    return read_json_object(path, "remove it and train again") if path.is_file() else {}
 
 
 def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:

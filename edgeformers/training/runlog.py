@@ -69,7 +69,7 @@ class RunLog:
         assert self.path is not None
         if not self.path.exists():
             return
-        kept = [event for event in read_log(self.path) if event["step"] <= step and step > 0]
+        kept = [event for event in read_log(self.path) if event.get("step", 0) <= step and step > 0]
         write_atomic(self.path, "".join(json.dumps(event) + "\n" for event in kept))
 
 
@@ -81,11 +81,16 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         if not line:
             continue
         try:
-            events.append(json.loads(line))
-        except ValueError as error:
+            event = json.loads(line)
+            if not isinstance(event, dict) or not isinstance(event.get("step", 0), int):
+                raise ValueError("expected an object with a step")
+            events.append(event)
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break
-            raise FormatError(f"{path}, line {number}: not a JSON event ({error})") from error
+            raise FormatError(
+                f"{path}, line {number}: not a JSON event ({error}); remove the line"
+            ) from error
     return events
 
 

@@ -138,7 +138,7 @@ def test_every_argument_of_read_edges_is_accepted():
     known = PrepareOptions.__annotations__.keys() | inspect.signature(prepare).parameters.keys()
     assert inspect.signature(read_edges).parameters.keys() <= known
     settings = {field.name for field in fields(PrepareConfig)}
-    assert settings - known == {"neighbors", "notes", "check"}
+    assert settings - known == {"neighbors", "notes", "check", "complete"}
 
 
 @pytest.mark.parametrize(
@@ -357,3 +357,8 @@ def test_an_edge_table_needs_canonical_columns(schema, tmp_path):
     )
     with pytest.raises(InputError, match="mine"):
         prepare(table, tmp_path / "net", config=PLAIN)
+
+
+def test_a_raw_format_is_read_from_files_only(tmp_path):
+    with pytest.raises(InputError, match="files"):
+        prepare(pd.DataFrame({"source": ["a"]}), tmp_path / "net", format="amazon-reviews")

@@ -145,7 +145,7 @@ def test_an_ensemble_is_saved_as_named_tensors_per_component(scorer):
     ensemble = Ensemble(components=scorer.components, weights=weights, group=GROUP)
     state = ensemble.tensors()
     assert {"ensemble.group", "ensemble.text.weights", "ensemble.ease.left"} <= state.keys()
-    restored = Ensemble.from_tensors(dict(reversed(state.items())))  # a file keeps no order
+    restored = Ensemble.from_tensors(dict(reversed(state.items())), N)  # a file keeps no order
     assert [c.name for c in restored.components] == ["lightgcn", "ease", "reciprocity"]
     assert torch.equal(restored.weights, weights)
     again = LinkScorer(
@@ -155,7 +155,7 @@ def test_an_ensemble_is_saved_as_named_tensors_per_component(scorer):
         candidates=np.arange(N),
     )
     assert np.array_equal(again.scores(np.arange(N)), scorer.scores(np.arange(N)))
-    assert Ensemble.from_tensors({"bias": torch.zeros(2)}) is None
+    assert Ensemble.from_tensors({"bias": torch.zeros(2)}, N) is None
 
 
 @pytest.mark.parametrize("lost", ["weights", "group"])
@@ -163,7 +163,7 @@ def test_an_incomplete_ensemble_is_rejected(lost):
     state = {f"ensemble.{name}": torch.zeros(4, 2) for name in ("query", "key", "weights", "group")}
     del state[f"ensemble.{lost}"]
     with pytest.raises(FormatError, match=lost):
-        Ensemble.from_tensors(state)
+        Ensemble.from_tensors(state, 4)
 
 
 @pytest.mark.parametrize("run", ["link-run", "reply-run"])
@@ -171,7 +171,7 @@ def test_an_ensemble_of_version_0_1_is_named_and_kept(run):
     """The scale of version 0.1 moves from the vectors into the weights; products stay."""
     old = load_file(FIXTURES / run / "model" / "head.safetensors")
     old = {name.replace("beside.", "ensemble."): value for name, value in old.items()}
-    ensemble = Ensemble.from_tensors(old)
+    ensemble = Ensemble.from_tensors(old, len(old["ensemble.group"]))
     names = [component.name for component in ensemble.components]
     assert set(names) <= {"lightgcn", "als", "ease", "activity_profiles", "reciprocity"}
     assert ("reciprocity" in names) == (run == "reply-run")

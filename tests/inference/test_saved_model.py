@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -235,9 +237,9 @@ def test_missing_and_damaged_files_are_named(saved, name):
     ("values", "message"),
     [
         ({"model": "edgeformer-x"}, "'edgeformer-x'; did you mean 'edgeformer-"),
-        ({"model_config": {"num_nodes": 7, "widht": 3}}, "has no setting 'widht'"),
+        ({"model_config": {"num_nodes": 7, "widht": 3}}, "'widht'"),
         ({"model_config": {}}, "num_nodes"),
-        ({"encoder_config": {"width": 16, "hads": 4}}, "the encoder has no setting 'hads'; did"),
+        ({"encoder_config": {"width": 16, "hads": 4}}, "'hads'; did"),
         ({"files": {}}, "model.safetensors is damaged: its checksum differs"),
     ],
 )
@@ -343,3 +345,95 @@ def test_models_of_0_1_that_are_defined_differently_now_must_be_trained_again(
     change_config(folder, model_config=config | ({setting: 256} if setting else {}))
     with pytest.raises(FormatError, match=f"'{name}' of version 0.1.*train it again"):
         load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("encoder_config", "layers", 10_000_000),
+        ("encoder_config", "width", 10**12),
+        ("encoder_config", "vocab_size", 10**12),
+        ("encoder_config", "heads", 0),
+        ("encoder_config", "layers", "3"),
+        ("encoder_config", "windows", 5),
+        ("encoder_config", "dropout", []),
+        ("model_config", "num_nodes", 10**12),
+        ("model_config", "edge_types", 10_000_000),
+        ("model_config", "node_width", None),
+    ],
+)
+def test_sizes_and_types_in_settings_are_checked_against_the_tensors(saved, section, name, value):
+    facts = json.loads((saved / "config.json").read_text())
+    change_config(saved, **{section: {**facts[section], name: value}})
+    started = time.monotonic()
+    with pytest.raises(FormatError):
+        load_model(saved)
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model_config", 3), ("label_names", [1]), ("extra", []), ("files", {"x": 1}), ("model", {})],
+)
+def test_values_of_other_types_in_config_json_are_rejected(saved, name, value):
+    change_config(saved, **{name: value})
+    with pytest.raises(FormatError, match=r"config\.json"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, '{"a": "' + "x" * (1 << 24) + '"}'])
+def test_hostile_json_is_rejected(saved, text):
+    (saved / "config.json").write_text(text)
+    with pytest.raises(FormatError, match=r"config\.json"):
+        load_model(saved)
+
+
+def test_a_large_sparse_file_is_not_read(saved):
+    """Its header claims four terabytes, as the file does."""
+    content = (saved / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    end = max(tensor["data_offsets"][1] for key, tensor in header.items() if key[0] != "_")
+    header["more"] = {"dtype": "F32", "shape": [2**40], "data_offsets": [end, end + 2**42]}
+    text = json.dumps(header).encode()
+    path = saved / "model.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    os.truncate(path, path.stat().st_size + 2**42)
+    with pytest.raises(FormatError, match=r"model\.safetensors"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("name", ["../saved/tokenizer.json", "/etc/passwd", ""])
+def test_names_of_files_outside_the_folder_are_rejected(saved, name):
+    facts = json.loads((saved / "config.json").read_text())
+    change_config(saved, files={**facts["files"], name: facts["files"]["tokenizer.json"]})
+    with pytest.raises(FormatError, match="outside"):
+        load_model(saved)
+
+
+def test_symbolic_links_are_rejected(saved, tmp_path):
+    (saved / "tokenizer.json").rename(tmp_path / "elsewhere.json")
+    (saved / "tokenizer.json").symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(FormatError, match="symbolic link"):
+        load_model(saved)
+
+
+def test_a_tokenizer_does_not_pad_or_use_unknown_special_tokens(saved):
+    path = saved / "tokenizer.json"
+    values = json.loads(path.read_text())
+    padding = {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None}
+    values["padding"] = {**padding, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    path.write_text(json.dumps(values))
+    renew_checksums(saved)
+    assert load_model(saved).tokenizer.encode("word1 word2").ids == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_tensors_of_other_types_are_rejected(saved, dtype):
+    path = saved / "model.safetensors"
+    tensors = load_file(path)
+    tensors["nodes.table"] = tensors["nodes.table"].to(dtype)
+    save_file(tensors, path)
+    renew_checksums(saved)
+    with pytest.raises(FormatError, match=r"nodes\.table"):
+        load_model(saved)

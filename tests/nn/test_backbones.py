@@ -275,7 +275,7 @@ def test_folders_without_their_files_are_refused(tmp_path, bert_folder):
     with pytest.raises(FormatError, match="JSON"):
         load_backbone(bert_folder)
     (bert_folder / "config.json").write_text("[]")
-    with pytest.raises(FormatError, match="list"):
+    with pytest.raises(FormatError, match="object"):
         load_backbone(bert_folder)
 
 

@@ -505,7 +505,7 @@ def _network_table(rng: Random, folder: Path) -> str:
         ),
         "bytes": lambda: table.set_column(place, name, pa.array([b"\xff"] * len(table))),
         "many": lambda: pa.table({c: pa.nulls(10**7, pa.string()) for c in table.column_names}),
-        "long": lambda: table.set_column(place, name, pa.repeat("x" * 5 * 10**6, len(table))),
+        "long": lambda: table.set_column(place, name, pa.repeat("x" * 10**5, len(table))),
     }
     kind = rng.choice(list(tables))
     pq.write_table(tables[kind](), path, compression="zstd")

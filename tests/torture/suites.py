@@ -58,13 +58,6 @@ SUITES: dict[str, Suite] = {
         target="none silent, no crashes",
         labels={"accepted": "without effect"},
     ),
-    "models": Suite(
-        module="tests.torture.hostile_models",
-        count=500,
-        short=0,
-        title="damaged or hostile folders of models, networks and runs",
-        target="an error within 2 s and 1 GB, or no effect",
-    ),
     "kills": Suite(
         module="tests.torture.kills",
         count=100,

@@ -41,6 +41,8 @@ def expand_paths(paths: PathOrGlob | Iterable[PathOrGlob]) -> list[Path]:
     patterns = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not patterns:
         raise InputError("no files given; pass a path or a quoted glob such as 'part-*.csv'")
+    if not all(isinstance(pattern, str | PathLike) for pattern in patterns):
+        raise InputError(f"this format is read from files (got {type(paths).__name__})")
     files: list[Path] = []
     for pattern in [fspath(pattern) for pattern in patterns]:
         try:

@@ -1,7 +1,7 @@
 """The networks of runs: their names and, if they still exist, their data cards."""
 
-import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.run_report.read import FinishedRun
+from edgeformers.files import read_json_object
 from edgeformers.inference.fitted import network_fingerprint
 
 CARD = "card.json"
@@ -49,11 +50,9 @@ def find_networks(
 
 def _read_plan(path: Path) -> dict[str, Any]:
     """{} for a damaged plan."""
-    try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return {}
-    return plan if isinstance(plan, dict) else {}
+    with suppress(FormatError):
+        return read_json_object(path, "remove it")
+    return {}
 
 
 def _plan_name(plan: dict[str, Any]) -> str | None:

@@ -1,6 +1,5 @@
 """Find run folders and read what `train`, `reproduce` or an estimator left in them."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from edgeformers.estimators.build import DEFAULT_MODELS
 from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
+from edgeformers.files import read_json_object
 from edgeformers.report.comparison import SkippedRun
 from edgeformers.report.verdict import Verdict, read_verdict
 from edgeformers.runs import read_results
@@ -93,7 +93,7 @@ def read_run(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
     """A run, a trial of hyperparameters, or why the folder is neither."""
     try:
         return _read(path)
-    except (EdgeformersError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (EdgeformersError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         is_expected = isinstance(error, EdgeformersError)
         reason = str(error) if is_expected else f"one of its files is damaged ({error!r})"
         return SkippedRun(folder=str(path), reason=reason)
@@ -152,5 +152,4 @@ def _chosen_settings(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return values
+    return read_json_object(path, "remove it") if path.is_file() else {}
