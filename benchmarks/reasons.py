@@ -21,7 +21,8 @@ def measure(predictor: LinkPredictor, k: int, explain: int) -> dict[str, float]:
     """Explain the k recommendations of every source."""
     sources = predictor.fitted_.nodes.ids_of(np.arange(predictor.fitted_.network.graph.num_sources))
     tops, explained, seconds = defaultdict(list), [], []
-    for source in [sources[0], *sources]:  # the first one warms up
+    predictor.recommend(sources[0], k, explain=explain)  # encodes all targets
+    for source in sources:
         start = time.process_time()
         recommendations = predictor.recommend(source, k, explain=explain)
         seconds.append(time.process_time() - start)
@@ -36,7 +37,7 @@ def measure(predictor: LinkPredictor, k: int, explain: int) -> dict[str, float]:
         "targets recommended to 5 sources or more": len(often),
         "of them, with the same top reason for all": sum(len(set(each)) == 1 for each in often),
         "share of the score that is explained": float(np.mean(explained)),
-        "milliseconds per source (CPU time, median)": 1e3 * float(np.median(seconds[1:])),
+        "milliseconds per source (CPU time, median)": 1e3 * float(np.median(seconds)),
     }
 
 
