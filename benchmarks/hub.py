@@ -20,6 +20,14 @@ import edgeformers
 from benchmarks.machine import machine, print_table
 
 KINDS = ("spread", "source", "target", "pair")
+SETTINGS = {
+    "train.epochs": 1,
+    "train.batch_size": 256,
+    "data.max_tokens": 8,
+    "data.source_neighbors": [2],
+    "data.target_neighbors": [2],
+    "links.ensemble": False,
+}
 WORDS = np.array([f"word{number}" for number in range(500)])
 
 
@@ -80,9 +88,8 @@ def measure(kind: str, network: Path, edges: int, hub: int) -> Iterator[tuple[st
     yield "prepare", clock(lambda: edgeformers.prepare(table, network, progress=False))
     graph = edgeformers.EdgeTextGraph.open(network)
     yield "data card", clock(lambda: edgeformers.describe(graph))
-    settings = {"train.epochs": 1, "links.ensemble": False, "train.patience": None}
     predictor = edgeformers.LinkPredictor(
-        "scratch:1x32", recipe="fast", settings=settings, device="cpu", show=False
+        "scratch:2x32", recipe="fast", settings=SETTINGS, device="cpu", show=False
     )
     yield "one epoch and its validation", clock(lambda: predictor.fit(network))
     yield "evaluation, all protocols", clock(lambda: predictor.evaluate("test"))

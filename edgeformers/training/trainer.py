@@ -4,8 +4,8 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgeformers import distributed
 from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
+from edgeformers.data.batch import tensors_of
 from edgeformers.data.loader import default_batch_size, epoch_batches
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids
@@ -34,6 +35,7 @@ from edgeformers.training.runlog import RunLog
 GPU_DELAY = 8  # steps between a loss and its reading, so that the host does not wait
 CHECKPOINT_SECONDS = 30.0  # between checkpoints, unless train.checkpoint_every is set
 CLOCK_EVERY = 50  # updates between checks of the time since the last checkpoint
+SMALL_STEP = 1 << 15  # hidden values per forward pass below which one thread is as fast as two
 POSTFIX_SECONDS = 0.1  # between losses shown in the progress bar
 
 
@@ -273,7 +275,8 @@ class Trainer:
         self.optimizers.zero_grad()
         torch.manual_seed(distributed.step_seed(self.settings.seed, self.state.step))
         try:
-            loss = self.objective.backward(batches)
+            with self._threads(batches):
+                loss = self.objective.backward(batches)
             if distributed.world_size() == 1:
                 return loss
             return torch.tensor(distributed.all_mean(float(loss)))
@@ -284,6 +287,20 @@ class Trainer:
                     f"{distributed.world_size()} processes; lower train.micro_batch_size"
                 ) from error
         return None
+
+    @contextmanager
+    def _threads(self, batches: list[list[Any]]) -> Iterator[None]:
+        """Use a single thread on a CPU if more would spend their time waiting for each other."""
+        threads = torch.get_num_threads()
+        tokens = max(
+            (t.numel() for b in batches for piece in b for t in tensors_of(piece)), default=0
+        )
+        if self.device.type == "cpu" and tokens * self.objective.fitted.width < SMALL_STEP:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
     def _halve_micro_batch(self, examples: int, log: RunLog) -> None:
         if examples <= 1:

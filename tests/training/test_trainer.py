@@ -38,6 +38,21 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(make, make_
     assert not same(found[0], found[2])
 
 
+@pytest.mark.parametrize(("least", "threads"), [(1 << 30, 1), (1, 2)], ids=["small", "large"])
+def test_a_small_step_uses_one_thread(make, make_trainer, monkeypatch, least, threads):
+    monkeypatch.setattr("edgeformers.training.trainer.SMALL_STEP", least)
+    objective = make()
+    trainer, batch = make_trainer(objective), objective.make(objective.batches(0)[0], 0, None)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with trainer._threads([batch]):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_training_leaves_the_random_numbers_outside_alone(make_edges, make_trainer):
     torch.manual_seed(5)
     expected = torch.rand(3)
