@@ -174,7 +174,8 @@ def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
     """One claim in one table, over the measured rows and the metrics of the paper.
 
     A comparison counts only if its 95 % interval excludes 0; without a test, the means decide.
-    A claim about all of several rows cannot hold before all of them are measured.
+    While rows are missing, a claim about all of them cannot hold, and one about any of several
+    families cannot fail.
     """
     if claim.kind == "untestable":
         return untested(claim, spec.name, claim.reason)
@@ -184,7 +185,7 @@ def check_claim(claim: Claim, record: Record, spec: TableSpec) -> CheckedClaim:
     deciding = _any_side(effects) if claim.kind == "any" else _weakest(effects)
     measured = {*row_means(record, spec), *OPTIONAL_ROWS}
     missing, verdict = sum(row not in measured for row in claim.rows), VERDICTS[deciding.sign]
-    if missing and verdict == "holds" and claim.kind != "any":
+    if missing and (verdict == "holds") != (claim.kind == "any"):
         verdict = "cannot be tested"
     return CheckedClaim(
         claim=claim,

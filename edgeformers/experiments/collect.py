@@ -1,7 +1,7 @@
 """Collects the results of finished runs into a record, with paired significance tests."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,13 +34,18 @@ def collect_results(plan: Plan) -> Record:
     for spec, metric, pairs in claimed_pairs(record):
         found = [test for pair in pairs if (test := _compare(rows, spec, metric, pair))]
         if found:
-            weakest = min(found, key=lambda test: (test.low > 0, test.low))
+            weakest = weakest_test(found)
             tests[weakest.table, weakest.metric, weakest.best, weakest.second] = weakest
     return replace(
         record,
         comparisons=[lead for one in leads if (lead := _compare(rows, *one))],
         claim_tests=list(tests.values()),
     )
+
+
+def weakest_test(tests: Iterable[Comparison]) -> Comparison:
+    """The comparison that decides a claim: one that refutes it, else one that leaves it open."""
+    return min(tests, key=lambda test: ((test.low > 0) - (test.high < 0), test.difference))
 
 
 def make_record(plan: Plan, entries: list[Entry]) -> Record:

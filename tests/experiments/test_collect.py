@@ -1,8 +1,17 @@
 import pytest
 
 from edgeformers.experiments.claims import check_claims
-from edgeformers.experiments.collect import collect_results
+from edgeformers.experiments.collect import collect_results, weakest_test
 from edgeformers.experiments.runner import execute
+from tests.experiments.records import lead
+
+
+def test_a_refuting_comparison_decides_before_an_uncertain_one():
+    ahead = lead("a", "b", difference=0.02, low=0.01, high=0.03)
+    unsure = lead("a", "c", difference=0.01, low=-0.5, high=0.52)
+    behind = lead("a", "d", difference=-0.02, low=-0.03, high=-0.01)
+    assert weakest_test([ahead, unsure, behind]) == behind
+    assert weakest_test([ahead, unsure]) == unsure
 
 
 def test_claims_are_tested_over_seeds(tiny_plan):
