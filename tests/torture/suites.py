@@ -88,6 +88,7 @@ SUITES: dict[str, Suite] = {
         short=0,
         title="networks in which graph or text cannot help, then a verdict",
         target="at most 16 say that it helps",
+        labels={"accepted": "do not say that it helps", "silent": "say so"},
         at_most={"silent": 16},
     ),
     "known_effects": Suite(
@@ -96,6 +97,7 @@ SUITES: dict[str, Suite] = {
         short=0,
         title="networks in which graph or text helps, then a verdict",
         target="at least 45 say so",
+        labels={"accepted": "say so", "silent": "do not"},
         at_most={"silent": 5},
     ),
 }
