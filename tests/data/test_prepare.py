@@ -3,6 +3,7 @@
 import gzip
 import inspect
 import json
+import time
 from contextlib import suppress
 from dataclasses import fields, replace
 
@@ -18,7 +19,7 @@ from edgeformers.data.readers.tables import read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import EdgeTable, edge_schema
-from edgeformers.errors import ConfigError, InputError
+from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.experiments.node_classification import find_labels
 
 PLAIN = PrepareConfig(tokenizer=None, progress=False)
@@ -362,3 +363,19 @@ def test_an_edge_table_needs_canonical_columns(schema, tmp_path):
 def test_a_raw_format_is_read_from_files_only(tmp_path):
     with pytest.raises(InputError, match="files"):
         prepare(pd.DataFrame({"source": ["a"]}), tmp_path / "net", format="amazon-reviews")
+
+
+def test_a_long_file_without_records_is_rejected_at_once(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text("x\n" * 500_000)
+    started = time.monotonic()
+    with pytest.raises(InputError, match="line 1"):
+        prepare(path, tmp_path / "net")
+    assert time.monotonic() - started < 5
+
+
+def test_an_unknown_encoding_of_xml_is_rejected(tmp_path):
+    path = tmp_path / "Posts.xml"
+    path.write_text('<?xml version="1.0" encoding="utf-8f-8"?>\n<posts></posts>')
+    with pytest.raises(FormatError, match="encoding"):
+        prepare(path, tmp_path / "net")

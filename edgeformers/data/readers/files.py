@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
 from io import BufferedReader
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,9 +175,12 @@ def parse_rows(
 
 
 def parse_lines(
-    path: Path, parse: Callable[[str], R], errors: RowErrors
+    path: Path, parse: Callable[[str], R], errors: RowErrors, limit: int | None = None
 ) -> Iterator[tuple[int, R]]:
-    """(line, parsed line) of every line of a UTF-8 file that is not blank; see `parse_rows`."""
+    """(line, parsed line) of lines of a UTF-8 file that are not blank; see `parse_rows`.
+
+    `limit` is the number of lines to read; None: all.
+    """
 
     def decode_and_parse(line: bytes) -> R:
         try:
@@ -186,7 +190,7 @@ def parse_lines(
         return parse(text)
 
     lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
-    return parse_rows(lines, decode_and_parse, path, errors)
+    return parse_rows(islice(lines, limit), decode_and_parse, path, errors)
 
 
 def _damaged(path: Path, line: int, error: Exception) -> Exception:

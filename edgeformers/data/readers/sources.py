@@ -25,6 +25,7 @@ from edgeformers.threads import num_threads
 
 MAX_DUCKDB_RECORD = 1 << 21  # bytes per row; DuckDB's buffers are many times that
 PROBED_RECORDS = 1000  # records read to find the keys
+PROBED_LINES = 10_000  # lines read to find these records
 #: (library, class) of data frames; compared by name, so that neither library is imported.
 FRAME_TYPES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("polars", "LazyFrame")}
 #: What to do about a JSON file, and what DuckDB accepts in it and Python does not: trailing commas
@@ -164,7 +165,8 @@ class JsonLinesSource(TextSource):
             raise InputError(f"{self.path} is a JSON array; {REMEDY}, for example by 'jq -c .[]'")
         kinds: dict[str, set[bool]] = {}  # of values that are not null: is it a list of strings?
         errors = RowErrors("skip")  # they are reported when the rows are read
-        for _, record in islice(parse_lines(self.path, _parse_record, errors), PROBED_RECORDS):
+        records = parse_lines(self.path, _parse_record, errors, limit=PROBED_LINES)
+        for _, record in islice(records, PROBED_RECORDS):
             for key, value in record.items():
                 is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
                 kinds.setdefault(key, set()).update([] if value is None else [is_list])

@@ -32,7 +32,7 @@ from edgeformers.data.table import (
     naive_utc,
 )
 from edgeformers.data.types import Ids
-from edgeformers.errors import FormatError, InputError
+from edgeformers.errors import EdgeformersError, FormatError, InputError
 
 logger = logging.getLogger("edgeformers")
 
@@ -164,11 +164,15 @@ def _xml_rows(
             yield from rows
             rows.clear()
         parser.Parse(b"", True)
+    except EdgeformersError:
+        raise
     except expat.ExpatError as error:
         raise FormatError(
             f"{file}, line {error.lineno}: not well-formed XML ({expat.ErrorString(error.code)}); "
             "download the file again or repair the line"
         ) from error
+    except (LookupError, ValueError) as error:  # of the encoding in its first line
+        raise FormatError(f"{file} cannot be read ({error}); write it in UTF-8") from error
 
 
 def _accepted_answers(file: Path) -> Ids:
