@@ -66,8 +66,8 @@ def test_an_old_edge_run_predicts_as_it_did(saved, expected):
 def test_an_old_link_run_ranks_as_it_did(saved, expected, run, monkeypatch):
     # 0.1 took the pairs of the protocol `paper` in the order of the file.
     monkeypatch.setattr(network_links, "order_links", lambda _, links: np.arange(len(links)))
-    # Its intervals resampled pairs, not sources.
-    monkeypatch.setattr(report, "bootstrap_interval", lambda x, seed, groups: interval(x, seed))
+    # Its intervals resampled pairs, not sources, and all pairs had equal weights.
+    monkeypatch.setattr(report, "bootstrap_interval", lambda x, seed, **_: interval(x, seed))
     predictor, wanted = open_saved(saved, run), expected[run]
     scores = predictor.score([tuple(pair) for pair in wanted["pairs"]])
     np.testing.assert_allclose(scores, wanted["scores"], rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -80,9 +81,9 @@ class LinkReport:
         ranks = self.ranks[protocol]
         if group is not None:
             ranks = ranks[self.groups[group]]
-        by_batch = protocol in IN_BATCH and group is None
-        average = self._mean_of_batches if by_batch else metrics.mean
-        return {name: average(values(ranks)) for name, values in RANK_METRICS.items()}
+        weights = None if group is not None else self._weights(protocol)
+        average = metrics.mean if weights is None else partial(np.average, weights=weights)
+        return {name: float(average(values(ranks))) for name, values in RANK_METRICS.items()}
 
     def values(self, protocol: str, metric: str) -> Floats:
         """One metric of each pair, for intervals and paired comparisons."""
@@ -100,7 +101,9 @@ class LinkReport:
         results: dict[str, Any] = self.flat()
         for protocol in self.ranks:
             values = self.values(protocol, "mrr")
-            interval = bootstrap_interval(values, seed, groups=self.queries)
+            interval = bootstrap_interval(
+                values, seed, groups=self.queries, weights=self._weights(protocol)
+            )
             results[f"{protocol}/mrr_interval"] = [interval.low, interval.high]
         results["groups"] = {name: values["groups"] for name, values in self.to_dict().items()}
         return results
@@ -128,9 +131,16 @@ class LinkReport:
                 lines.append(f"{protocol:<15}{name:<14}{row['pairs']:>8,}{values}")
         return "\n".join(lines)
 
-    def _mean_of_batches(self, values: Floats) -> float:
-        taken = values if self.order is None else values[self.order]
-        return metrics.mean([taken[part].mean() for part in index_blocks(len(taken), self.batch)])
+    def _weights(self, protocol: str) -> Floats | None:
+        """The weights of pairs in overall metrics: batches have equal weights; None: pairs do."""
+        count = len(self.ranks[protocol])
+        if protocol not in IN_BATCH or not count:
+            return None
+        taken = np.arange(count) if self.order is None else self.order
+        weights = np.empty(count)
+        for part in index_blocks(count, self.batch):
+            weights[taken[part]] = 1 / len(taken[part])
+        return weights
 
 
 def evaluate_links(

@@ -84,17 +84,21 @@ def bootstrap_interval(
     *,
     resamples: int = 2000,
     groups: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> Interval:
-    """The percentile bootstrap interval of a mean over examples.
+    """The percentile bootstrap interval of a mean over examples, which may have `weights` [n].
 
     Examples that belong together, such as the test pairs of one query, are not independent. With
     `groups` [n], whole groups are resampled, so that the interval is not too narrow.
     """
-    sums, sizes = _group_sums(values, groups)
+    array = np.asarray(values, np.float64)
+    weight = np.ones(len(array)) if weights is None else np.asarray(weights, np.float64)
+    (sums, _), (sizes, _) = _group_sums(array * weight, groups), _group_sums(weight, groups)
     rng = np.random.default_rng(seed)
     blocks = _resampled_rows(len(sums), resamples, rng)
     means = [sums[drawn].sum(1) / sizes[drawn].sum(1) for drawn in blocks]
-    return _interval(metrics.mean(values), np.hstack([[], *means]), level, len(sums))
+    value = metrics.mean(array) if weights is None else float(np.average(array, weights=weight))
+    return _interval(value, np.hstack([[], *means]), level, len(sums))
 
 
 def bootstrap_statistic(

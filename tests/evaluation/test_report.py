@@ -121,3 +121,12 @@ def test_intervals_of_mrr_resample_the_pairs_of_a_query_together():
     low, high = report.results(seed=0)["full/mrr_interval"]
     once = bootstrap_interval(report.values("full", "mrr")[::25], 0)
     assert (low, high) == pytest.approx((once.low, once.high))
+
+
+def test_intervals_of_in_batch_protocols_are_of_the_mean_of_batch_means():
+    ranks = np.append(np.full(400, 10.0), 1.0)  # the last batch is a single pair
+    report = LinkReport(ranks={"paper": ranks}, batch=100, queries=np.arange(401))
+    results = report.results(seed=0)
+    low, high = results["paper/mrr_interval"]
+    assert results["paper/mrr"] == pytest.approx(0.28)
+    assert low <= results["paper/mrr"] <= high
