@@ -147,7 +147,6 @@ def place_inputs(command: Command) -> None:
 def undisturbed(name: str) -> tuple[float, dict[str, object]]:
     """Seconds and results of a command that nothing disturbs."""
     command = COMMANDS[name]
-    call(command.args, enter(command))  # what is slow the first time does not count
     folder = enter(command)
     ended = call(command.args, folder)
     if ended.code != 0:

@@ -36,7 +36,7 @@ SUITES: dict[str, Suite] = {
     "tables": Suite(
         module="tests.torture.hostile_tables",
         count=10_000,
-        short=0,
+        short=40,
         title="hostile tables through `prepare`",
         target="no tracebacks",
         labels={"accepted": "prepared", "silent": "inconsistent", "crash": "tracebacks"},
@@ -44,7 +44,7 @@ SUITES: dict[str, Suite] = {
     "models": Suite(
         module="tests.torture.hostile_models",
         count=1_000,
-        short=0,
+        short=12,
         title="corrupted or hostile folders of models, networks and runs",
         target="no crashes, 500 rejected within 2 s and 1 GB",
         at_least={"rejected": 500},
@@ -53,7 +53,7 @@ SUITES: dict[str, Suite] = {
     "bits": Suite(
         module="tests.torture.flipped_bits",
         count=1_000,
-        short=0,
+        short=4,
         title="one flipped bit in a network file, then `train`",
         target="none silent, no crashes",
         labels={"accepted": "without effect"},
@@ -85,7 +85,7 @@ SUITES: dict[str, Suite] = {
     "null_verdicts": Suite(
         module="tests.torture.null_verdicts",
         count=200,
-        short=0,
+        short=1,
         title="networks in which graph or text cannot help, then a verdict",
         target="at most 16 say that it helps",
         labels={"accepted": "do not say that it helps", "silent": "say so"},

@@ -3,14 +3,24 @@
 import pytest
 
 from tests.torture.commands import differences
+from tests.torture.disturbances import NAMES
 from tests.torture.driver import run_suite
-from tests.torture.suites import SUITES
+from tests.torture.suites import SUITES, Suite
+
+TOGETHER = Suite(
+    module="tests.torture.disturbances",
+    count=0,
+    short=sum(SUITES[name].short for name in NAMES),
+    title="",
+    target="",
+)
+SHORT = {name: suite for name, suite in SUITES.items() if suite.short and name not in NAMES}
 
 
-@pytest.mark.parametrize("name", [name for name, suite in SUITES.items() if suite.short])
-def test_short(name, tmp_path):
-    suite = SUITES[name]
-    outcomes = run_suite(suite, tmp_path / f"{name}.jsonl", seed=1, count=suite.short, show=False)
+@pytest.mark.parametrize("suite", [*SHORT.values(), TOGETHER], ids=[*SHORT, "disturbances"])
+def test_short(suite, tmp_path):
+    path = tmp_path / "suite.jsonl"
+    outcomes = run_suite(suite, path, seed=1, count=suite.short, show=False)
     assert len(outcomes) == suite.short
     assert [o for o in outcomes if suite.is_failure(o["kind"])] == []
 
