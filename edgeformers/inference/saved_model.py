@@ -305,7 +305,10 @@ def _read_nodes(path: Path, num_nodes: int) -> NodeIndex:
             raise ValueError("a node has no id")
     is_bipartite = num_nodes > 0 and sides[0].is_valid
     num_sources = pc.sum(pc.equal(sides, "source")).as_py() if is_bipartite else None
-    return NodeIndex(names, num_sources)
+    index = NodeIndex(names, num_sources)
+    if (not num_sources and is_bipartite) or _node_table(index).column(1) != sides:
+        raise FormatError(f"{path} does not list sources first, then targets; {REMEDY}")
+    return index
 
 
 def _has_own_network(folder: Path, facts: Mapping[str, Any]) -> bool:

@@ -437,3 +437,13 @@ def test_tensors_of_other_types_are_rejected(saved, dtype):
     renew_checksums(saved)
     with pytest.raises(FormatError, match=r"nodes\.table"):
         load_model(saved)
+
+
+@pytest.mark.parametrize("sides", [["x"] * 7, ["target", "source"] * 3 + ["target"]])
+def test_sides_of_nodes_must_be_sources_then_targets(saved, sides):
+    path = saved / "nodes.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(1, "side", pa.array(sides)), path)
+    renew_checksums(saved)
+    with pytest.raises(FormatError, match=r"nodes\.parquet"):
+        load_model(saved)
