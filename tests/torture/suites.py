@@ -80,7 +80,7 @@ SUITES: dict[str, Suite] = {
         short=5,
         title="two processes that write the same output",
         target="one rejected, the other undisturbed",
-        labels={"silent": "both wrote"},
+        labels={"silent": "disturbed"},
     ),
     "null_verdicts": Suite(
         module="tests.torture.null_verdicts",
