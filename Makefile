@@ -17,7 +17,7 @@ test-slow: $(READY)  ## the slow cases
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 torture: $(READY)  ## hostile inputs, kills and full disks in large numbers; goes on where it stopped
-	$(BIN)/python -m tests.torture -o torture
+	$(BIN)/python -m tests.torture -o torture --workers 2
 
 check: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -17,6 +17,7 @@ class Suite:
     good: frozenset[str] = frozenset({"accepted", "rejected"})  # kinds of outcomes
     at_least: Mapping[str, int] = field(default_factory=dict)  # outcomes of each kind
     at_most: Mapping[str, int] = field(default_factory=dict)  # of other kinds; 0 by default
+    shows_cost: bool = False  # the largest time and memory, in tables
     timeout: float = 300.0  # seconds per case, after which its process is killed
 
     def is_failure(self, kind: str) -> bool:
@@ -48,6 +49,7 @@ SUITES: dict[str, Suite] = {
         title="corrupted or hostile folders of models, networks and runs",
         target="no crashes, 500 rejected within 2 s and 1 GB",
         at_least={"rejected": 500},
+        shows_cost=True,
         labels={"accepted": "harmless"},
     ),
     "bits": Suite(

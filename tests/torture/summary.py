@@ -26,7 +26,7 @@ def summarize(suite: Suite, outcomes: Sequence[Mapping[str, Any]], count: int) -
         "wanted": count,
         "kinds": dict(sorted(kinds.items())),
         "result": suite.result(kinds, count),
-        "cpu_seconds": round(sum(o.get("cpu_seconds", o["seconds"]) for o in outcomes)),
+        "cpu_seconds": round(sum(o.get("cpu_seconds", o["seconds"]) for o in outcomes)),  # at most
         "longest_seconds": round(max((o["seconds"] for o in outcomes), default=0.0), 2),
         "peak_bytes": max((outcome["peak_bytes"] for outcome in outcomes), default=0),
         "last": max((outcome["date"] for outcome in outcomes), default=""),
@@ -51,7 +51,8 @@ def markdown(record: Mapping[str, Any]) -> str:
         cells = [suite.title, f"{counts['cases']:,}", outcome_text(suite, counts), suite.target]
         lines.append(f"| {' | '.join(cells)} | {counts['result']} |")
     hours = sum(counts["cpu_seconds"] for counts in record["suites"].values()) / 3600
-    lines += ["", f"Measured {record['date']}: {hours:.1f} CPU hours on {record['machine']}.", ""]
+    machine = f"{record['machine']}, within {hours:.1f} CPU hours"
+    lines += ["", f"Measured on {record['date']}: {machine}.", ""]
     return "\n".join(lines)
 
 
@@ -61,7 +62,7 @@ def outcome_text(suite: Suite, counts: Mapping[str, Any]) -> str:
     kinds = [kind for kind in counts["kinds"] if not suite.is_failure(kind)]
     kinds += [kind for kind in labels if suite.is_failure(kind)]
     text = ", ".join(f"{counts['kinds'].get(kind, 0):,} {labels.get(kind, kind)}" for kind in kinds)
-    if counts["peak_bytes"]:
+    if suite.shows_cost:
         text += f"; at most {counts['longest_seconds']:.1f} s and {counts['peak_bytes'] >> 20} MB"
     return text
 
