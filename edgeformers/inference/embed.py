@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -26,7 +27,7 @@ from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.fitted import FittedModel, fitted_model, network_fingerprint
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import model_fingerprint
-from edgeformers.locks import remove_stale_lock
+from edgeformers.locks import BusyError, remove_stale_lock, single_writer
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
 
@@ -87,7 +88,7 @@ def embed(
     size = batch or fitted.config.train.eval_batch_size
     job = _Job(fitted, what, shard, size, chunk, int8)
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
-        distributed.run_on_main(lambda: remove_stale_lock(path))
+        distributed.run_on_main(lambda: _remove_leftovers(path))
         return path  # also where nothing can be written
     with distributed.single_writer(path):
         if not distributed.broadcast(_is_finished(path, job.facts, overwrite)):
@@ -98,7 +99,7 @@ def embed(
 
 def _write_vectors(job: "_Job", path: Path, *, show: bool) -> None:
     """Encode and write the chunks that are missing, then join them."""
-    chunks = path.with_name(f".{path.name}.parts")
+    chunks = _chunk_folder(path)
     if job.int8 and job.chunks:
         print_message(job.measure_int8(), show=show)
     files = [chunks / f"{number:08d}.parquet" for number in range(len(job.chunks))]
@@ -115,6 +116,18 @@ def _write_vectors(job: "_Job", path: Path, *, show: bool) -> None:
         bar = tqdm(files, desc="joining", disable=not show)
         _write_parquet(path, map(pq.read_table, bar), job.schema)
         shutil.rmtree(chunks, ignore_errors=True)
+
+
+def _chunk_folder(path: Path) -> Path:
+    return path.with_name(f".{path.name}.parts")
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what a process left that was killed after it had written the file."""
+    if _chunk_folder(path).exists():
+        with suppress(BusyError, OSError), single_writer(path):
+            shutil.rmtree(_chunk_folder(path))
+    remove_stale_lock(path)
 
 
 def read_embeddings(path: str | PathLike[str]) -> EmbeddingTable:

@@ -87,7 +87,9 @@ def test_shards_together_are_the_whole(home, tmp_path):
 def test_a_finished_file_is_not_made_again(home, tmp_path, monkeypatch):
     out = embed(home / "links", what="nodes", out=tmp_path / "v.parquet", show=False)
     monkeypatch.setattr(embedding, "encode_nodes", lambda *_, **__: pytest.fail("encoded again"))
+    (tmp_path / ".v.parquet.parts").mkdir()  # of a process killed while it cleaned up
     assert embed(home / "links", what="nodes", out=out, show=False) == out
+    assert [path.name for path in tmp_path.iterdir()] == ["v.parquet"]
 
 
 def test_a_file_of_another_model_is_replaced_only_when_asked(home, tmp_path):
