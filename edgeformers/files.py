@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SYSTEM_FILES = (".DS_Store", "Thumbs.db", "desktop.ini")  # left in folders by operating systems
-LARGEST_JSON = 1 << 24  # bytes; parsed values take about 20 times as much memory
+LARGEST_JSON = 1 << 23  # bytes; parsed values take about 20 times as much memory
 ATTEMPTS = 100  # to win a race against other processes that write the same folder
 
 

@@ -91,6 +91,7 @@ class EdgeTextGraph:
         for path in arrays:
             if len(open_array(path)) > most:  # before a huge file is read
                 raise FormatError(f"{path} has more rows than the network allows; {REMEDY}")
+        self._array("adjacency.indptr", self.num_nodes + 1)  # before models allocate node tables
         check_files(self.path, self.meta.files, verify="changed")
 
     def __reduce__(self) -> tuple[Any, ...]:

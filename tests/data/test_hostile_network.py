@@ -69,6 +69,13 @@ def test_claims_of_the_metadata_are_checked(network, name, value):
         use(network)
 
 
+@pytest.mark.parametrize("count", [3, 10**12, 10**39])
+def test_a_wrong_number_of_nodes_is_rejected_before_anything_is_allocated(network, count):
+    renew(network, num_nodes=count)
+    with pytest.raises(FormatError):
+        EdgeTextGraph.open(network).verify()
+
+
 def test_files_outside_the_folder_are_not_read(network):
     files = read_record(network / "network.json")["files"]
     renew(network, files={**files, "../network/src.npy": files["src.npy"]})

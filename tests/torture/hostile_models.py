@@ -26,8 +26,10 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.prepare import prepare
 from edgeformers.data.simulate import simulate
 from edgeformers.data.storage import fingerprint, fingerprint_folder, read_record, write_record
+from edgeformers.errors import FormatError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.experiments.run_report.read import FinishedRun, read_run
+from edgeformers.report.comparison import SkippedRun
 from edgeformers.runs import train_run
 from tests.torture.outcome import Outcome, observe_forked
 
@@ -175,6 +177,8 @@ def _use_run(folder: Path) -> Any:
     for task in ("edge-classification", "link-prediction"):
         train_run(network, folder / task, _config(task), show=False)
         run = read_run(folder / task)
+        if isinstance(run, SkippedRun):
+            raise FormatError(run.reason)  # which the report names instead of the run
         if not isinstance(run, FinishedRun):
             raise AssertionError(f"a finished run is not read: {run}")
         read.append(run.results)
