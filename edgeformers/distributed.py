@@ -56,7 +56,7 @@ def barrier() -> None:
 
 
 @contextmanager
-def single_writer(out: Path, *, folder: bool = False) -> Iterator[None]:
+def locked_output(out: Path, *, folder: bool = False) -> Iterator[None]:
     """Let the main process hold the lock of an output, for all processes of the group."""
     with locks.single_writer(out, folder=folder) if is_main() else nullcontext():
         yield

@@ -49,7 +49,7 @@ def train_run(
     if distributed.broadcast(is_finished(folder)):
         distributed.run_on_main(lambda: _check_finished(folder, config, graph))
         return read_results(folder)
-    with distributed.single_writer(folder, folder=True):
+    with distributed.locked_output(folder, folder=True):
         estimator = fit_run(graph, folder, config, device=device, show=show)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")

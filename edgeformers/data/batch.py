@@ -318,7 +318,7 @@ def make_node_texts(edge: EdgeBatch, *ends: EgoBatch, limit: int) -> NodeTexts:
     """
     owner = np.concatenate([np.arange(len(edge)), *(egos.occupied.numpy() for egos in ends)])
     sizes = np.bincount(owner, minlength=len(edge))
-    joined = [join_texts(egos.text, egos.egos, limit) for egos in ends]
+    joined = [join_ego_texts(egos.text, egos.egos, limit) for egos in ends]
     return NodeTexts(
         text=PackedText.cat([edge.text, *joined]),
         owner=torch.from_numpy(owner),
@@ -327,7 +327,7 @@ def make_node_texts(edge: EdgeBatch, *ends: EgoBatch, limit: int) -> NodeTexts:
     )
 
 
-def join_texts(text: PackedText, groups: Ragged, limit: int) -> PackedText:
+def join_ego_texts(text: PackedText, groups: Ragged, limit: int) -> PackedText:
     """Concatenate the texts of each group after one [CLS], cut to `limit` tokens, on the host.
 
     Texts are sorted by their token ids, so that the result does not depend on the order in which

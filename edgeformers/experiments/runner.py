@@ -83,7 +83,7 @@ def try_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool) ->
     run.path.parent.mkdir(parents=True, exist_ok=True)
     run.failure.unlink(missing_ok=True)
     try:
-        with distributed.single_writer(run.path, folder=True):
+        with distributed.locked_output(run.path, folder=True):
             execute_run(plan, run, graph, show=show)
         return None
     except FileError:  # of a full disk, for example: the other runs would fail as well

@@ -90,7 +90,7 @@ def embed(
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
         distributed.run_on_main(lambda: _remove_leftovers(path))
         return path  # also where nothing can be written
-    with distributed.single_writer(path):
+    with distributed.locked_output(path):
         if not distributed.broadcast(_is_finished(path, job.facts, overwrite)):
             _write_vectors(job, path, show=show)
         distributed.barrier()

@@ -22,7 +22,7 @@ from edgeformers.report.page import (
     Bar,
     Block,
     Bullets,
-    Command,
+    CommandLine,
     Details,
     Findings,
     Page,
@@ -111,7 +111,7 @@ def _findings(card: DataCard) -> Section:
     blocks: list[Block] = []
     if card.prepare_options:
         blocks.append(Paragraph("Prepare it again with the same command, but these options:"))
-        blocks.append(Command(card.prepare_options))
+        blocks.append(CommandLine(card.prepare_options))
     findings = Findings(card.findings) if card.findings else Paragraph("No problems found.")
     return Section("Before you train", [*blocks, findings])
 

@@ -33,7 +33,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandLine:
     """A command, or options of one, to copy; a terminal breaks it only between options."""
 
     text: str
@@ -160,7 +160,7 @@ class Section:
 
 Block: TypeAlias = (
     Paragraph
-    | Command
+    | CommandLine
     | Bullets
     | Tiles
     | Findings

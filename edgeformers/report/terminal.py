@@ -11,7 +11,7 @@ from edgeformers.report.page import (
     Block,
     Bullets,
     Cell,
-    Command,
+    CommandLine,
     Details,
     Findings,
     IntervalCell,
@@ -79,7 +79,7 @@ def _block(block: Block) -> list["RenderableType"]:
     """Tiles and images are left out: the lead and the tables say the same."""
     if isinstance(block, Paragraph):
         return [_hanging("", block.text)]
-    if isinstance(block, Command):
+    if isinstance(block, CommandLine):
         return [_hanging("", re.sub(r" (?=--)", " \\\n  ", block.text))]
     if isinstance(block, Bullets):
         return [_hanging("·", line) for line in block.lines[: block.brief]]

@@ -54,7 +54,7 @@ def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
 def owned_folder(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> Iterator[None]:
     """Lock a run folder and write its settings; a run that fails at once leaves nothing."""
     distributed.run_on_main(lambda: check_owner(folder, config, graph))
-    with distributed.single_writer(folder, folder=True):
+    with distributed.locked_output(folder, folder=True):
         distributed.run_on_main(lambda: _write_settings(folder, config, graph))
         try:
             yield

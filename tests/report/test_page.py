@@ -9,7 +9,7 @@ from edgeformers.report.page import (
     Bar,
     Bullets,
     Cell,
-    Command,
+    CommandLine,
     Details,
     Findings,
     IntervalCell,
@@ -41,7 +41,7 @@ def everything(text):
     return make_page(
         Paragraph(text),
         Bullets([text]),
-        Command(text),
+        CommandLine(text),
         Tiles([(text, text)]),
         Findings([Finding("note", text, text, text, {}, [text])]),
         Table([[text, text], [text, Cell(text, text, text, bold=True)]]),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeformers.baselines.graph.node_texts import NodeTextConfig
-from edgeformers.data.batch import join_texts
+from edgeformers.data.batch import join_ego_texts
 from edgeformers.errors import ConfigError
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.ragged import Ragged
@@ -35,9 +35,9 @@ def test_a_node_has_the_texts_around_it_and_an_edge_keeps_its_own():
 
 def test_texts_are_joined_in_a_fixed_order_after_one_cls():
     batch = make_batch(center=(0, 1), counts=(2, 1), neighbor=(3, 4, 5), texts=TEXTS[2:5])
-    joined = join_texts(batch.text, batch.egos, 8)
+    joined = join_ego_texts(batch.text, batch.egos, 8)
     assert as_lists(joined) == [[2, 7, 3, 9, 9, 9, 9, 3], TEXTS[4]]
-    assert as_lists(join_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
+    assert as_lists(join_ego_texts(batch.text, batch.egos, 4)) == [[2, 7, 3, 9], TEXTS[4]]
 
 
 texts_of_egos = st.lists(
@@ -47,7 +47,7 @@ texts_of_egos = st.lists(
 
 
 def join_one(texts, limit):
-    """What `join_texts` does, one group at a time."""
+    """What `join_ego_texts` does, one group at a time."""
     ordered = sorted(texts, key=lambda ids: np.array(ids).astype(">u4").tobytes())
     return [ordered[0][0], *(token for text in ordered for token in text[1:])][:limit]
 
@@ -58,7 +58,7 @@ def test_joined_texts_keep_the_limit_and_do_not_depend_on_order(egos, limit, ran
         texts = [text for ego in egos for text in ego]
         offsets = torch.tensor([0, *map(len, egos)]).cumsum(0)
         groups = Ragged.from_offsets(offsets.numpy())
-        return as_lists(join_texts(PackedText.from_lists(texts), groups, limit))
+        return as_lists(join_ego_texts(PackedText.from_lists(texts), groups, limit))
 
     assert join(egos) == [join_one(ego, limit) for ego in egos]
     assert join([random.sample(ego, len(ego)) for ego in egos]) == join(egos)
