@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeformers.errors import EdgeformersError, FormatError, InputError
+from edgeformers.errors import EdgeformersError, FileError, FormatError, InputError
 from edgeformers.file_errors import writing
 from edgeformers.locks import NoLocksError, acquire
 
@@ -48,9 +49,28 @@ def atomic_file(path: Path, suffix: str = "partial") -> Iterator[Path]:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a UTF-8 text file; readers see the old contents or the new, never a mixture."""
-    with atomic_file(path, f"{os.getpid()}-{threading.get_ident()}") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write a UTF-8 text file; readers see the old contents or the new, never a mixture.
+
+    Several processes may write the same file: the last one to finish wins.
+    """
+    _remove_temporary_files(path)
+    for attempt in range(ATTEMPTS):
+        try:
+            with atomic_file(path, f"{os.getpid()}-{threading.get_ident()}.partial") as temporary:
+                temporary.write_text(text, encoding="utf-8")
+            return
+        except FileError as error:  # another process may have taken it for a leftover
+            if error.errno != errno.ENOENT or attempt == ATTEMPTS - 1:
+                raise
+
+
+def _remove_temporary_files(path: Path) -> None:
+    """Remove what killed processes left of a file; a live process writes its own again."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.\d+(-\d+)?(\.partial)?")
+    with suppress(OSError):  # the folder is missing, or cannot be written
+        for other in path.parent.iterdir():
+            if pattern.fullmatch(other.name):
+                other.unlink(missing_ok=True)
 
 
 @contextmanager

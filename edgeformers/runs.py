@@ -9,7 +9,7 @@ from edgeformers.config import RunConfig, Task, read_toml
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
-from edgeformers.files import read_json_object
+from edgeformers.files import json_values, read_json_object
 from edgeformers.inference.model_card import write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
@@ -53,8 +53,9 @@ def train_run(
         estimator = fit_run(graph, folder, config, device=device, show=show)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
-        estimator.write_results(folder)
-        distributed.run_on_main(lambda: write_model_card(folder / MODEL))
+        results = json_values(estimator.results)
+        distributed.run_on_main(lambda: write_model_card(folder / MODEL, results))
+        estimator.write_results(folder)  # last: it marks the run as finished
     return read_results(folder)
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,25 @@ def test_a_file_is_replaced(tmp_path):
         write_atomic(path, text)
         assert path.read_text(encoding="utf-8") == text
     assert names_in(tmp_path) == ["page.html"]
+
+
+def test_the_next_write_removes_what_a_killed_process_left(tmp_path):
+    left = tmp_path / ".a+b.json.123-456.partial"
+    other = tmp_path / ".ab.json.123-456.partial"
+    left.touch()
+    other.touch()
+    write_atomic(tmp_path / "a+b.json", "new")
+    assert (tmp_path / "a+b.json").read_text() == "new"
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_concurrent_writes_leave_one_complete_file(tmp_path):
+    path, texts = tmp_path / "a.json", [str(i) * 10_000 for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: write_atomic(path, texts[i % 4]), range(200)))
+    assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):

@@ -80,7 +80,7 @@ class EdgeTextGraph:
         return graph
 
     def verify(self) -> None:
-        """Compare the checksums of files that changed since the last call.
+        """Compare counts with the arrays, and checksums of files that changed since the last call.
 
         Everything that computes with a network calls this first. Token stores are verified when
         they are opened.
@@ -92,6 +92,7 @@ class EdgeTextGraph:
             if len(open_array(path)) > most:  # before a huge file is read
                 raise FormatError(f"{path} has more rows than the network allows; {REMEDY}")
         self._array("adjacency.indptr", self.num_nodes + 1)  # before models allocate node tables
+        self._array("src", self.num_edges)
         check_files(self.path, self.meta.files, verify="changed")
 
     def __reduce__(self) -> tuple[Any, ...]:

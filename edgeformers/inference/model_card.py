@@ -41,23 +41,27 @@ LIMITATIONS = {
 NOT_TESTED = "It was not tested whether the graph and the text help (`--ablate-inputs`)."
 
 
-def write_model_card(folder: Path) -> None:
+def write_model_card(folder: Path, results: Mapping[str, Any] | None = None) -> None:
     """Write the card of a saved model again, unless it has been edited.
 
-    It has the results and the verdict of the run that the folder is in, if any.
+    It has the results and the verdict of the run that the folder is in, if any; `results` are
+    those that are not written yet.
     """
     card = folder / CARD
     if card.is_file() and GENERATED in card.read_text(encoding="utf-8"):
         facts = json.loads((folder / CONFIG).read_bytes())
-        write_atomic(card, model_card(folder, facts))
+        write_atomic(card, model_card(folder, facts, results))
 
 
-def model_card(folder: Path, facts: Mapping[str, Any]) -> str:
+def model_card(
+    folder: Path, facts: Mapping[str, Any], new_results: Mapping[str, Any] | None = None
+) -> str:
     """The card of a model with the contents of config.json, saved in a folder."""
     extra = facts["extra"]
     run = folder.parent if folder.name == "model" and "task" in extra else None
     task, network = extra.get("task", ""), extra.get("network_facts", {})
-    results = {**extra.get("results", {}), **(_read(run, RESULTS) if run else {})}
+    written = _read(run, RESULTS) if run else {}
+    results = {**extra.get("results", {}), **written, **(new_results or {})}
     verdict = _read(run, VERDICT) if run else {}
     title = [run.resolve().name if run else folder.resolve().name, _task_and_network(task, network)]
     tags = f"[edgeformers, {facts['model']}, text-attributed-graph]"

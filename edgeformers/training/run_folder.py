@@ -84,8 +84,6 @@ def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
 
 def _write_settings(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
     check_owner(folder, config, graph)
-    for leftover in folder.glob(f".{RECORD}.*"):  # of a process killed while writing
-        leftover.unlink(missing_ok=True)
     record = {"task": config.task, "network": str(graph.path.resolve())}
     record["network_fingerprint"] = network_fingerprint(graph)
     write_atomic(folder / RECORD, json.dumps(record, indent=1) + "\n")

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -246,3 +247,10 @@ def test_optional_arrays_may_be_absent(reviews):
     assert reviews.node_labels is None
     assert reviews.edge_list.times is None
     assert (reviews.num_sources, reviews.num_targets) == (3, 3)
+
+
+@pytest.mark.parametrize("counts", [{"num_nodes": 10**9}, {"num_edges": 10**30}])
+def test_counts_that_the_arrays_do_not_have_are_rejected(reviews, counts):
+    graph = EdgeTextGraph(reviews.path, replace(reviews.meta, **counts))
+    with pytest.raises(FormatError, match=r"\.npy has"):
+        graph.verify()

@@ -5,7 +5,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from edgeformers.data.simulate import simulate
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint
 from edgeformers.training.runlog import read_log
 from tests.data.folders import contents
+from tests.torture.faults import failing_writes
 from tests.torture.program import call
 
 SETTINGS = {
@@ -152,6 +154,24 @@ def undisturbed(name: str) -> tuple[float, dict[str, object]]:
     if ended.code != 0:
         raise RuntimeError(f"{name}: {ended.output}")
     return ended.seconds, results(folder)
+
+
+@cache
+def count_writes(name: str) -> int:
+    """How often a command writes."""
+    folder = enter(COMMANDS[name])
+    count = folder.with_name("writes.txt")
+    call(COMMANDS[name].args, folder, within=_counted_writes(folder, count))
+    return int(count.read_text())
+
+
+@contextmanager
+def _counted_writes(folder: Path, count: Path) -> Iterator[None]:
+    with failing_writes(folder) as disk:
+        try:
+            yield
+        finally:  # the program ends with SystemExit
+            count.write_text(str(disk.writes))
 
 
 def results(folder: Path) -> dict[str, object]:

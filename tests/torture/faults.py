@@ -10,6 +10,7 @@ import builtins
 import errno as codes
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ class Disk:
     folder: Path
     nth: int | None
     errno: int
+    kills: bool = False  # the process instead of raising an error
     writes: int = 0
 
     def write(self, path: Any) -> None:
@@ -41,7 +43,9 @@ class Disk:
         if not isinstance(path, str | bytes | os.PathLike) or not self._has(os.fsdecode(path)):
             return
         self.writes += 1
-        if self.nth is not None and self.writes >= self.nth:
+        if self.has_failed and self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.has_failed:
             raise OSError(self.errno, os.strerror(self.errno), os.fsdecode(path))
 
     def _has(self, path: str) -> bool:
@@ -58,14 +62,17 @@ _is_hooked = False
 
 @contextmanager
 def failing_writes(
-    folder: Path, nth: int | None = None, errno: int = codes.ENOSPC
+    folder: Path, nth: int | None = None, errno: int = codes.ENOSPC, *, kills: bool = False
 ) -> Iterator[Disk]:
-    """Fail the n-th write below a folder, and all that follow; without `nth`, only count them."""
+    """Fail the n-th write below a folder, and all that follow; without `nth`, only count them.
+
+    With `kills`, the process is killed just before the n-th write.
+    """
     global _is_hooked
     if not _is_hooked:
         sys.addaudithook(_audit)
         _is_hooked = True
-    disk = Disk(folder.resolve(), nth, errno)
+    disk = Disk(folder.resolve(), nth, errno, kills)
     with pytest.MonkeyPatch.context() as patch:
         for module in (builtins, io):
             patch.setattr(module, "open", _opener(disk))

@@ -3,7 +3,6 @@
 import random
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from tests.torture.commands import (
     COMMANDS,
     VARIANTS,
+    count_writes,
     differences,
     empty,
     enter,
@@ -54,7 +54,7 @@ def run(case: Case) -> Outcome:
 
 
 def _run_with_failing_writes(case: Case) -> Outcome:
-    command, writes = COMMANDS[case.command], _count_writes(case.command)
+    command, writes = COMMANDS[case.command], count_writes(case.command)
     for attempt in range(ATTEMPTS):  # some writes depend on the time
         folder, nth = enter(command), 1 + int(case.share * 0.9**attempt * writes)
         ended = call(command.args, folder, within=failing_writes(folder, nth))
@@ -93,24 +93,6 @@ def _outcome_with_space(case: Case, folder: Path) -> Outcome:
         return Outcome(kind="crash", detail=f"with space again: {ended.output}")
     wrong = differences(folder, undisturbed(case.command)[1])
     return Outcome(kind="silent" if wrong else "rejected", detail=wrong, seconds=ended.seconds)
-
-
-@cache
-def _count_writes(name: str) -> int:
-    """How often a command writes."""
-    folder = enter(COMMANDS[name])
-    count = folder.with_name("writes.txt")
-    call(COMMANDS[name].args, folder, within=_counted_writes(folder, count))
-    return int(count.read_text())
-
-
-@contextmanager
-def _counted_writes(folder: Path, count: Path) -> Iterator[None]:
-    with failing_writes(folder) as disk:
-        try:
-            yield
-        finally:  # the program ends with SystemExit
-            count.write_text(str(disk.writes))
 
 
 @cache

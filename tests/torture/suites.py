@@ -17,7 +17,7 @@ class Suite:
     good: frozenset[str] = frozenset({"accepted", "rejected"})  # kinds of outcomes
     at_least: Mapping[str, int] = field(default_factory=dict)  # outcomes of each kind
     at_most: Mapping[str, int] = field(default_factory=dict)  # of other kinds; 0 by default
-    shows_cost: bool = False  # the largest time and memory, in tables
+    shows_cost: bool = False  # the largest time and memory until a rejection, in tables
     timeout: float = 300.0  # seconds per case, after which its process is killed
 
     def is_failure(self, kind: str) -> bool:
@@ -62,9 +62,9 @@ SUITES: dict[str, Suite] = {
     ),
     "kills": Suite(
         module="tests.torture.kills",
-        count=100,
+        count=200,
         short=5,
-        title="SIGKILL at random moments of `prepare`, `train`, `embed`, `report`, `reproduce`",
+        title="SIGKILL of `prepare`, `train`, `embed`, `report` and `reproduce` at random moments",
         target="nothing lost or left behind, equal results",
         labels={"accepted": "finished by the next run", "silent": "with a loss"},
     ),

@@ -21,14 +21,15 @@ BLOCK = re.compile(r"(<!-- torture -->\n).*?(<!-- end -->)", re.DOTALL)
 def summarize(suite: Suite, outcomes: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
     """The counts of a suite, of which `count` cases were wanted."""
     kinds = Counter(outcome["kind"] for outcome in outcomes)
+    rejected = [outcome for outcome in outcomes if outcome["kind"] == "rejected"]
     return {
         "cases": len(outcomes),
         "wanted": count,
         "kinds": dict(sorted(kinds.items())),
         "result": suite.result(kinds, count),
         "cpu_seconds": round(sum(o.get("cpu_seconds", o["seconds"]) for o in outcomes)),  # at most
-        "longest_seconds": round(max((o["seconds"] for o in outcomes), default=0.0), 2),
-        "peak_bytes": max((outcome["peak_bytes"] for outcome in outcomes), default=0),
+        "longest_seconds": round(max((o["seconds"] for o in rejected), default=0.0), 2),
+        "peak_bytes": max((outcome["peak_bytes"] for outcome in rejected), default=0),
         "last": max((outcome["date"] for outcome in outcomes), default=""),
         "commits": sorted({outcome["commit"] for outcome in outcomes}),
     }
@@ -63,7 +64,8 @@ def outcome_text(suite: Suite, counts: Mapping[str, Any]) -> str:
     kinds += [kind for kind in labels if suite.is_failure(kind)]
     text = ", ".join(f"{counts['kinds'].get(kind, 0):,} {labels.get(kind, kind)}" for kind in kinds)
     if suite.shows_cost:
-        text += f"; at most {counts['longest_seconds']:.1f} s and {counts['peak_bytes'] >> 20} MB"
+        megabytes = counts["peak_bytes"] >> 20
+        text += f"; rejected within {counts['longest_seconds']:.1f} s and {megabytes} MB"
     return text
 
 

@@ -115,3 +115,18 @@ def test_a_folder_that_another_process_writes_is_refused(simulated, run, monkeyp
 class _Nothing:
     def get(self):
         return frozenset()
+
+
+def test_a_finished_run_has_a_complete_card(simulated, run, monkeypatch):
+    def fail(*args):
+        raise EdgeformersError("killed")
+
+    config = make().config
+    with monkeypatch.context() as patch:
+        patch.setattr("edgeformers.runs.write_model_card", fail)
+        with pytest.raises(EdgeformersError):
+            train_run(simulated, run, config, device="cpu", show=False)
+    assert not (run / "results.json").exists()
+    results = train_run(simulated, run, config, device="cpu", show=False)
+    card = (run / "model" / "README.md").read_text()
+    assert f"{results['test']['macro_f1']:.4f}" in card
