@@ -234,7 +234,7 @@ def _environment() -> "Environment":
     environment.filters["svg"] = lambda data: Markup(inline_svg(data))
     environment.tests |= {
         "words": lambda cell: bool(cell) and cell != "–" and not any(map(str.isdigit, cell)),
-        "a": lambda block, kind: type(block).__name__ == kind,
+        "a": lambda block, kind: isinstance(block, globals()[kind]),  # an unknown name is an error
     }
     environment.globals |= {"legend": legend}
     return environment
