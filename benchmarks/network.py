@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from benchmarks.workload import REAL_LENGTHS, draw
 from edgeformers import __version__
@@ -17,7 +19,7 @@ from edgeformers.data.simulate import simulate
 from edgeformers.data.splits import DEFAULT_SPLITS, EdgeList, make_split
 from edgeformers.data.storage import NetworkMeta, fingerprint_folder, write_record
 from edgeformers.data.table import NODE_FIELDS
-from edgeformers.data.tokens import RECORD, TokenMeta, TokenStore, open_tokens
+from edgeformers.data.tokens import RECORD, TOKENIZER, TokenMeta, TokenStore, open_tokens
 
 SPECIAL = 2  # [CLS] and [SEP] around every text
 
@@ -105,6 +107,8 @@ def write_random_tokens(graph: EdgeTextGraph, vocab_size: int) -> TokenStore:
     ids = rng.integers(0, vocab_size, int(lengths.sum()), dtype=np.uint16)
     np.save(folder / "edges.ids.npy", ids.astype(meta.dtype, copy=False))
     np.save(folder / "edges.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+    words = {str(number): number for number in range(vocab_size)}
+    Tokenizer(WordLevel(words)).save(str(folder / TOKENIZER))
     write_record(folder / RECORD, {"meta": asdict(meta), "files": fingerprint_folder(folder)})
     return open_tokens(folder)
 

@@ -73,7 +73,7 @@ def test_a_model_of_0_1_that_is_defined_differently_now_is_named():
 
 
 def test_a_setting_of_another_model_is_refused():
-    with pytest.raises(ConfigError, match=r"EdgeformerEConfig has no setting 'pooling'"):
+    with pytest.raises(ConfigError, match="'pooling'"):
         make_tiny("edgeformer-e", pooling="mean")
 
 

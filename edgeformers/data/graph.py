@@ -91,7 +91,8 @@ class EdgeTextGraph:
         for path in arrays:
             if len(open_array(path)) > most:  # before a huge file is read
                 raise FormatError(f"{path} has more rows than the network allows; {REMEDY}")
-        self._array("adjacency.indptr", self.num_nodes + 1)  # before models allocate node tables
+        with self._parquet("nodes.parquet"):  # its number of rows, before node tables are allocated
+            pass
         self._array("src", self.num_edges)
         check_files(self.path, self.meta.files, verify="changed")
 

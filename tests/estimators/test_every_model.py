@@ -8,7 +8,7 @@ from edgeformers.aliases import current_settings
 from edgeformers.baselines.collaborative.netmf import netmf_vectors
 from edgeformers.config import make_config
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.errors import ConfigError, InputError
+from edgeformers.errors import ConfigError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load, run_config
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.registry import MODELS
@@ -172,10 +172,11 @@ def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulat
     assert new.source.text.num_texts + new.target.text.num_texts > 0
 
 
-def test_a_model_that_cannot_explain_says_so(simulated):
-    made = fitted(LinkPredictor, "mean-sage-words", simulated)
-    with pytest.raises(InputError, match="explain=0"):
-        made.recommend(simulated.node_names([0])[0], k=2, explain=1)
+def test_reasons_of_a_model_that_is_not_divided_among_edges_sum_to_the_score(simulated):
+    model = fitted(LinkPredictor, "mean-sage-words", simulated)
+    for recommended in model.recommend(simulated.node_names([0])[0], k=2, explain=1):
+        weights = [reason.weight for reason in recommended.because]
+        assert sum(weights) == pytest.approx(recommended.score, abs=1e-5)
 
 
 def test_what_was_found_best_for_a_baseline_is_not_set_over_the_recipe_of_the_paper():

@@ -238,10 +238,10 @@ def test_what_stands_in_empty_slots_is_never_read(padded):
     [
         ({"tokens": ("local", "center", "neighbor")}, "tokens must be among"),
         ({"tokens": ("source",)}, r"\(got source\)"),
-        ({"readout": "mean"}, r"readout must be 'cls' or 'neighbor' \(got 'mean'\)"),
-        ({"pooling": "sum"}, r"pooling must be attention, mean or max \(got 'sum'\)"),
+        ({"readout": "mean"}, "readout"),
+        ({"pooling": "sum"}, "pooling"),
         ({"readout": "neighbor", "tokens": ("center",)}, "needs the neighbor token"),
-        ({"pool": "mean"}, "EdgeformerNConfig has no setting 'pool'; did you mean 'pooling'"),
+        ({"pool": "mean"}, "did you mean 'pooling'"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(settings, message):
