@@ -62,7 +62,7 @@ RECORD_VERSION = 2
 HEAD_TENSORS = {"beside.": "ensemble."}
 
 #: Command-line options.
-OPTIONS = {"--judge": "--ablate-inputs"}
+OPTIONS = {"--judge": "--ablate-inputs", "--verify": "--full"}
 
 #: Fields of dataclasses in saved JSON files, such as data cards and records.
 FIELDS = {

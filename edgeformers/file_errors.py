@@ -8,22 +8,25 @@ from pathlib import Path
 
 from edgeformers.errors import EdgeformersError, FileError
 
-_WAY_OUT = "choose another path"
+_ELSEWHERE = "choose another path"
 #: What an operating system's error means, and what to do about it.
 _CAUSES = {
     errno.ENOSPC: ("the disk is full", "free some space and run the same command again"),
     errno.EDQUOT: ("your disk quota is used up", "free some space and run the same command again"),
-    errno.EFBIG: ("the file is larger than allowed", "raise the limit (ulimit -f) or " + _WAY_OUT),
-    errno.EROFS: ("the file system is read-only", _WAY_OUT),
-    errno.EACCES: ("permission denied", f"change the permissions or {_WAY_OUT}"),
-    errno.EPERM: ("operation not permitted", f"change the permissions or {_WAY_OUT}"),
+    errno.EFBIG: (
+        "the file is larger than allowed",
+        "raise the limit (ulimit -f) or " + _ELSEWHERE,
+    ),
+    errno.EROFS: ("the file system is read-only", _ELSEWHERE),
+    errno.EACCES: ("permission denied", f"change the permissions or {_ELSEWHERE}"),
+    errno.EPERM: ("operation not permitted", f"change the permissions or {_ELSEWHERE}"),
     errno.ENOENT: ("no such file or folder", "check the path"),
     errno.ENOTDIR: ("a part of the path is not a folder", "check the path"),
     errno.EEXIST: ("a part of the path is not a folder", "check the path"),
-    errno.EISDIR: ("it is a folder", _WAY_OUT),
+    errno.EISDIR: ("it is a folder", _ELSEWHERE),
     errno.ENAMETOOLONG: ("the name is too long", "choose a shorter one"),
     errno.EMFILE: ("too many open files", "raise the limit (ulimit -n)"),
-    errno.EIO: ("the disk reports an error", f"check the disk or {_WAY_OUT}"),
+    errno.EIO: ("the disk reports an error", f"check the disk or {_ELSEWHERE}"),
 }
 _MEMORY = ("out of memory", "close other programs or use a larger machine")
 _EXHAUSTED = (_MEMORY, *(_CAUSES[c] for c in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
@@ -73,11 +76,8 @@ def _cause(error: Exception) -> tuple[str, str] | None:
     if code is not None:
         no_temporary = code == errno.ENOENT and "temporary directory" in text
         return _TEMPORARY if no_temporary else _CAUSES.get(code)
-    if "failed to offload" in text:  # DuckDB has no space to sort in
-        return _CAUSES[errno.ENOSPC]
-    if isinstance(error, OSError) and text.endswith(
-        " written"
-    ):  # numpy: 100 requested and 8 written
+    is_short_write = isinstance(error, OSError) and text.endswith(" written")  # of numpy
+    if is_short_write or "failed to offload" in text:  # DuckDB has no space to sort in
         return _CAUSES[errno.ENOSPC]
     if isinstance(error, MemoryError) or text.startswith("Out of Memory Error"):
         return _MEMORY

@@ -10,7 +10,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
 from edgeformers.files import json_values, read_json_object
-from edgeformers.inference.model_card import write_model_card
+from edgeformers.inference.model_card import RESULTS, write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.training.checkpoint import remove_checkpoints
@@ -18,7 +18,6 @@ from edgeformers.training.run_folder import (
     CHECKPOINTS,
     CONFIG,
     MODEL,
-    RESULTS,
     check_owner,
     drop_checkpoints,
     owned_folder,

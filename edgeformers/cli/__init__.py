@@ -27,5 +27,5 @@ def run() -> None:
             raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending already
         name = signal.Signals(received[0]).name
-        sys.stderr.write(f"\nstopped by {name}; run the same command again to go on\n")
+        sys.stderr.write(f"\nstopped by {name}; run the same command again to continue\n")
         sys.exit(128 + received[0])

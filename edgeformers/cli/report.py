@@ -42,11 +42,7 @@ Examples:
 """
 
     network: Path = argument("A prepared network.")
-    full: bool = option(
-        "Compare the checksums of all files, not only of changed ones.",
-        False,
-        names=["--full", "--verify"],
-    )
+    full: bool = option("Compare the checksums of all files, not only of changed ones.", False)
 
     def run(self) -> None:
         from edgeformers.data.graph import EdgeTextGraph

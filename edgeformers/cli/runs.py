@@ -269,7 +269,7 @@ Examples:
     node: str | None = argument("Id of the source.", None)
     k: int = option("Number of recommendations.", 10, names=["-k"])
     likes: list[str] | None = option(
-        "An edge of somebody new: a target, and a text if there is one. Repeatable.",
+        "An edge of a new source: a target, and a text if there is one. Repeatable.",
         metavar="TARGET=TEXT",
     )
     explain: int = option("Edges of the source to show as reasons for each recommendation.", 0)
@@ -306,7 +306,7 @@ Examples:
         self.print({"node": self.node, "recommendations": values}, *lines)
 
     def _edges(self, nodes: "NodeIndex") -> list[tuple[str, str]] | None:
-        """The edges of somebody new; an id may contain `=`."""
+        """The edges of a new source; an id may contain `=`."""
         if not self.likes:
             return None
         edges = []
@@ -319,8 +319,7 @@ Examples:
     def _check(self) -> None:
         if [self.node is not None, bool(self.likes), self.everyone].count(True) != 1:
             raise InputError(
-                "give the id of one source, describe somebody new with --likes TARGET=TEXT, or "
-                "pass --all"
+                "give the id of a source, pass --all, or describe a new source with --likes"
             )
         if self.everyone and self.out is None:
             raise InputError("--all needs an output file: -o FILE.parquet")

@@ -16,9 +16,10 @@ from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import named_dataset, published_dataset
 from edgeformers.files import write_atomic
 from edgeformers.inference.fitted import choose_split, network_fingerprint
+from edgeformers.inference.model_card import RESULTS
 from edgeformers.registry import BACKBONE_BASELINES
 from edgeformers.training.initialization import is_scratch
-from edgeformers.training.run_folder import CONFIG, MODEL, RESULTS, is_claimed, read_run_record
+from edgeformers.training.run_folder import CONFIG, MODEL, is_claimed, read_run_record
 
 PLAN = "plan.json"
 VERSION = aliases.RECORD_VERSION

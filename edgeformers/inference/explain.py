@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +24,9 @@ class Reason:
     """A summand of a score, or a quote.
 
     `kind` is "history" for the edges between the source and `node`, shown with the text and the
-    label of one of them; "other_history" for all its other edges; the name of a component that is
-    not divided among edges; or "rest". The weight of these two consists of `components`. A "quote"
-    is a text about the recommended node, written by `node`.
+    label of one of them; "other_history" for all other edges of the source; the name of a component
+    that is not divided among edges; or "rest". `components` divides the weight of the first two. A
+    "quote" is a text about the recommended node, written by `node`.
     """
 
     text: str = ""
@@ -54,9 +53,8 @@ class Recommendation:
     quotes: list[Reason] = field(default_factory=list)
 
 
-_Draft = tuple[
-    Reason, int | str
-]  # a reason without its text, and the edge that has it, or the text
+#: A reason without its text, and the edge that has the text, or the text itself.
+_Draft = tuple[Reason, int | str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +117,6 @@ class Explainer:
         because = self._with_texts([*drafts, *quotes])
         return list(zip(because[: len(targets)], because[len(targets) :], strict=True))
 
-    @cached_property
-    def _is_negative(self) -> Mask:
-        return is_negative(self.graph)
-
     def _own_edges(self, source: int, new: NewEdges | None) -> _OwnEdges:
         later = self.text.later_edges(source, new)
         adjacency, graph = self.text.loader.source_sampler.adjacency, self.graph
@@ -134,7 +128,7 @@ class Explainer:
         neighbor = np.concatenate([neighbor, np.array([e[0] for e in later], np.int64)])
         is_undirected = not graph.is_bipartite and not graph.is_directed
         positive = np.concatenate([graph.is_positive[number], np.ones(len(later), bool)])
-        negative = np.concatenate([self._is_negative[number], np.zeros(len(later), bool)])
+        negative = np.concatenate([is_negative(graph, number), np.zeros(len(later), bool)])
         return _OwnEdges(
             number=np.concatenate([number, np.full(len(later), -1)]),
             neighbor=neighbor,
@@ -224,7 +218,7 @@ class Explainer:
         self, edges: EdgeVectors, weights: Vectors, source: int, count: int
     ) -> list[_Draft]:
         """The texts with the largest weights, except those of the source and negative ones."""
-        usable = (weights > 0) & (edges.neighbor != source) & ~self._is_negative[edges.edge]
+        usable = (weights > 0) & (edges.neighbor != source) & ~is_negative(self.graph, edges.edge)
         usable &= self.graph.text_lengths[edges.edge] > 0
         best = [edge for edge in np.argsort(-weights).tolist() if usable[edge]][:count]
         names = self.nodes.ids_of(edges.neighbor[best])
@@ -246,21 +240,21 @@ class Explainer:
         return [[filled(reason, text) for reason, text in own] for own in drafts]
 
 
-def is_negative(graph: EdgeTextGraph) -> Mask:
-    """Whether each edge is known to be negative: by positive labels, else by its rating [E].
+def is_negative(graph: EdgeTextGraph, edges: Ids) -> Mask:
+    """Whether each edge [m] is known to be negative: by positive labels, else by its rating.
 
     Without positive labels, labels that are all numbers are ratings; low is below the middle.
     """
     if graph.meta.positive_labels:
-        return ~graph.is_positive
+        return ~graph.is_positive[edges]
     try:
         ratings = np.array([float(name) for name in graph.label_names])
     except ValueError:
         ratings = np.empty(0)
     if graph.labels is None or graph.label_kind != "class" or not len(ratings):
-        return np.zeros(graph.num_edges, bool)
-    is_low = ratings < (ratings.min() + ratings.max()) / 2
-    return np.asarray((graph.labels >= 0) & is_low[graph.labels])
+        return np.zeros(len(edges), bool)
+    codes, is_low = graph.labels[edges], ratings < (ratings.min() + ratings.max()) / 2
+    return np.asarray((codes >= 0) & is_low[codes])
 
 
 def label_name(graph: EdgeTextGraph, edge: int) -> str:

@@ -32,7 +32,7 @@ saved.model, saved.tokenizer, saved.nodes, saved.label_names
 ```
 """
 NETWORK = """
-It opens the network it was trained on where it was then; if it has moved, pass `network=`."""
+It reads the network it was trained on from its old path; if that has moved, pass `network=`."""
 LIMITATIONS = {
     "edge-classification": "An edge of a node that was not in training is classified by its text.",
     "link-prediction": "A score ranks the targets of one source. It is not a probability, and "

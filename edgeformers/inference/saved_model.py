@@ -331,7 +331,10 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a saved model")
     if not path.is_file():
-        raise FormatError(f"{folder} is not a saved model: it has no {CONFIG}")
+        raise FormatError(
+            f"{folder} is not a saved model: it has no {CONFIG}; give the folder of a run "
+            "or of a saved model"
+        )
     facts = read_json_object(path, REMEDY)
     if facts.get("format") != FORMAT:
         raise FormatError(f"{path} does not describe an edgeformers model")

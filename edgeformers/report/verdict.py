@@ -14,11 +14,11 @@ from edgeformers.data.card.phrasing import counted
 from edgeformers.decode import decode_json
 from edgeformers.errors import FormatError
 from edgeformers.files import write_atomic
+from edgeformers.inference.model_card import VERDICT
 from edgeformers.locks import single_writer
 from edgeformers.report.formatting import format_signed, metric_name
 
 VERSION = 1  # of verdict.json
-FILE = "verdict.json"
 ALPHA = 0.05  # the rate at which a verdict may wrongly say that something helps
 
 Question = Literal["graph", "text", "ensemble"]
@@ -97,12 +97,12 @@ class Verdict:
         """Store the verdict in the folder of a run."""
         folder, text = Path(run).expanduser(), json.dumps(asdict(self), indent=1, allow_nan=False)
         with single_writer(folder, folder=True):
-            write_atomic(folder / FILE, text + "\n")
+            write_atomic(folder / VERDICT, text + "\n")
 
 
 def read_verdict(run: str | PathLike[str]) -> Verdict | None:
     """The verdict in the folder of a run; None if there is none."""
-    path = Path(run).expanduser() / FILE
+    path = Path(run).expanduser() / VERDICT
     if not path.is_file():
         return None
     remedy = f"test again with: edgeformers evaluate {run} --ablate-inputs"

@@ -291,11 +291,12 @@ class Trainer:
     @contextmanager
     def _threads(self, batches: list[list[Any]]) -> Iterator[None]:
         """Use a single thread on a CPU if more would spend their time waiting for each other."""
+        if self.device.type != "cpu":
+            yield
+            return
         threads = torch.get_num_threads()
-        tokens = max(
-            (t.numel() for b in batches for piece in b for t in tensors_of(piece)), default=0
-        )
-        if self.device.type == "cpu" and tokens * self.objective.fitted.width < SMALL_STEP:
+        sizes = (t.numel() for b in batches for piece in b for t in tensors_of(piece))
+        if max(sizes, default=0) * self.objective.fitted.width < SMALL_STEP:
             torch.set_num_threads(1)
         try:
             yield

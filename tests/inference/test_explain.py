@@ -153,7 +153,7 @@ def test_edges_are_negative_by_positive_labels_or_low_ratings(tmp_path, labels, 
         tokenizer=None,
         progress=False,
     )
-    found = is_negative(graph)
+    found = is_negative(graph, np.arange(graph.num_edges))
     names = [graph.label_names[code] for code in graph.labels]
     assert found.tolist() == [name in negative for name in names]
 

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from edgeformers.errors import FormatError
-from edgeformers.report.verdict import FILE, NO_QUESTION, SENTENCES, read_verdict
+from edgeformers.inference.model_card import VERDICT
+from edgeformers.report.verdict import NO_QUESTION, SENTENCES, read_verdict
 from tests.report.examples import make_verdict
 
 
@@ -34,11 +35,11 @@ def test_a_stored_verdict_is_read_back(tmp_path):
     assert read_verdict(tmp_path) is None
     make_verdict().write(tmp_path)
     assert read_verdict(tmp_path) == make_verdict()
-    assert json.loads((tmp_path / FILE).read_text())["version"] == 1
+    assert json.loads((tmp_path / VERDICT).read_text())["version"] == 1
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', '{"version": 99}', "\xff"])
 def test_a_damaged_verdict_is_answered_with_the_command_that_makes_it_again(tmp_path, text):
-    (tmp_path / FILE).write_bytes(text.encode("latin-1"))
-    with pytest.raises(FormatError, match=f"{FILE}.*--ablate-inputs"):
+    (tmp_path / VERDICT).write_bytes(text.encode("latin-1"))
+    with pytest.raises(FormatError, match=f"{VERDICT}.*--ablate-inputs"):
         read_verdict(tmp_path)

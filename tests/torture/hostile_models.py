@@ -8,9 +8,8 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.experiments.run_report.read import FinishedRun, read_run
 from edgeformers.report.comparison import SkippedRun
 from edgeformers.runs import train_run
-from tests.torture.outcome import Outcome, observe_forked
+from tests.torture.outcome import Case, Outcome, cases_in_turn, observe_forked
 
 Random = random.Random
 
@@ -74,20 +73,9 @@ TEXTS = (
 )
 
 
-@dataclass(frozen=True)
-class Case:
-    """A folder, determined by what is changed, the seed and its number."""
-
-    number: int
-    kind: str
-    seed: int
-
-
 def cases(seed: int = 0) -> Iterator[Case]:
     """Endless hostile folders of all kinds in turn; the same for the same seed."""
-    kinds = list(KINDS)
-    for number in count():
-        yield Case(number, kinds[number % len(kinds)], seed)
+    return cases_in_turn(KINDS, seed)
 
 
 def run(case: Case) -> Outcome:

@@ -6,10 +6,8 @@ import random
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import count
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -23,7 +21,7 @@ import pyarrow.parquet as pq
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.prepare import prepare
 from edgeformers.data.table import EDGE_FIELDS, EdgeTable, NodeTable
-from tests.torture.outcome import Outcome, observe
+from tests.torture.outcome import Case, Outcome, cases_in_turn, observe
 
 Random = random.Random
 Input = tuple[Any, dict[str, Any]]  # what `prepare` reads, and further arguments
@@ -137,20 +135,9 @@ HEADERS = (
 TAMENESS = (1.0, 0.99, 0.97, 0.9, 0.6)  # shares of ordinary values in a table
 
 
-@dataclass(frozen=True)
-class Case:
-    """A table, determined by its kind, the seed and its number."""
-
-    number: int
-    kind: str
-    seed: int
-
-
 def cases(seed: int = 0) -> Iterator[Case]:
     """Endless hostile tables of all kinds in turn; the same for the same seed."""
-    kinds = list(BUILDERS)
-    for number in count():
-        yield Case(number, kinds[number % len(kinds)], seed)
+    return cases_in_turn(BUILDERS, seed)
 
 
 def run(case: Case) -> Outcome:

@@ -8,8 +8,9 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,20 @@ class Outcome:
     detail: str = ""
     seconds: float = 0.0
     peak_bytes: int = 0  # memory beyond that at the start; 0 if it was not measured
+
+
+@dataclass(frozen=True)
+class Case:
+    """A hostile input, determined by its kind, the seed and its number."""
+
+    number: int
+    kind: str
+    seed: int
+
+
+def cases_in_turn(kinds: Iterable[str], seed: int) -> Iterator[Case]:
+    """Endless cases of all kinds in turn."""
+    return (Case(number, kind, seed) for number, kind in enumerate(cycle(kinds)))
 
 
 def observe(action: Callable[[], str | None]) -> Outcome:

@@ -15,10 +15,11 @@ from edgeformers.experiments.plan import PLAN
 from edgeformers.experiments.runner import OUTCOME
 from edgeformers.experiments.tune import is_trial
 from edgeformers.files import read_json_object
+from edgeformers.inference.model_card import RESULTS
 from edgeformers.report.comparison import SkippedRun
 from edgeformers.report.verdict import Verdict, read_verdict
 from edgeformers.runs import read_results
-from edgeformers.training.run_folder import CONFIG, RECORD, RESULTS
+from edgeformers.training.run_folder import CONFIG, RECORD
 from edgeformers.training.runlog import LOG, read_log
 
 NETWORK = "network.json"  # marks the folder of a network, which contains no runs
