@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers.data.adjacency import build_adjacency
-from edgeformers.data.columns import CategoryEncoder
+from edgeformers.data.id_table import IdTable
 from edgeformers.data.numba_kernels import peel_nodes
 from edgeformers.data.table import EdgeTable, check_ends
 from edgeformers.data.types import IntArray, Mask
@@ -81,20 +81,20 @@ def _read(
     table: EdgeTable, *, with_digests: bool, progress: bool
 ) -> tuple[IntArray, IntArray, NDArray[np.uint64]]:
     """Source and target numbers [E] of all edges, and digests [E, 2] of their texts if wanted."""
-    sources = CategoryEncoder("source")
-    targets = CategoryEncoder("target") if table.bipartite else sources
+    sources = IdTable()
+    targets = IdTable() if table.bipartite else sources
     src, dst, digests = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [b""]
     rows = 0
     with tqdm(desc="filtering edges", unit=" edges", disable=not progress) as bar:
         for batch in table.batches():
             check_ends(batch, table.origin, rows)
-            src.append(sources.encode(batch.column("source")))
-            dst.append(targets.encode(batch.column("target")))
+            src.append(sources.add(batch.column("source")))
+            dst.append(targets.add(batch.column("target")))
             if with_digests:
                 digests.append(b"".join(map(_digest, batch.column("text").to_pylist())))
             rows += batch.num_rows
             bar.update(batch.num_rows)
-    offset = len(sources.codes) if table.bipartite else 0
+    offset = len(sources) if table.bipartite else 0
     hashed = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
     return np.concatenate(src), np.concatenate(dst) + offset, hashed
 

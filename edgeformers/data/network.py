@@ -3,7 +3,7 @@
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
-from edgeformers.data.adjacency import build_adjacency
+from edgeformers.data.adjacency import build_adjacency, small_int
 from edgeformers.data.columns import MAX_CLASSES, CategoryEncoder, write_label_sets
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
+from edgeformers.data.id_table import string_buffers
+from edgeformers.data.numba_kernels import hash_strings
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
@@ -35,7 +37,15 @@ from edgeformers.data.splits import (
     make_split,
     missing_column,
 )
-from edgeformers.data.storage import NetworkMeta, check_replaceable, fingerprint_folder
+from edgeformers.data.storage import (
+    ArrayWriter,
+    NetworkMeta,
+    blocks,
+    check_replaceable,
+    fingerprint_folder,
+    open_array,
+    write_array,
+)
 from edgeformers.data.table import (
     BATCH_ROWS,
     EDGE_FIELDS,
@@ -46,7 +56,7 @@ from edgeformers.data.table import (
 )
 from edgeformers.data.tokenize import add_tokens, checked_tokenizer
 from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
-from edgeformers.errors import InputError, require, suggest
+from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_folder
 from edgeformers.locks import single_writer
 
@@ -82,7 +92,6 @@ def write_network(
     """Write a network from a table of edges; the folder appears only when it is complete."""
     config = config or PrepareConfig()
     out = Path(out).expanduser()
-    require("duckdb", "data")
     _check_settings(table, config)
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
@@ -95,7 +104,7 @@ def write_network(
             progress=config.progress,
         )
         writer = _NetworkWriter(folder, filtered, replace(config, notes=[*config.notes, *notes]))
-        writer.write_texts()
+        writer.read_table()
         writer.write_columns()
         writer.write_nodes(nodes)
         writer.write_edges()
@@ -168,6 +177,7 @@ class _NetworkWriter:
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
         self.staged = self.scratch / "staged.parquet"
+        self.numbering = NodeNumbering(bipartite=table.bipartite, scratch=self.scratch)
         self.kept = [field for field in table.schema if field.name not in KEY_COLUMNS]
         self.meta = NetworkMeta(
             library_version=__version__,
@@ -183,34 +193,42 @@ class _NetworkWriter:
             notes=list(config.notes),
         )
 
-    def write_texts(self) -> None:
-        """One pass over the table: write the texts, stage the ids and the other columns.
-
-        Staged columns are numbered, because DuckDB's names ignore case.
-        """
+    def read_table(self) -> None:
+        """One pass over the table: write the texts, number the nodes, stage the other columns."""
         text = pa.schema([("text", pa.string())])
-        ends = [("source", pa.string()), ("target", pa.string())]
-        columns = [(f"c{i}", field.type) for i, field in enumerate(self.kept)]
-        schema = pa.schema([*ends, *columns])
-        rows = 0
-        with (
-            tqdm(desc="reading edges", unit=" edges", disable=not self.config.progress) as bar,
-            pq.ParquetWriter(self.folder / "texts.parquet", text, compression="zstd") as texts,
-            pq.ParquetWriter(self.staged, schema, compression="lz4") as staged,
-        ):
+        # numbered, because "a" would also select a column "a.b"
+        schema = pa.schema([(f"c{i}", field.type) for i, field in enumerate(self.kept)])
+        arrays: dict[str, DTypeLike] = {"scratch/src": np.int32, "scratch/dst": np.int32}
+        arrays |= {"text_hashes": np.uint64, "text_lengths": np.int32}
+        with ExitStack() as stack:
+            bar = stack.enter_context(
+                tqdm(desc="reading edges", unit=" edges", disable=not self.config.progress)
+            )
+            path = self.folder / "texts.parquet"
+            texts = stack.enter_context(pq.ParquetWriter(path, text, compression="zstd"))
+            staged = stack.enter_context(pq.ParquetWriter(self.staged, schema, compression="lz4"))
+            src, dst, hashes, lengths = (
+                stack.enter_context(ArrayWriter(self._path(name), dtype))
+                for name, dtype in arrays.items()
+            )
             for batch in rebatch(self.table.batches()):
-                check_ends(batch, self.table.origin, rows)
+                check_ends(batch, self.table.origin, src.length)
+                numbers = self.numbering.add_edges(batch.column("source"), batch.column("target"))
+                src.append(numbers[0])
+                dst.append(numbers[1])
                 filled = pc.fill_null(batch.column("text"), "")
+                hashes.append(hash_strings(*string_buffers(filled)))
+                lengths.append(pc.utf8_length(filled).to_numpy())
                 texts.write_table(pa.table([filled], schema=text), TEXT_ROWS)
-                others = batch.drop_columns(["text"]).columns
-                staged.write_batch(pa.RecordBatch.from_arrays(others, schema=schema))
-                rows += batch.num_rows
+                others = [batch.column(field.name) for field in self.kept]
+                if others:
+                    staged.write_batch(pa.RecordBatch.from_arrays(others, schema=schema))
                 bar.update(batch.num_rows)
-        if not rows:
+        if not src.length:
             raise InputError(f"{self.table.origin} has no edges; a network needs at least one")
         errors = self.table.errors
         skipped = {"count": errors.count, "examples": list(errors.examples)}
-        self.meta = replace(self.meta, num_edges=rows, skipped=skipped)
+        self.meta = replace(self.meta, num_edges=src.length, skipped=skipped)
 
     def write_columns(self) -> None:
         """Write the arrays of times, weights, edge types and labels."""
@@ -281,22 +299,19 @@ class _NetworkWriter:
         has_texts = False
         encoder = CategoryEncoder("node label", MAX_NODE_LABELS)
         counts, codes = [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
-        numbering = NodeNumbering(self.staged, bipartite=self.table.bipartite, scratch=self.scratch)
-        with closing(numbering):
-            notes = numbering.add_tables(tables, keep_isolated=self.config.keep_isolated)
-            self.src, self.dst = numbering.ends(self.meta.num_edges)
-            schema, batches = numbering.node_batches(tables)
-            path = self.folder / "nodes.parquet"
-            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-                for batch in rebatch(batches):
-                    writer.write_batch(batch)
-                    has_texts |= batch.column("text").null_count < batch.num_rows
-                    labels = pc.list_flatten(batch.column("labels"))
-                    nodes = pc.list_parent_indices(batch.column("labels"))
-                    is_label = pc.is_valid(labels)
-                    counts.append(np.bincount(nodes.filter(is_label), minlength=len(batch)))
-                    codes.append(encoder.encode(labels.filter(is_label)))
-            numbering.write_text_arrays(self.folder, self.meta.num_edges)
+        numbering = self.numbering
+        notes = numbering.add_tables(tables, keep_isolated=self.config.keep_isolated)
+        schema, batches = numbering.node_batches(tables)
+        path = self.folder / "nodes.parquet"
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in rebatch(batches):
+                writer.write_batch(batch)
+                has_texts |= batch.column("text").null_count < batch.num_rows
+                labels = pc.list_flatten(batch.column("labels"))
+                nodes = pc.list_parent_indices(batch.column("labels"))
+                is_label = pc.is_valid(labels)
+                counts.append(np.bincount(nodes.filter(is_label), minlength=len(batch)))
+                codes.append(encoder.encode(labels.filter(is_label)))
         names, sorted_codes = encoder.sort(np.concatenate(codes), np.int32)
         if names:
             np.save(self.folder / "node_labels.offsets.npy", np.cumsum(np.concatenate(counts)))
@@ -312,26 +327,34 @@ class _NetworkWriter:
 
     def write_edges(self) -> None:
         """Write the table of edges, node numbers and the staged columns, and the adjacency."""
+        self.src = self._write_ends("src", 0)
+        self.dst = self._write_ends("dst", self.numbering.first_target)
         number = pa.from_numpy_dtype(self.src.dtype)
         schema = pa.schema([("src", number), ("dst", number), *self.kept])
-        start = 0
         with (
             pq.ParquetFile(self.staged) as staged,
             pq.ParquetWriter(self.folder / "edges.parquet", schema, compression="zstd") as writer,
         ):
-            columns = staged.schema_arrow.names[2:]
-            for batch in staged.iter_batches(BATCH_ROWS, columns=columns or ["source"]):
-                stop = start + batch.num_rows
-                ends = [pa.array(self.src[start:stop]), pa.array(self.dst[start:stop])]
-                rest = batch.columns if columns else []
-                writer.write_batch(pa.RecordBatch.from_arrays([*ends, *rest], schema=schema))
-                start = stop
+            batches = staged.iter_batches(BATCH_ROWS)
+            for start, src in blocks(self.src, BATCH_ROWS):
+                ends = [pa.array(src), pa.array(self.dst[start : start + len(src)])]
+                others = next(batches).columns if self.kept else []
+                writer.write_batch(pa.RecordBatch.from_arrays([*ends, *others], schema=schema))
         adjacency = build_adjacency(self.src, self.dst, self.meta.num_nodes)
-        np.save(self.folder / "src.npy", self.src)
-        np.save(self.folder / "dst.npy", self.dst)
         np.save(self.folder / "adjacency.indptr.npy", adjacency.indptr)
         np.save(self.folder / "adjacency.links.npy", adjacency.links)
         self.meta = replace(self.meta, columns=schema.names)
+
+    def _write_ends(self, name: str, first: int) -> IntArray:
+        """Write the node numbers of one end of every edge, which are staged from 0 on."""
+        staged = open_array(self._path(f"scratch/{name}"))
+        dtype = small_int(self.meta.num_nodes)
+        numbers = (block.astype(dtype) + dtype(first) for _, block in blocks(staged))
+        write_array(self._path(name), dtype, numbers)
+        return open_array(self._path(name))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
 
     def write_splits(self, configs: Sequence[SplitConfig]) -> None:
         """Write the codes of every split; its counts go to the metadata."""

@@ -97,6 +97,69 @@ def mix(x):
 
 
 @njit(cache=True, nogil=True)
+def hash_strings(data, offsets):
+    """A 64-bit hash of each string `data[offsets[i] : offsets[i + 1]]` (FNV-1a, then mixed)."""
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    for i in range(len(hashes)):
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(offsets[i], offsets[i + 1]):
+            h = (h ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
+        hashes[i] = mix(h)
+    return hashes
+
+
+@njit(cache=True, nogil=True)
+def find_strings(data, offsets, hashes, slots, known, ends, stored, count, grow, numbers):
+    """Find strings in a hash table of `count` entries; returns the number of entries after.
+
+    Entry n has the hash `known[n]` and the bytes `stored[ends[n] : ends[n + 1]]`; `slots` contains
+    entry numbers (-1: empty). An unknown string is added if `grow`, else its number is -1.
+    """
+    last = np.uint64(len(slots) - 1)
+    for i in range(len(hashes)):
+        start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
+        slot = hashes[i] & last
+        while True:
+            entry = slots[slot]
+            if entry < 0 or (
+                known[entry] == hashes[i]
+                and ends[entry + 1] - ends[entry] == size
+                and is_equal(data, start, stored, ends[entry], size)
+            ):
+                break
+            slot = (slot + np.uint64(1)) & last
+        if entry < 0 and grow:
+            entry = np.int32(count)
+            slots[slot] = entry
+            known[entry] = hashes[i]
+            ends[entry + 1] = ends[entry] + size
+            for j in range(size):
+                stored[ends[entry] + j] = data[start + j]
+            count += 1
+        numbers[i] = entry
+    return count
+
+
+@njit(cache=True, nogil=True)
+def place_entries(hashes, slots):
+    """Fill the empty slots of a hash table with the numbers of its entries."""
+    last = np.uint64(len(slots) - 1)
+    for entry in range(len(hashes)):
+        slot = hashes[entry] & last
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & last
+        slots[slot] = entry
+
+
+@njit(cache=True, nogil=True, inline="always")
+def is_equal(first, i, second, j, size):
+    k = 0
+    while k < size and first[i + k] == second[j + k]:
+        k += 1
+    return k == size
+
+
+@njit(cache=True, nogil=True)
 def draw_neighborhoods(
     indptr, links, centers, partners, sizes, key, edges, neighbors, moved, touched
 ):

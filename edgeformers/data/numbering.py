@@ -1,189 +1,226 @@
-"""Numbering nodes in order of first appearance, out of core, with DuckDB."""
+"""Numbering nodes in order of first appearance, and joining node tables by bucket."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from edgeformers.data.adjacency import small_int
+from edgeformers.data.id_table import IdTable
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
-from edgeformers.data.types import IntArray
-from edgeformers.errors import InputError, require
-from edgeformers.threads import num_threads
+from edgeformers.data.types import Ids, IntArray, Side
+from edgeformers.errors import InputError
 
-MEMORY = "1200MB"  # for DuckDB; it spills the rest to disk
-THREADS = 8  # at most, because each one needs memory
-
-_NUMBER = """
-CREATE TABLE nodes AS
-SELECT name, side, row_number() OVER (ORDER BY side, min(first)) - 1 AS number FROM (
-    SELECT source AS name, {0} AS side, min(2 * row) AS first FROM edges GROUP BY source
-    UNION ALL
-    SELECT target AS name, {1} AS side, min(2 * row + 1) AS first FROM edges GROUP BY target
-) GROUP BY name, side
-"""
-_ROW = "file_row_number AS row"
-_IS_NODE = "n.name = t.id AND (t.side IS NULL OR n.side IS NULL OR n.side = t.side)"
+BUCKET_NODES = 2**18  # nodes whose rows of the node tables are joined at a time
+MAX_BUCKETS = 64  # each is an open file
 
 
 class NodeNumbering:
-    """Node numbers for edges stored in a Parquet file, and the node table in that order.
+    """Node numbers for the edges of a table, and the table of nodes in that order.
 
     In a bipartite network sources are numbered first, then targets; otherwise all nodes share
-    one numbering. The row number in the file is the edge number.
+    one numbering. Ids are held in memory (see `IdTable`), node tables in files.
     """
 
-    def __init__(self, edges: Path, *, bipartite: bool, scratch: Path) -> None:
+    def __init__(self, *, bipartite: bool, scratch: Path) -> None:
         self.bipartite = bipartite
         self.scratch = scratch
-        settings = {
-            "memory_limit": MEMORY,
-            "threads": min(THREADS, num_threads()),
-            "temp_directory": str(scratch),
-            "preserve_insertion_order": False,
-        }
-        self.connection = require("duckdb", "data").connect(config=settings)
-        self.connection.execute(
-            f"CREATE VIEW edges AS SELECT source, target, {_ROW} FROM {_parquet(edges)}"
-        )
-        self.connection.execute(_NUMBER.format(*map(self._side, ("source", "target"))))
-        self._count()
+        self._sources = IdTable()
+        self._targets = IdTable() if bipartite else self._sources
 
-    def ends(self, num_edges: int) -> tuple[IntArray, IntArray]:
-        """The source and target numbers of every edge."""
-        src, dst = np.empty((2, num_edges), small_int(self.num_nodes))
-        for end, numbers in (("source", src), ("target", dst)):
-            is_end = f"e.{end} = n.name AND n.side IS NOT DISTINCT FROM {self._side(end)}"
-            self._fill(f"SELECT e.row, n.number FROM edges e JOIN nodes n ON {is_end}", numbers)
-        return src, dst
+    @property
+    def num_sources(self) -> int:
+        return len(self._sources)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.first_target + len(self._targets)
+
+    @property
+    def first_target(self) -> int:
+        """The number of the first target: what to add to the target numbers of `add_edges`."""
+        return len(self._sources) if self.bipartite else 0
+
+    def add_edges(self, sources: pa.Array, targets: pa.Array) -> tuple[IntArray, IntArray]:
+        """The source and target numbers of the next edges; targets are counted from the first."""
+        if self.bipartite:
+            return self._sources.add(sources), self._targets.add(targets)
+        order = np.arange(2 * len(sources)).reshape(2, -1).T.ravel()  # source, target, source, ...
+        numbers = self._sources.add(pa.concat_arrays([sources, targets]).take(pa.array(order)))
+        return numbers[::2], numbers[1::2]
 
     def add_tables(self, tables: Sequence[NodeTable], *, keep_isolated: bool) -> list[str]:
-        """Match the rows of node tables with nodes; returns notes on nodes without edges.
+        """Read node tables; returns notes on nodes without edges.
 
         If an id has several rows, the first one counts.
         """
         notes: list[str] = []
         for i, table in enumerate(tables):
-            path = self.scratch / f"nodes-{i}.parquet"
-            _write_parquet(table, path)
-            self.connection.execute(
-                f"CREATE VIEW table_{i} AS SELECT *, {_ROW} FROM {_parquet(path)}"
-            )
-            notes += self._check_table(f"table_{i}", table, keep_isolated=keep_isolated)
+            notes += self._add_table(table, self._path(i), keep_isolated=keep_isolated)
         for i in range(len(tables)):  # only now is every node numbered
-            self.connection.execute(
-                f"CREATE TABLE match_{i} AS SELECT n.number, min(t.row) AS row "
-                f"FROM table_{i} t JOIN nodes n ON {_IS_NODE} GROUP BY n.number"
-            )
+            self._sort_into_buckets(i)
         return notes
 
     def node_batches(
         self, tables: Sequence[NodeTable]
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """The rows of the node table by number: id, side, labels, text and extra columns."""
+        """The rows of the table of nodes by number: id, side, labels, text and extra columns."""
         types = dict(NODE_FIELDS)
         for table in tables:
             for field in list(table.schema)[len(NODE_FIELDS) :]:
                 types.setdefault(field.name, field.type)
         schema = pa.schema(types)
-        columns = ", ".join(_coalesce(name, tables) for name in list(types)[2:])
-        joins = " ".join(
-            f"LEFT JOIN match_{i} ON n.number = match_{i}.number "
-            f"LEFT JOIN table_{i} ON table_{i}.row = match_{i}.row"
-            for i in range(len(tables))
-        )
-        sql = f"SELECT n.name, n.side, {columns} FROM nodes n {joins} ORDER BY n.number"
-        return schema, (
-            batch.rename_columns(schema.names).cast(schema) for batch in self._stream(sql)
-        )
+        return schema, self._node_batches(tables, schema)
 
-    def write_text_arrays(self, folder: Path, num_edges: int) -> None:
-        """Write a hash and the number of characters of every text, by edge number."""
-        hashes, lengths = np.empty(num_edges, np.uint64), np.empty(num_edges, np.int32)
-        texts = _parquet(folder / "texts.parquet")
-        self._fill(f"SELECT {_ROW}, hash(text), length(text) FROM {texts}", hashes, lengths)
-        np.save(folder / "text_hashes.npy", hashes)
-        np.save(folder / "text_lengths.npy", lengths)
-
-    def _check_table(self, view: str, table: NodeTable, *, keep_isolated: bool) -> list[str]:
-        isolated = f"FROM {view} t WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE {_IS_NODE})"
-        (count,) = self._fetch_row(f"SELECT count(DISTINCT (id, side)) {isolated}")
-        (total,) = self._fetch_row(f"SELECT count(DISTINCT (id, side)) FROM {view}")
+    def _add_table(self, table: NodeTable, path: Path, *, keep_isolated: bool) -> list[str]:
+        """Copy a node table to a file, and find or number its nodes without edges."""
+        example, before = None, (len(self._sources), len(self._targets))
+        known, isolated = _SidedIds(), _SidedIds()
+        with pq.ParquetWriter(path, _numbered_names(table.schema)) as writer:
+            for batch in table.batches():
+                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=writer.schema))
+                ids, sides = batch.column("id"), batch.column("side")
+                example = ids[0] if example is None and len(ids) else example
+                found = zip(self._find(ids, sides), before, strict=False)
+                is_isolated = np.all([(n < 0) | (n >= count) for n, count in found], axis=0)
+                known.add(ids, sides)
+                ids, sides = ids.filter(pa.array(is_isolated)), sides.filter(pa.array(is_isolated))
+                isolated.add(ids, sides)
+                if keep_isolated:
+                    self._add_isolated(ids, sides)
+        count, total = len(isolated), len(known)
         if total and count == total:
-            (example,) = self._fetch_row(f"SELECT id FROM {view} ORDER BY row LIMIT 1")
             raise InputError(
                 f"{table.origin}: none of its {total:,} ids (such as '{example}') occurs in the "
                 "edges; check the id column and the side"
             )
-        if not count:
-            return []
-        if not keep_isolated:
-            return [
-                f"{count:,} of the {total:,} nodes in {table.origin} have no edge and were "
-                "dropped; keep them with --keep-isolated"
-            ]
-        # Append them to the nodes of their side, and number all nodes again.
-        before = self.num_nodes
-        side = "coalesce(t.side, 'target')" if self.bipartite else "NULL"
-        self.connection.execute(
-            "CREATE OR REPLACE TABLE nodes AS SELECT name, side, row_number() OVER "
-            "(ORDER BY side, number NULLS LAST, first) - 1 AS number FROM "
-            "(SELECT name, side, number, NULL AS first FROM nodes UNION ALL "
-            f"SELECT t.id, {side}, NULL, min(t.row) {isolated} GROUP BY ALL)"
-        )
-        self._count()
-        return [f"{self.num_nodes - before:,} nodes in {table.origin} have no edge and were kept"]
+        if count and keep_isolated:
+            added = self.num_nodes - (sum(before) if self.bipartite else before[0])
+            return [f"{added:,} nodes in {table.origin} have no edge and were kept"]
+        return [
+            f"{count:,} of the {total:,} nodes in {table.origin} have no edge and were dropped; "
+            "keep them with --keep-isolated"
+        ][: bool(count)]
 
-    def _side(self, end: str) -> str:
-        return f"'{end}'" if self.bipartite else "NULL::VARCHAR"
+    def _add_isolated(self, ids: pa.Array, sides: pa.Array) -> None:
+        is_source = pc.fill_null(pc.equal(sides, "source"), False)
+        self._sources.add(ids.filter(is_source))
+        self._targets.add(ids.filter(pc.invert(is_source)))
 
-    def _count(self) -> None:
-        sources = "count(*) FILTER (side IS DISTINCT FROM 'target')"
-        counts = self._fetch_row(f"SELECT {sources}, count(*) FROM nodes")
-        self.num_sources, self.num_nodes = counts
+    def _find(self, ids: pa.Array, sides: pa.Array) -> list[IntArray]:
+        """The numbers of rows of a node table on each side; -1 if unknown or of the other side."""
+        if not self.bipartite:
+            return [self._sources.find(ids)]
+        found = []
+        for side, table in zip(get_args(Side), (self._sources, self._targets), strict=True):
+            applies = pc.fill_null(pc.equal(sides, side), True).to_numpy(zero_copy_only=False)
+            found.append(np.where(applies, table.find(ids), -1))
+        return found
 
-    def _fetch_row(self, sql: str) -> tuple[Any, ...]:
-        row: tuple[Any, ...] = self.connection.sql(sql).fetchall()[0]
-        return row
+    def _sort_into_buckets(self, place: int) -> None:
+        """Divide the rows of a node table into files by ranges of node numbers."""
+        with ExitStack() as stack, pq.ParquetFile(self._path(place)) as staged:
+            schema = staged.schema_arrow.append(pa.field("number", pa.int64()))
+            writers: dict[int, pq.ParquetWriter] = {}
+            for batch in staged.iter_batches(BATCH_ROWS):
+                found = self._find(batch.column(0), batch.column(1))
+                for first, numbers in zip((0, self.first_target), found, strict=False):
+                    nodes = np.where(numbers >= 0, numbers + np.int64(first), -1)
+                    rows = batch.append_column("number", pa.array(nodes))
+                    buckets = nodes // self._bucket_size  # -1: unknown
+                    for bucket in np.unique(buckets[buckets >= 0]).tolist():
+                        if bucket not in writers:
+                            writer = pq.ParquetWriter(self._path(place, bucket), schema)
+                            writers[bucket] = stack.enter_context(writer)
+                        writers[bucket].write_batch(rows.filter(pa.array(buckets == bucket)))
 
-    def _stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        return iter(self.connection.sql(sql).to_arrow_reader(BATCH_ROWS))
+    def _node_batches(
+        self, tables: Sequence[NodeTable], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for bucket in range(-(-self.num_nodes // self._bucket_size)):
+            first = bucket * self._bucket_size
+            nodes = np.arange(first, min(first + self._bucket_size, self.num_nodes))
+            joined = [self._bucket_rows(i, bucket, nodes) for i in range(len(tables))]
+            for start in range(0, len(nodes), BATCH_ROWS):
+                part = nodes[start : start + BATCH_ROWS]
+                yield pa.RecordBatch.from_arrays(
+                    [self._ids(part), self._sides(part)]
+                    + [
+                        _coalesce(field, tables, joined, slice(start, start + len(part)))
+                        for field in list(schema)[2:]
+                    ],
+                    schema=schema,
+                )
 
-    def _fill(self, sql: str, *arrays: NDArray[Any]) -> None:
-        """Fill arrays with the columns of a query; its first column is the position."""
-        for batch in self._stream(sql):
-            rows, *columns = (column.to_numpy() for column in batch.columns)
-            for array, values in zip(arrays, columns, strict=True):
-                array[rows] = values
+    def _bucket_rows(self, place: int, bucket: int, nodes: Ids) -> tuple[pa.Table, pa.Array] | None:
+        """The rows of a node table in a bucket, and the first row of each node (null: none)."""
+        path = self._path(place, bucket)
+        if not path.exists():
+            return None
+        table = pq.read_table(path)
+        numbers, rows = np.unique(table.column("number").to_numpy(), return_index=True)
+        first = np.full(len(nodes), -1)
+        first[numbers - nodes[0]] = rows
+        return table, pa.array(first, mask=first < 0)
 
-    def close(self) -> None:
-        self.connection.close()
+    def _ids(self, nodes: Ids) -> pa.Array:
+        """The ids of consecutive nodes."""
+        ends = np.array([nodes[0], nodes[-1] + 1])
+        ids = [self._sources.strings(*np.minimum(ends, self.num_sources))]
+        if self.bipartite:
+            ids.append(self._targets.strings(*np.maximum(ends - self.num_sources, 0)))
+        return pa.concat_arrays(ids)
+
+    def _sides(self, nodes: Ids) -> pa.Array:
+        if not self.bipartite:
+            return pa.nulls(len(nodes), pa.string())
+        return pa.array(get_args(Side)).take(pa.array((nodes >= self.num_sources).astype(int)))
+
+    @property
+    def _bucket_size(self) -> int:
+        return max(BUCKET_NODES, -(-self.num_nodes // MAX_BUCKETS))
+
+    def _path(self, table: int, bucket: int | None = None) -> Path:
+        return self.scratch / f"nodes-{table}{'' if bucket is None else f'-{bucket}'}.parquet"
 
 
-def _write_parquet(table: NodeTable, path: Path) -> None:
-    """Write a node table for DuckDB, with extra columns renamed: its names ignore case."""
-    names = [*NODE_FIELDS, *(f"c{i}" for i in range(len(NODE_FIELDS), len(table.schema)))]
-    schema = pa.schema(list(zip(names, table.schema.types, strict=True)))
-    with pq.ParquetWriter(path, schema) as writer:
-        for batch in table.batches():
-            writer.write_batch(batch.rename_columns(names).cast(schema))
+class _SidedIds:
+    """Counts different pairs of an id and a side."""
+
+    def __init__(self) -> None:
+        self._by_side: dict[str | None, IdTable] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_side.values()))
+
+    def add(self, ids: pa.Array, sides: pa.Array) -> None:
+        for side in sides.unique():
+            is_side = pc.equal(sides, side) if side.is_valid else pc.is_null(sides)
+            table = self._by_side.setdefault(side.as_py(), IdTable())
+            table.add(ids.filter(pc.fill_null(is_side, False)))
 
 
-def _coalesce(name: str, tables: Sequence[NodeTable]) -> str:
-    """SQL for the value of a column in the first table that has one."""
-    columns = [
-        f"table_{i}.{name if name in NODE_FIELDS else f'c{table.schema.get_field_index(name)}'}"
-        for i, table in enumerate(tables)
-        if name in table.schema.names
-    ]
-    null = "NULL::VARCHAR[]" if name == "labels" else "NULL"
-    return f"coalesce({', '.join([*columns, null, null])})"
+def _numbered_names(schema: pa.Schema) -> pa.Schema:
+    """A schema with the same types whose names are numbers, so that no name is in use."""
+    return pa.schema([(str(i), field.type) for i, field in enumerate(schema)])
 
 
-def _parquet(path: Path) -> str:
-    quoted = str(path).replace("'", "''")
-    return f"read_parquet('{quoted}', file_row_number = true)"
+def _coalesce(
+    field: pa.Field,
+    tables: Sequence[NodeTable],
+    joined: Sequence[tuple[pa.Table, pa.Array] | None],
+    part: slice,
+) -> pa.Array:
+    """The values of a column for some nodes, from the first table that has one."""
+    length = part.stop - part.start
+    values = pa.nulls(length, field.type)
+    for table, rows in zip(tables, joined, strict=True):
+        place = table.schema.get_field_index(field.name)
+        if rows is not None and place >= 0:
+            column = rows[0].column(place).take(rows[1].slice(part.start, length))
+            values = pc.coalesce(values, column.combine_chunks().cast(field.type))
+    return values

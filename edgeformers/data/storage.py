@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -52,20 +52,48 @@ CACHE = "EDGEFORMERS_CACHE"
 SETTLED = 2 * 10**9  # ns; a file changed more recently may change again with the same times
 KEPT = 90 * 24 * 3600  # s; older cache entries are ignored and removed
 
+BLOCK_ROWS = 1 << 20  # rows of an array in memory at a time, where arrays are read in blocks
+
 Verify = bool | Literal["changed"]  # whether checksums are compared: of all files, or changed ones
 
 
+class ArrayWriter:
+    """Writes a .npy file of one dimension piece by piece; the header is updated at the end."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, piece: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(piece, self.dtype).data)
+        self.length += len(piece)
+
+    def __enter__(self) -> "ArrayWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._file:
+            self._file.seek(0)
+            self._write_header()
+
+    def _write_header(self) -> None:
+        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False}
+        npy.write_array_header_1_0(self._file, {**header, "shape": (self.length,)})
+
+
 def write_array(path: Path, dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) -> None:
-    """Write a .npy file of one dimension piece by piece; the header is updated at the end."""
-    header = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
-    length = 0
-    with path.open("wb") as file:
-        npy.write_array_header_1_0(file, {**header, "shape": (length,)})
+    """Write pieces one after another to a .npy file of one dimension."""
+    with ArrayWriter(path, dtype) as writer:
         for piece in pieces:
-            file.write(np.ascontiguousarray(piece, dtype).data)
-            length += len(piece)
-        file.seek(0)
-        npy.write_array_header_1_0(file, {**header, "shape": (length,)})
+            writer.append(piece)
+
+
+def blocks(array: NDArray[Any], rows: int = BLOCK_ROWS) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The rows of an array, `rows` at a time, each block with the number of its first row."""
+    for start in range(0, len(array), rows):
+        yield start, array[start : start + rows]
 
 
 def open_array(path: Path, kinds: str = "biuf") -> NDArray[Any]:

@@ -416,3 +416,16 @@ def test_a_node_table_is_read_once(tmp_path, make_table):
     table = make_table(edges, bipartite=False)
     graph = write_network(table, tmp_path / "net", nodes=[once], config=PLAIN)
     assert graph.node_labels[1].tolist() == [0, 1, 2, 0, 1]
+
+
+def test_a_network_is_written_without_a_database(tmp_path, monkeypatch):
+    for name in ("duckdb", "polars", "pydantic"):
+        monkeypatch.setitem(sys.modules, name, None)
+    simulation = simulate(num_edges=500, seed=1)
+    graph = write_network(
+        simulation.table, tmp_path / "net", nodes=[simulation.nodes], config=PLAIN
+    )
+    rows = simulation.table.to_arrow().to_pylist()
+    assert graph.node_names(graph.src) == [row["source"] for row in rows]
+    assert graph.node_names(graph.dst) == [row["target"] for row in rows]
+    assert graph.texts(np.arange(500)) == [row["text"] for row in rows]
