@@ -435,6 +435,27 @@ def test_link_scores_equal_those_of_the_full_probability_matrix(labels):
     assert popularity == brute_force_gains(common, target)
 
 
+@pytest.mark.parametrize("labels", [None, ("4", "5")])
+def test_filtered_link_scores_leave_out_the_other_links_of_a_source(labels):
+    simulation = simulate(TINY)
+    model, draws = simulation.model, simulation.model.draw(np.arange(500))
+    pairs = model.taste(np.arange(14))[:, model.topic] * model.target_chance()  # [14, 19]
+    if labels:
+        pairs *= model.stars_table[model.temper[:, None], model.quality][:, :, 3:].sum(axis=2)
+        draws = draws.where(draws.stars >= 3)
+    is_linked = np.zeros(pairs.shape, bool)
+    is_linked[draws.source, draws.target] = True
+    queries = draws.where(np.arange(len(draws.source)) % 9 == 0)  # some edges of the network
+    numbers = np.flatnonzero(model.draw(np.arange(500)).stars >= (3 if labels else 0))[::9]
+    chances = np.where(is_linked, -1.0, pairs)[queries.source]  # last, so as good as removed
+    rows = np.arange(len(chances))
+    chances[rows, queries.target] = pairs[queries.source, queries.target]
+
+    best = simulation.best_link_scores(labels, numbers, filtered=True).best
+    assert (best.mrr, best.ndcg) == brute_force_gains(chances, queries.target)
+    assert best.mrr > simulation.best_link_scores(labels, numbers).best.mrr
+
+
 def test_taste_ranks_better_than_popularity_and_than_counted_popularity():
     simulation = simulate(num_edges=20_000)
     scores = simulation.best_link_scores()

@@ -14,10 +14,11 @@ import numpy as np
 from edgeformers.data.f1 import f1, f1_of_confusion
 from edgeformers.data.simulate.config import PRODUCTS
 from edgeformers.data.simulate.model import LEVELS, EdgeDraws, Model
-from edgeformers.data.types import Floats, Ints
+from edgeformers.data.types import Floats, Ints, Mask
 from edgeformers.errors import InputError
 
 MIN_GAIN = 1e-12  # in Macro-F1; smaller gains are rounding errors
+BLOCK = 1_000_000  # edges drawn at a time
 TIE = 1e-9  # probabilities that differ by less, relatively, are equal
 
 
@@ -178,13 +179,15 @@ def maximize_macro_f1(joint: Floats) -> Ints:
 
 
 def best_link_scores(
-    model: Model, draws: EdgeDraws, labels: Collection[str] | None
+    model: Model, draws: EdgeDraws, labels: Collection[str] | None, *, filtered: bool = False
 ) -> BestLinkScores:
     """The scores with every edge (with one of `labels`, if given) as a query for its target.
 
     Every source ranks the targets of one topic and quality by popularity. So one binary search
-    per such group gives the rank of a target, without a source-by-target matrix.
+    per such group gives the rank of a target, without a source-by-target matrix. If `filtered`,
+    the other links of the source are then removed from the ranking.
     """
+    is_asked = np.ones(model.config.classes, dtype=bool)
     lift = np.ones((LEVELS, LEVELS))  # P(one of the labels | temper, quality)
     if labels is not None:
         known = [str(k + 1) for k in range(model.config.classes)]
@@ -195,14 +198,39 @@ def best_link_scores(
         draws = draws.where(is_asked[draws.stars])
     if not len(draws.source):
         raise InputError("no edge of the sample has one of these labels; use a larger sample")
+    others = _other_links(model, draws, is_asked) if filtered else None
     taste = model.taste(draws.source)  # [n, topic]
     personal = taste[:, :, None] * lift[model.temper[draws.source], None, :]  # [n, topic, quality]
     common = np.einsum("sat,aq->tq", source_mass(model), lift)[None]  # [1, topic, quality]
-    return BestLinkScores(_score(model, draws, personal), _score(model, draws, common))
+    scores = (_score(model, draws, appeal, others) for appeal in (personal, common))
+    return BestLinkScores(*scores)
 
 
-def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:
-    """The score of ranking all targets by the appeal of their group times their popularity."""
+def _other_links(model: Model, draws: EdgeDraws, is_asked: Mask) -> tuple[Ints, Ints]:
+    """The other targets to which the source of each query links, as (query, target)."""
+    size, total = model.config.target_count, model.config.num_edges
+    is_source = np.zeros(model.config.source_count, dtype=bool)
+    is_source[draws.source] = True
+    keys = np.zeros(0, dtype=np.int64)
+    for start in range(0, total, BLOCK):
+        block = model.draw(np.arange(start, min(start + BLOCK, total)))
+        block = block.where(is_source[block.source] & is_asked[block.stars])
+        keys = np.union1d(keys, block.source * np.int64(size) + block.target)
+    first, end = (np.searchsorted(keys, (draws.source + i) * np.int64(size)) for i in (0, 1))
+    query = np.repeat(np.arange(len(first)), end - first)
+    within = np.arange(len(query)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
+    target = keys[first[query] + within] % size
+    is_other = target != draws.target[query]
+    return query[is_other], target[is_other]
+
+
+def _score(
+    model: Model, draws: EdgeDraws, appeal: Floats, others: tuple[Ints, Ints] | None
+) -> LinkScore:
+    """The score of ranking all targets by the appeal of their group times their popularity.
+
+    The targets in `others`, (query, target), are removed from the ranking.
+    """
     chance = model.target_chance()
     topic, quality = model.topic[draws.target], model.quality[draws.target]
     row = np.arange(len(topic)) if len(appeal) > 1 else np.zeros(len(topic), dtype=np.int64)
@@ -214,6 +242,12 @@ def _score(model: Model, draws: EdgeDraws, appeal: Floats) -> LinkScore:
             threshold = score / appeal[row, t, q]
         better += len(group) - np.searchsorted(group, threshold * (1 + TIE), side="right")
         as_good += len(group) - np.searchsorted(group, threshold * (1 - TIE), side="left")
+    if others is not None:
+        query, other = others
+        value = appeal[row[query], model.topic[other], model.quality[other]] * chance[other]
+        own = score[query]
+        better -= np.bincount(query[value > own * (1 + TIE)], minlength=len(score))
+        as_good -= np.bincount(query[value >= own * (1 - TIE)], minlength=len(score))
     rank = np.arange(1, model.config.target_count + 1)
     totals = [np.append(0.0, np.cumsum(gain)) for gain in (1 / rank, 1 / np.log2(1 + rank))]
     gains = ((total[as_good] - total[better]) / (as_good - better) for total in totals)

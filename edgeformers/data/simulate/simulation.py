@@ -90,16 +90,24 @@ class Simulation:
         return self._rules.scores(draws)
 
     def best_link_scores(
-        self, labels: Collection[str] | None = None, sample: int | ArrayLike = 100_000
+        self,
+        labels: Collection[str] | None = None,
+        sample: int | ArrayLike = 100_000,
+        *,
+        filtered: bool = False,
     ) -> BestLinkScores:
         """MRR and NDCG of ranking all targets by the true P(target | source), over a sample.
 
         Each edge of the sample (see `best_scores`) is one query. With `labels`, such as ("5",),
         only edges with these labels are queries, and targets are ranked by
-        P(target | source, label). No ranking has a higher expected score. Targets of other known
-        edges are not removed from the ranking.
+        P(target | source, label). No ranking has a higher expected score.
+
+        If `filtered`, all other links of the source (with one of `labels`, if given) are removed
+        from the ranking, as in the protocol `full`. A method that remembers training links can
+        then exceed the score, since a link that occurs again in the sample is not removed.
         """
-        return best_link_scores(self.model, self.model.draw(self._edges(sample)), labels)
+        draws = self.model.draw(self._edges(sample))
+        return best_link_scores(self.model, draws, labels, filtered=filtered)
 
     @cached_property
     def _rules(self) -> BestRules:
