@@ -1,5 +1,7 @@
 """ALS against the normal equations and against `implicit`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,9 @@ def fitted(checkerboard):
     return ALS([CONFIG]).fit(checkerboard, "given")
 
 
-def test_both_sides_are_the_least_squares_solution(fitted):
+@pytest.mark.parametrize("factors", [3, 8], ids=["fewer factors than links", "more factors"])
+def test_both_sides_are_the_least_squares_solution(checkerboard, factors):
+    fitted = ALS([replace(CONFIG, factors=factors)]).fit(checkerboard, "given")
     queries, candidates = (table.astype(np.float64) for table in fitted.factors())
     links = fitted.links.train
     table = np.zeros((12, 12))
@@ -23,7 +27,7 @@ def test_both_sides_are_the_least_squares_solution(fitted):
 
     def solve(row, fixed):
         confidence = np.diag(1 + CONFIG.alpha * row)
-        left = fixed.T @ confidence @ fixed + CONFIG.regularization * np.eye(CONFIG.factors)
+        left = fixed.T @ confidence @ fixed + CONFIG.regularization * np.eye(factors)
         return np.linalg.solve(left, fixed.T @ confidence @ (row > 0))
 
     np.testing.assert_allclose([solve(row, queries) for row in table.T], candidates, atol=1e-5)
