@@ -27,6 +27,7 @@ class ModelSettings:
     node_width: int = 64  # size of node embeddings
     node_dropout: float = 0.0  # probability of replacing a node with the unknown node in training
     direction: bool = False  # distinguish an edge's source from its target
+    text_layers: int = 1  # the first layers, which read the text only; virtual tokens follow
     node_texts: bool = False  # use node texts, if the network has them
     tokens: list[str] | None = None  # virtual tokens to use; none: all of the model's
     fusion: bool = False  # combine text and node embeddings again after the last layer
@@ -36,7 +37,7 @@ class ModelSettings:
     node_init: Literal["random", "factorized", "netmf"] = "random"
 
     def __post_init__(self) -> None:
-        _check_minimum("model", self, 1, "bag_words", "bag_width")
+        _check_minimum("model", self, 1, "bag_words", "bag_width", "text_layers")
 
 
 @dataclass(frozen=True, kw_only=True)

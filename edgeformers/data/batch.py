@@ -272,9 +272,15 @@ def _rank(dtype: torch.dtype) -> tuple[int, str]:
 
 
 def pack_texts(tokens: "TokenStore", text_ids: ArrayLike, max_tokens: int) -> PackedText:
-    """Texts of a token store with special tokens, truncated to `max_tokens`."""
+    """Texts of a token store with special tokens, truncated to `max_tokens`; with cached states."""
     ids, offsets = tokens.take(text_ids, max_tokens)
-    return PackedText.from_tokens(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets))
+    token_ids, starts = torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(offsets)
+    text = PackedText.from_tokens(token_ids, starts)
+    cache = tokens.states
+    states = None if cache is None else cache.take(text_ids, max_tokens)
+    if cache is None or states is None:
+        return text
+    return replace(text, states=torch.from_numpy(states), state_layers=cache.layers)
 
 
 def edge_batch(

@@ -27,6 +27,7 @@ from edgeformers.data.storage import (
     write_array,
     write_record,
 )
+from edgeformers.data.text_states import TextStates
 from edgeformers.data.types import Ids
 from edgeformers.decode import decode
 from edgeformers.errors import EdgeformersError, FormatError, InputError
@@ -63,6 +64,8 @@ class TokenStore:
     `ids[offsets[i] : offsets[i + 1]]` are the tokens of text i. `take` truncates texts and adds
     special tokens, so one store serves every maximum length.
     """
+
+    states: TextStates | None = None  # of the frozen layers of the model in training
 
     def __init__(self, folder: Path, meta: TokenMeta, part: str = "edges") -> None:
         self.folder = folder

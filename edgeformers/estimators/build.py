@@ -51,6 +51,7 @@ MODEL_SETTINGS = (
     "node_dropout",
     "fidelity",
     "direction",
+    "text_layers",
     "tokens",
     "fusion",
     "readout",

@@ -56,6 +56,7 @@ from edgeformers.training.run_folder import (
     owned_folder,
     write_run_results,
 )
+from edgeformers.training.state_cache import cached_states
 from edgeformers.training.trainer import Trainer, TrainingState
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
@@ -194,7 +195,8 @@ class Estimator(ABC, Generic[Fitted]):
         trainer = Trainer(
             objective, self.config.train, device=self.device, folder=folder, show=self.show
         )
-        self.progress = trainer.fit()
+        with cached_states(objective.fitted, folder):
+            self.progress = trainer.fit()
         encoder = objective.modules.get_submodule("model.encoder")
         if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
             merge_lora(encoder)

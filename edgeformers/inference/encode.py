@@ -10,12 +10,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from edgeformers import distributed
+from edgeformers.data.batch import pack_texts
 from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.prefetch import prefetch
+from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.nn.encoder import TextEncoder
@@ -111,6 +113,34 @@ def encode_nodes(
     return _encode(model, partial(loader.nodes, side=side), nodes, chunks, options, "nodes")
 
 
+def lower_states(
+    encoder: TextEncoder,
+    layers: int,
+    tokens: TokenStore,
+    text_ids: Ids,
+    max_tokens: int,
+    options: EncodeOptions,
+) -> Iterator[tuple[Ids, Vectors]]:
+    """Pieces of texts and their states [T, D] after the first layers of an encoder, on a CPU."""
+    lengths = np.minimum(tokens.lengths[text_ids], max_tokens).astype(np.int64)
+    order = np.argsort(lengths, kind="stable")[::-1]
+    chunks = [text_ids[chunk] for chunk in _cut(order, lengths, CACHED_TOKENS, options.batch)]
+    was_training = encoder.training
+    encoder.eval()
+    bar = tqdm(total=len(text_ids), desc="caching layers", unit=" texts", disable=not options.show)
+    with bar, onednn_inference(encoder.layers[:layers]):
+        encoded = _forward(
+            lambda text: encoder.lower_states(text, layers),
+            lambda ids: pack_texts(tokens, ids, max_tokens),
+            chunks,
+            options,
+        )
+        for chunk, states in zip(chunks, encoded, strict=True):
+            yield chunk, states
+            bar.update(len(chunk))
+    encoder.train(was_training)
+
+
 def _bounded(budget: int, model: nn.Module, device: torch.device) -> int:
     """The tokens of a batch: fewer for a language model on a CPU."""
     return min(budget, CACHED_TOKENS) if _is_language_model_on_cpu(model, device) else budget
@@ -171,7 +201,10 @@ def _encode(
 
 
 def _forward(
-    model: nn.Module, make: Callable[[Ids], Any], chunks: list[Ids], options: EncodeOptions
+    model: Callable[[Any], Tensor],
+    make: Callable[[Ids], Any],
+    chunks: list[Ids],
+    options: EncodeOptions,
 ) -> Iterator[Vectors]:
     """The vectors of each chunk in turn; on a CPU every thread encodes chunks of its own.
 

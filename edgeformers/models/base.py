@@ -60,14 +60,16 @@ class EdgeformerConfig(ModelConfig):
     fidelity: Literal["paper", "released"] = "paper"
     edge_types: int = 1  # each type has its own projections
     direction: bool = False  # distinguish an edge's source from its target
+    text_layers: int = 1  # the first layers, which read the text only; 1 in the paper
     tokens: tuple[str, ...] = ()  # the virtual tokens; fewer than the default for ablations
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.fidelity not in ("paper", "released"):
             raise ConfigError(f"fidelity must be 'paper' or 'released' (got '{self.fidelity}')")
-        if self.edge_types < 1:
-            raise ConfigError(f"edge_types must be at least 1 (got {self.edge_types})")
+        for name in ("edge_types", "text_layers"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1 (got {getattr(self, name)})")
         known = type(self).tokens  # the default
         if self.tokens != tuple(name for name in known if name in self.tokens):
             raise ConfigError(
@@ -102,18 +104,20 @@ class AttentionMap:
 class Edgeformer(nn.Module, ABC):
     """What both Edgeformers share: texts and virtual tokens are encoded together in every layer.
 
-    Layer 0 reads the text only. Every further layer reads [virtual ; text], where the virtual
-    tokens are not updated by the layers. The last layer computes only the row that is read out.
+    The first `text_layers` layers (layer 0 in the paper) read the text only. Every further layer
+    reads [virtual ; text], where the virtual tokens are not updated by the layers. The last layer
+    computes only the row that is read out.
 
     Shapes: E texts of T tokens in all, V virtual tokens, D width, K node width.
     """
 
     def __init__(self, config: EdgeformerConfig, encoder: TextEncoder) -> None:
         super().__init__()
-        if len(encoder.layers) < 2:
+        if len(encoder.layers) <= config.text_layers:
             raise ConfigError(
-                "an Edgeformer needs an encoder with at least 2 layers, because the first one "
-                f"reads the text only (got {len(encoder.layers)})"
+                f"an Edgeformer needs an encoder with at least {config.text_layers + 1} layers, "
+                f"because text_layers={config.text_layers} of them read the text only "
+                f"(got {len(encoder.layers)})"
             )
         self.config = config
         self.encoder = encoder
@@ -133,8 +137,8 @@ class Edgeformer(nn.Module, ABC):
         return self.encoder.width
 
     def per_layer(self, make: Callable[[], nn.Module]) -> nn.ModuleList:
-        """A module for every layer but the first: one each (paper), or one shared (released)."""
-        count = len(self.encoder.layers) - 1
+        """A module for every layer with virtual tokens: one each (paper), or a shared one."""
+        count = len(self.encoder.layers) - self.config.text_layers
         if self.config.fidelity == "released":
             return nn.ModuleList([make()] * count)
         return nn.ModuleList(make() for _ in range(count))
@@ -147,7 +151,7 @@ class Edgeformer(nn.Module, ABC):
     def virtual_tokens(
         self, index: int, z: Tensor | None, hidden: Tensor, batch: Any
     ) -> Tensor | None:
-        """The virtual tokens [E, V, D] of a layer after the first."""
+        """The virtual tokens [E, V, D] of layer `text_layers + index`."""
 
     def readout_rows(self, hidden: Tensor, virtual: Tensor | None, text: PackedText) -> Tensor:
         """The rows that the last layer computes [E, D]: [CLS]."""
@@ -155,11 +159,12 @@ class Edgeformer(nn.Module, ABC):
 
     def encode_texts(self, batch: Any, z: Tensor | None) -> Tensor:
         """Texts with the vectors of their node tokens -> their states [E, D]."""
-        text, last = batch.text, len(self.encoder.layers) - 1
-        hidden, virtual, readout = self.encoder.embed(text), None, None  # [T, D]
-        for index, layer in enumerate(self.encoder.layers):
-            if index > 0:
-                virtual = self.virtual_tokens(index, z, hidden, batch)  # [E, V, D]
+        text, last, text_layers = batch.text, len(self.encoder.layers) - 1, self.config.text_layers
+        virtual, readout = None, None
+        hidden, first = self.encoder.start(text)  # [T, D]
+        for index, layer in enumerate(self.encoder.layers[first:], start=first):
+            if index >= text_layers:
+                virtual = self.virtual_tokens(index - text_layers, z, hidden, batch)  # [E, V, D]
             if index == last:
                 readout = self.readout_rows(hidden, virtual, text)
             hidden = layer(hidden, text, virtual, readout=readout)
@@ -172,8 +177,8 @@ class Edgeformer(nn.Module, ABC):
         maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
         hidden = self.encoder.embed(text)
         for index, layer in enumerate(self.encoder.layers):
-            if index > 0:
-                virtual = self.virtual_tokens(index, z, hidden, batch)
+            if index >= self.config.text_layers:
+                virtual = self.virtual_tokens(index - self.config.text_layers, z, hidden, batch)
             names = self.config.tokens if virtual is not None else ()
             weights = cast(TransformerLayer, layer).attention_map(hidden, text, virtual)
             for text_maps, text_weights in zip(maps, weights, strict=True):

@@ -23,10 +23,11 @@ class EdgeformerEConfig(EdgeformerConfig):
 class EdgeformerE(Edgeformer):
     """Representations h_e of edges with text.
 
-    Layer 0 reads the text only. Every further layer reads [z_i ; z_j ; text], where the two
-    virtual node tokens are projections of the node vectors and are not updated by the layers. The
-    last layer computes only the [CLS] row, which represents the edge. With `fusion`, which is not
-    in the paper, the representation is GELU(W [h_e ; z_i ; z_j]).
+    The first `text_layers` layers (layer 0 in the paper) read the text only. Every further layer
+    reads [z_i ; z_j ; text], where the two virtual node tokens are projections of the node vectors
+    and are not updated by the layers. The last layer computes only the [CLS] row, which represents
+    the edge. With `fusion`, which is not in the paper, the representation is
+    GELU(W [h_e ; z_i ; z_j]).
 
     Shapes: B edges, T tokens of all texts, V virtual tokens, D width, K node width.
     """
@@ -76,11 +77,11 @@ class EdgeformerE(Edgeformer):
     def virtual_tokens(
         self, index: int, z: Tensor | None, hidden: Tensor, batch: EdgeBatch
     ) -> Tensor | None:
-        """[z_i ; z_j] of a layer after the first [B, V, D]."""
+        """[z_i ; z_j] of layer `text_layers + index` [B, V, D]."""
         if z is None:
             return None
         is_source = None
         if self.config.direction:  # the source's token comes first
             sources = int("source" in self.config.tokens)
             is_source = (torch.arange(z.size(1), device=z.device) < sources).expand(z.shape[:2])
-        return cast(Tensor, self.projections[index - 1](z, batch.edge_type, is_source))
+        return cast(Tensor, self.projections[index](z, batch.edge_type, is_source))

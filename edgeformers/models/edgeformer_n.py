@@ -141,12 +141,12 @@ class EdgeformerN(Edgeformer):
     def virtual_tokens(
         self, index: int, z: Tensor | None, hidden: Tensor, batch: EgoBatch
     ) -> Tensor | None:
-        """[z_v ; z_u ; h-bar] of a layer after the first [E, V, D]."""
+        """[z_v ; z_u ; h-bar] of layer `text_layers + index` [E, V, D]."""
         parts: list[Tensor] = []
         if z is not None:
-            parts.append(self.projections[index - 1](z, batch.edge_type, self._is_source(batch)))
+            parts.append(self.projections[index](z, batch.edge_type, self._is_source(batch)))
         if "local" in self.config.tokens:
-            siblings = self.local_attention[index - 1](hidden[batch.text.starts], batch.egos)
+            siblings = self.local_attention[index](hidden[batch.text.starts], batch.egos)
             parts.append(siblings[:, None].to(hidden.dtype))
         return torch.cat(parts, dim=1) if parts else None
 

@@ -290,10 +290,23 @@ class TextEncoder(nn.Module):
             )
         return cast(Tensor, self.embeddings(text))
 
+    def start(self, text: PackedText) -> tuple[Tensor, int]:
+        """The states [T, D] to start from, and the first layer to apply: H^(0), 0 without cache."""
+        if text.states is None:
+            return self.embed(text), 0
+        return text.states.to(self.embeddings.norm.weight.dtype), text.state_layers
+
+    def lower_states(self, text: PackedText, layers: int) -> Tensor:
+        """The states after the first `layers` layers: T tokens -> [T, D]."""
+        hidden = self.embed(text)
+        for layer in self.layers[:layers]:
+            hidden = layer(hidden, text)
+        return hidden
+
     def forward(self, text: PackedText) -> Tensor:
         """T tokens -> [T, D]."""
-        hidden = self.embed(text)
-        for layer in self.layers:
+        hidden, first = self.start(text)
+        for layer in self.layers[first:]:
             hidden = layer(hidden, text)
         return cast(Tensor, self.final_norm(hidden))
 
@@ -303,8 +316,8 @@ class TextEncoder(nn.Module):
 
     def encode(self, text: PackedText) -> Tensor:
         """The [CLS] state of each text: T tokens -> [B, D]."""
-        hidden = self.embed(text)
-        for index, layer in enumerate(self.layers):
+        hidden, first = self.start(text)
+        for index, layer in enumerate(self.layers[first:], start=first):
             readout = hidden[text.starts] if index == len(self.layers) - 1 else None
             hidden = layer(hidden, text, readout=readout)
         return cast(Tensor, self.final_norm(hidden))

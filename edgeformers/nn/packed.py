@@ -16,10 +16,13 @@ from edgeformers.nn.ragged import Ragged, check_not_empty, group_fields
 class PackedText(Ragged):
     """B texts of 1 to `max_length` tokens, T tokens in total.
 
-    Create it with `from_tokens`, `from_lists` or `from_padded` on the host.
+    Create it with `from_tokens`, `from_lists` or `from_padded` on the host. With `states`, an
+    encoder skips its first `state_layers` layers.
     """
 
     token_ids: Tensor  # [T]
+    states: Tensor | None = None  # [T, D], after the first `state_layers` layers of the encoder
+    state_layers: int = 0
 
     @classmethod
     def from_tokens(cls, token_ids: Tensor, offsets: Tensor) -> "PackedText":
@@ -65,8 +68,12 @@ class PackedText(Ragged):
         """Concatenate batches of texts on the same device."""
         before = np.cumsum([0, *(text.num_tokens for text in texts)]).tolist()
         shifted = list(zip(texts, before[:-1], strict=True))
+        states = [text.states for text in texts if text.states is not None]
+        has_states = len(states) == len(texts) and len({t.state_layers for t in texts}) == 1
         return cls(
             token_ids=torch.cat([text.token_ids for text in texts]),
+            states=torch.cat(states) if has_states else None,
+            state_layers=texts[0].state_layers if has_states else 0,
             offsets=torch.cat([texts[0].offsets[:1], *(t.offsets[1:] + at for t, at in shifted)]),
             positions=torch.cat([text.positions for text in texts]),
             max_length=max(text.max_length for text in texts),

@@ -295,8 +295,8 @@ class Trainer:
             yield
             return
         threads = torch.get_num_threads()
-        sizes = (t.numel() for b in batches for piece in b for t in tensors_of(piece))
-        if max(sizes, default=0) * self.objective.fitted.width < SMALL_STEP:
+        rows = (t.size(0) for b in batches for piece in b for t in tensors_of(piece))
+        if max(rows, default=0) * self.objective.fitted.width < SMALL_STEP:
             torch.set_num_threads(1)
         try:
             yield

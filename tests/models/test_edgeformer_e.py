@@ -220,6 +220,26 @@ def test_an_encoder_of_one_layer_is_refused():
         EdgeformerE(EdgeformerEConfig(num_nodes=3), encoder)
 
 
+def test_a_layer_must_be_left_for_the_node_tokens():
+    with pytest.raises(ConfigError, match="text_layers=3"):
+        EdgeformerE(EdgeformerEConfig(num_nodes=3, text_layers=3), TextEncoder(TINY_ENCODER))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("text_layers", [1, 2])
+def test_nodes_enter_after_the_text_layers(text_layers):
+    model = make(text_layers=text_layers).eval()
+    assert len(model.projections) == len(model.encoder.layers) - text_layers
+    states = []
+    for index, layer in enumerate(model.encoder.layers):
+        layer.register_forward_hook(lambda *call, at=index: states.append((at, call[-1])))
+    model(make_batch(src=(0, 1, 2)))
+    model(make_batch(src=(2, 0, 1)))
+    count = len(model.encoder.layers)
+    same = [torch.equal(states[i][1], states[count + i][1]) for i in range(count)]
+    assert same == [index < text_layers for index in range(count)]
+
+
 def test_settings_go_through_plain_values_and_back():
     config = EdgeformerEConfig(num_nodes=3, tokens=("source",))
     values = {**config.to_dict(), "tokens": ["source"]}  # as JSON gives it
