@@ -232,6 +232,12 @@ class EdgeTextGraph:
         """Whether each node has a training edge [V]."""
         return seen_in_training(self.split(split), self.edge_list)
 
+    def training_edge_counts(self, split: str) -> Ids:
+        """The number of training edges of each node [V]."""
+        chosen = self.split(split) == TRAIN
+        out = np.bincount(self.src[chosen], minlength=self.num_nodes)
+        return out + np.bincount(self.dst[chosen], minlength=self.num_nodes)
+
     def training_adjacency(self, split: str, *, strata: Strata = "none") -> Adjacency:
         """The training edges around every node; profile edges around a node that has none.
 

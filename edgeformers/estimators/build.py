@@ -49,6 +49,7 @@ PAPER_NEIGHBORS: Mapping[str, list[int]] = {"source": [8, 8], "target": [10, 10]
 MODEL_SETTINGS = (
     "node_width",
     "node_dropout",
+    "node_shrinkage",
     "fidelity",
     "direction",
     "text_layers",
@@ -135,6 +136,7 @@ def build_model(
         nodes.set_table(scale_vectors(netmf_vectors(graph, split, width, seed=seed)))
     if features is not None:
         nodes.set_features(features)
+    nodes.set_edge_counts(torch.from_numpy(graph.training_edge_counts(split)))
     nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))
     return model.to(options.device), tokens
 

@@ -1,5 +1,6 @@
 """Settings of all models, and the base class of both Edgeformers."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ class ModelConfig:
     num_nodes: int
     node_width: int = 64  # d' of the paper
     node_dropout: float = 0.0  # share of nodes replaced by the unknown node in training
+    node_shrinkage: float = 0.0  # edges of an average node added to those of every node
     feature_width: int = 0  # width of node features or node text vectors; 0: none
     sparse: bool = False  # sparse gradients for the node table
 
@@ -38,6 +40,8 @@ class ModelConfig:
             raise ConfigError(
                 f"node_dropout must be 0 or more and below 1 (got {self.node_dropout})"
             )
+        if not 0 <= self.node_shrinkage < math.inf:
+            raise ConfigError(f"node_shrinkage must be 0 or more (got {self.node_shrinkage})")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,6 +88,7 @@ def make_lookup(config: ModelConfig) -> NodeLookup:
         config.num_nodes,
         config.node_width,
         node_dropout=config.node_dropout,
+        node_shrinkage=config.node_shrinkage,
         feature_width=config.feature_width,
         sparse=config.sparse,
     )

@@ -17,11 +17,17 @@ class NodeLookup(nn.Module):
     node and new nodes are represented by their edges. If there are node `features`, they are
     mapped to the same width and added.
 
+    `node_shrinkage` does this by the number of training edges: a node with n edges is replaced
+    with probability k / (n + k), where k is the shrinkage. After training its vector is the mean
+    of the two, (n z + k u) / (n + k) with the unknown node's u: as if each node had k more edges
+    of an average node.
+
     Shapes: N nodes, K width, F feature width; node numbers of any shape.
     """
 
     features: Tensor
     is_seen: Tensor
+    keep: Tensor
 
     def __init__(
         self,
@@ -29,17 +35,21 @@ class NodeLookup(nn.Module):
         width: int,
         *,
         node_dropout: float = 0.0,
+        node_shrinkage: float = 0.0,
         feature_width: int = 0,
         sparse: bool = False,
     ) -> None:
         super().__init__()
         self.num_nodes = num_nodes
         self.node_dropout = node_dropout
+        self.node_shrinkage = node_shrinkage
         self.sparse = sparse  # gradients only for rows of the batch
         self.table = nn.Parameter(torch.empty(num_nodes + 1, width))
         nn.init.xavier_normal_(self.table[:num_nodes])
         nn.init.zeros_(self.table[num_nodes:])
         self.register_buffer("is_seen", torch.ones(num_nodes + 1, dtype=torch.bool))
+        if node_shrinkage:
+            self.register_buffer("keep", torch.ones(num_nodes + 1))  # n / (n + k)
         self.feature_map: nn.Linear | None = None
         if feature_width:
             self.register_buffer("features", torch.zeros(num_nodes + 1, feature_width))
@@ -49,6 +59,8 @@ class NodeLookup(nn.Module):
         """Node numbers [...] -> z^(0) [..., K]."""
         rows = self._known_rows(nodes)
         z = F.embedding(rows, self.table, sparse=self.sparse)
+        if self.node_shrinkage and not self.training:
+            z = torch.lerp(self.table[-1], z, self.keep[rows].unsqueeze(-1))
         if self.feature_map is not None:
             z = z + self.feature_map(self.features[nodes])  # -1: the last row, zeros
         return z
@@ -84,6 +96,16 @@ class NodeLookup(nn.Module):
             )
         self.is_seen[: self.num_nodes].copy_(seen)
 
+    @torch.no_grad()
+    def set_edge_counts(self, counts: Tensor) -> None:
+        """Set the number of training edges of all nodes [N], by which they are shrunk."""
+        if tuple(counts.shape) != (self.num_nodes,):
+            raise InputError(
+                f"edge counts must be a tensor [{self.num_nodes}] (got {list(counts.shape)})"
+            )
+        if self.node_shrinkage:
+            self.keep[: self.num_nodes].copy_(counts / (counts + self.node_shrinkage))
+
     def check(self, nodes: Tensor) -> None:
         """Raise an error for node numbers that are neither -1 nor in the table."""
         if nodes.is_floating_point() or nodes.dtype == torch.bool:
@@ -99,6 +121,8 @@ class NodeLookup(nn.Module):
         known = (nodes >= 0) & self.is_seen[nodes]
         if self.training and self.node_dropout > 0:
             known &= torch.rand(nodes.shape, device=nodes.device) >= self.node_dropout
+        if self.training and self.node_shrinkage > 0:
+            known &= torch.rand(nodes.shape, device=nodes.device) < self.keep[nodes]
         return torch.where(known, nodes, self.num_nodes)
 
 

@@ -26,11 +26,11 @@ SHARED = [
     {"feature_width": 3},
     {"edge_types": 3},
     {"direction": True},
-    {"node_dropout": 0.3},
+    {"node_dropout": 0.3, "node_shrinkage": 4.0},
     {"fidelity": "released", "edge_types": 2, "direction": True},
 ]
 #: Settings of the Edgeformers; what is not named here has a lookup of nodes to set, and no more.
-PLAIN = [{}, {"feature_width": 3, "node_dropout": 0.3}]
+PLAIN = [{}, {"feature_width": 3, "node_dropout": 0.3, "node_shrinkage": 4.0}]
 SETTINGS = {
     "edgeformer-e": [*SHARED, {"tokens": ("source",)}, {"tokens": ("target",)}, {"tokens": ()}],
     "edgeformer-n": [

@@ -206,6 +206,7 @@ def test_bad_input_is_answered_with_a_sentence(padded, place, change, message):
         ({"num_nodes": -1}, r"num_nodes must be at least 0 \(got -1\)"),
         ({"edge_types": 0}, r"edge_types must be at least 1 \(got 0\)"),
         ({"node_dropout": 1.0}, r"node_dropout must be 0 or more and below 1 \(got 1.0\)"),
+        ({"node_shrinkage": -1.0}, r"node_shrinkage must be 0 or more \(got -1.0\)"),
         ({"num_node": 3}, "'num_node'; did you mean 'num_nodes'"),
     ],
 )

@@ -44,6 +44,26 @@ def test_dropout_reads_a_share_of_nodes_as_unknown_in_training_alone():
     assert dropped.float().mean().item() == pytest.approx(0.25, abs=0.03)
 
 
+def test_shrinkage_reads_nodes_with_few_edges_as_unknown_more_often():
+    lookup = make(node_shrinkage=3.0)
+    lookup.set_edge_counts(torch.tensor([1, 9, 0, 27]))
+    torch.manual_seed(1)
+    for node, share in ((0, 0.75), (1, 0.25), (2, 1.0), (3, 0.1)):
+        z = lookup.train()(torch.full((4000,), node))
+        is_unknown = (z == lookup.table[-1]).all(1)
+        assert is_unknown.float().mean().item() == pytest.approx(share, abs=0.03)
+
+
+def test_after_training_a_shrunk_node_is_the_mean_over_its_dropout():
+    lookup = make(node_shrinkage=3.0)
+    lookup.set_edge_counts(torch.tensor([1, 9, 0, 27]))
+    node, unknown = lookup.table[0], lookup.table[-1]
+    torch.testing.assert_close(lookup(NODES)[0, 0], (node + 3 * unknown) / 4)
+    torch.testing.assert_close(lookup(NODES)[1], unknown.expand(2, 3))  # no edges, and node -1
+    drawn = lookup.train()(torch.zeros(20_000, dtype=torch.long)).mean(0)
+    torch.testing.assert_close(drawn, lookup.eval()(torch.tensor([0]))[0], atol=0.02, rtol=0)
+
+
 def test_features_are_mapped_and_added_also_to_an_unseen_node():
     lookup = make(feature_width=2)
     features = torch.randn(4, 2)
@@ -84,6 +104,7 @@ def test_sparse_gradients_are_the_same_gradients():
         (lambda n: n.check(torch.tensor([True])), "bool"),
         (lambda n: n.mark_seen(torch.tensor([True])), r"\[1\]"),
         (lambda n: n.mark_seen(torch.ones(4)), "float32"),
+        (lambda n: n.set_edge_counts(torch.ones(3)), r"\[3\]"),
     ],
 )
 def test_values_that_do_not_fit_the_table_are_refused(act, word):
