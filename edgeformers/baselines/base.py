@@ -6,7 +6,7 @@ part, so that a model is compared with each of them at its best.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +20,10 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
-from edgeformers.evaluation import FunctionScorer, LinkTable, metrics, rank_full
+from edgeformers.evaluation import LinkTable, metrics
 from edgeformers.evaluation.network_links import candidate_nodes, known_links, positive_links
+from edgeformers.evaluation.ranking import block_rows, rank_full_each
+from edgeformers.evaluation.scorers import Table, as_table
 
 Scores = NDArray[np.float32]
 PairScores = Callable[[Ids, Ids], Scores]  # query nodes [q], candidate nodes [c] -> [q, c]
@@ -214,8 +216,24 @@ class ValidationRanking:
 
     def reciprocal_ranks(self, score: PairScores) -> NDArray[np.float64]:
         """The reciprocal rank of each validation link."""
-        scorer = FunctionScorer(lambda rows: score(rows, self.candidates), len(self.candidates))
-        ranks = rank_full(scorer, self.positives, queries=self.queries, known=self.known)
+        ranks = self.reciprocal_ranks_each(lambda rows, nodes: [score(rows, nodes)], 1)
+        return np.asarray(ranks[0])
+
+    def reciprocal_ranks_each(
+        self, scores: Callable[[Ids, Ids], Iterable[Table]], count: int, tables: int = 1
+    ) -> NDArray[np.float64]:
+        """The reciprocal ranks [count, n] under each of several scores, in one pass.
+
+        `tables` is how many tables of scores are in memory at once.
+        """
+        ranks = rank_full_each(
+            lambda rows: map(as_table, scores(rows, self.candidates)),
+            self.queries,
+            self.positives,
+            self.known,
+            block_rows(len(self.candidates), tables),
+            count,
+        )
         return metrics.reciprocal_ranks(ranks)
 
 
@@ -236,16 +254,27 @@ class GridLinkBaseline(ABC, Generic[Setting, Fitted]):
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
         """Fit every setting of the grid and keep the best on validation."""
-        self.links = training_links(graph, split)
-        self.ranking = ValidationRanking(graph, split)
-        self._prepare(graph, split)
+        self._read(graph, split)
         self.fitted, self.trials = grid_search(self.grid, self._fit, self._validation_mrr)
         self.setting = self._describe(best_setting(self.trials), self.fitted)
         return self
 
+    def fit_each(self, graph: EdgeTextGraph, split: str) -> Iterator[tuple[Setting, Self]]:
+        """Every setting of the grid with a baseline fitted with it; none is chosen."""
+        self._read(graph, split)
+        for setting in self.grid:
+            fitted = copy(self)
+            fitted.fitted = self._fit(setting)
+            yield setting, fitted
+
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Query nodes [q] and candidate nodes [c] -> scores [q, c]."""
         return self._scores(self.fitted, queries, candidates)
+
+    def _read(self, graph: EdgeTextGraph, split: str) -> None:
+        self.links = training_links(graph, split)
+        self.ranking = ValidationRanking(graph, split)
+        self._prepare(graph, split)
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
         """Compute what all settings share."""

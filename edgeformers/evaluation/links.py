@@ -85,10 +85,8 @@ class LinkTable:
 
     def of(self, queries: Ids) -> tuple[Ids, Ids]:
         """All links of the given queries as (position in `queries`, candidate)."""
-        degrees = self.degrees[queries]
-        position = np.repeat(np.arange(len(queries)), degrees)
-        within = np.arange(len(position)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-        return position, self.candidates[self.indptr[queries][position] + within]
+        position, link = row_entries(self.indptr, queries)
+        return position, self.candidates[link]
 
     def among(self, queries: Ids, candidates: Ids) -> tuple[Ids, Ids]:
         """Links between the two as (position in `queries`, position in `candidates`)."""
@@ -169,6 +167,15 @@ def validated_pairs(
     if rows.min(initial=0) < 0:
         raise InputError(f"queries must be rows numbered from 0 (got {rows.min()})")
     return rows, columns
+
+
+def row_entries(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
+    """All entries of the given compressed sparse rows as (position in `rows`, entry)."""
+    starts = indptr[rows]
+    sizes = indptr[rows + 1] - starts
+    position = np.repeat(np.arange(len(rows)), sizes)
+    first = np.cumsum(sizes) - sizes
+    return position, np.arange(len(position)) + (starts - first)[position]
 
 
 def index_blocks(count: int, size: int) -> Iterator[Ids]:

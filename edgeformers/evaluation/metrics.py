@@ -132,13 +132,18 @@ def rank_of(scores: ArrayLike, positive: ArrayLike) -> Floats:
     return expected_rank(*count_ahead(scores, positive))
 
 
-def count_ahead(scores: ArrayLike, positive: ArrayLike) -> tuple[Ints, Ints]:
-    """How many others score above column `positive[i]` in row i, and how many the same."""
-    table = np.asarray(scores)
-    own = np.take_along_axis(table, np.asarray(positive, np.int64)[:, None], axis=1)
-    is_number = own[:, 0] == own[:, 0]
-    not_above = np.count_nonzero(table <= own, axis=1) - is_number
-    below = np.count_nonzero(table < own, axis=1)
+def count_ahead(scores: Any, positive: ArrayLike) -> tuple[Ints, Ints]:
+    """How many others score above column `positive[i]` in row i, and how many the same.
+
+    A tensor [n, m] is compared on its device.
+    """
+    table = scores if hasattr(scores, "is_cuda") else np.asarray(scores)
+    own = table[np.arange(len(table)), np.asarray(positive, np.int64)][:, None]
+    counts = ((own == own).sum(1), (table <= own).sum(1), (table < own).sum(1))
+    is_number, not_above, below = (
+        np.asarray(count.cpu() if hasattr(count, "cpu") else count, np.int64) for count in counts
+    )
+    not_above = not_above - is_number
     return table.shape[1] - 1 - not_above, not_above - below
 
 

@@ -9,7 +9,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TEST, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
-from edgeformers.evaluation.links import LinkTable, node_positions
+from edgeformers.evaluation.links import LinkTable, node_positions, row_entries
 from edgeformers.evaluation.popularity_correction import ValidationPairs, spaced_batches
 from edgeformers.evaluation.ranking import order_pairs
 from edgeformers.evaluation.report import PROTOCOLS, LinkProtocol, LinkReport, evaluate_links
@@ -59,16 +59,22 @@ def known_links(graph: EdgeTextGraph, queries: Ids, edges: Ids | None = None) ->
     return _link_table(graph, chosen, queries, with_self=not graph.is_bipartite)
 
 
-def seen_nodes(graph: EdgeTextGraph, node: int) -> Ids:
-    """Nodes that a source already links to, plus itself in a network with one node type.
+def seen_links(graph: EdgeTextGraph, sources: Ids) -> LinkTable:
+    """Candidates that each source already links to, plus itself in a network with one node type.
 
     A node with only a directed edge to the source is not included: it may be linked back.
     """
-    edges = graph.adjacency.edges_of(node)
+    adjacency = graph.adjacency
+    row, entry = row_entries(adjacency.indptr[:: adjacency.num_strata], sources)
+    nodes = adjacency.neighbors[entry].astype(np.int64)
     if graph.is_directed:
-        edges = edges[graph.src[edges] == node]
-    ends = np.unique(np.concatenate([graph.src[edges], graph.dst[edges], [node]]))
-    return ends[ends != node].astype(np.int64) if graph.is_bipartite else ends.astype(np.int64)
+        leads_out = graph.src[adjacency.edge_ids[entry]] == sources[row]
+        row, nodes = row[leads_out], nodes[leads_out]
+    if not graph.is_bipartite:
+        row = np.concatenate([row, np.arange(len(sources))])
+        nodes = np.concatenate([nodes, sources])
+    columns = nodes - (graph.num_sources if graph.is_bipartite else 0)
+    return LinkTable.from_pairs(row, columns, len(sources))
 
 
 def order_links(graph: EdgeTextGraph, links: Ids) -> Ids:

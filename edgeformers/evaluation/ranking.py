@@ -8,20 +8,21 @@
 `paper-shifted` and `paper-unseen` are `paper` with corrected scores (`popularity_correction`).
 """
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import ArrayLike
 
 from edgeformers.data.random import hash_keys
-from edgeformers.data.types import Floats, Ids, Mask
+from edgeformers.data.types import Floats, Ids
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.scorers import Scorer
+from edgeformers.evaluation.scorers import Scorer, Table, to_numpy
 
 BATCH = 100  # pairs per batch in the protocol `paper`
-MANY_PAIRS = 16  # of one query, for which its scores are sorted once
+MANY_PAIRS = 64  # of one query, for which its scores are sorted once
 ORDER_SEED = 0  # of all models and runs, so that their ranks remain paired
 
 
@@ -90,65 +91,85 @@ def rank_full(
     are scored in blocks that fit in memory, each query of a block once.
     """
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
-    _, position, counts = np.unique(rows, return_inverse=True, return_counts=True)
-    has_many = counts[position] >= MANY_PAIRS
-    ranks = np.empty(len(rows))
-    for chosen, count in ((has_many, _count_by_query), (~has_many, _count_by_pair)):
-        ranks[chosen] = metrics.expected_rank(*count(scorer, rows[chosen], columns[chosen], known))
+    size = block_rows(scorer.num_candidates)
+    ranks = rank_full_each(lambda chosen: [scorer.scores(chosen)], rows, columns, known, size)
+    return np.asarray(ranks[0])
+
+
+def block_rows(num_candidates: int, tables: int = 1) -> int:
+    """How many queries are scored at once so that so many tables of scores fit in memory."""
+    return max(8, BLOCK // tables // max(num_candidates, 1))
+
+
+def rank_full_each(
+    tables: Callable[[Ids], Iterable[Table]],
+    rows: Ids,
+    columns: Ids,
+    known: LinkTable | None,
+    size: int,
+    count: int = 1,
+) -> Floats:
+    """Rank the same pairs [n] under each of `count` scores, in one pass: [count, n].
+
+    `tables` returns those scores [b, C] of at most `size` query rows [b], one after another.
+    Tables on a GPU are ranked there.
+    """
+    _, position, pairs = np.unique(rows, return_inverse=True, return_counts=True)
+    has_many = pairs[position] >= MANY_PAIRS
+    ranks = np.empty((count, len(rows)))
+    for chosen, count_ahead in ((has_many, _count_sorted), (~has_many, _count_by_pair)):
+        by_query = np.flatnonzero(chosen)[np.argsort(rows[chosen], kind="stable")]
+        for part in _query_blocks(rows[by_query], size):
+            pair = by_query[part]
+            distinct, at = np.unique(rows[pair], return_inverse=True)
+            for number, table in enumerate(tables(distinct)):
+                counts = count_ahead(table, distinct, at, columns[pair], known)
+                ranks[number, pair] = metrics.expected_rank(*counts)
     return ranks
 
 
+def _query_blocks(rows: Ids, size: int) -> Iterator[Ids]:
+    """Indices of sorted query rows, in blocks of whole queries with about `size` pairs."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    cuts = starts[np.diff(starts // size, prepend=-1) > 0]
+    yield from (part for part in np.split(np.arange(len(rows)), cuts) if len(part))
+
+
 def _count_by_pair(
-    scorer: Scorer, rows: Ids, columns: Ids, known: LinkTable | None
+    table: Table, queries: Ids, position: Ids, columns: Ids, known: LinkTable | None
 ) -> tuple[Ids, Ids]:
     """How many unknown others score above each positive, and how many the same."""
-    ahead, equal = np.zeros((2, len(rows)), np.int64)
-    by_query = np.argsort(rows, kind="stable")
-    for part in index_blocks(len(rows), max(8, BLOCK // max(scorer.num_candidates, 1))):
-        pairs = by_query[part]
-        distinct, position = np.unique(rows[pairs], return_inverse=True)
-        scores = scorer.scores(distinct)
-        table = scores if len(distinct) == len(pairs) else scores[position]
-        ahead[pairs], equal[pairs] = metrics.count_ahead(table, columns[pairs])
-        if known is not None:
-            known_ahead, known_equal = _count_known(table, rows[pairs], columns[pairs], known)
-            ahead[pairs] -= known_ahead
-            equal[pairs] -= known_equal
-    return ahead, equal
+    own_rows = table if len(queries) == len(position) else table[position]
+    ahead, equal = metrics.count_ahead(own_rows, columns)
+    if known is None:
+        return ahead, equal
+    pair, candidate = known.of(queries[position])
+    is_other = candidate != columns[pair]
+    pair, candidate = pair[is_other], candidate[is_other]
+    own, score = (to_numpy(table[position[pair], chosen]) for chosen in (columns[pair], candidate))
+    ahead = ahead - np.bincount(pair[~(score <= own)], minlength=len(columns))
+    return ahead, equal - np.bincount(pair[score == own], minlength=len(columns))
 
 
-def _count_by_query(
-    scorer: Scorer, rows: Ids, columns: Ids, known: LinkTable | None
+def _count_sorted(
+    table: Table, queries: Ids, position: Ids, columns: Ids, known: LinkTable | None
 ) -> tuple[Ids, Ids]:
     """The same as `_count_by_pair`, in a time that hardly depends on the pairs of a query."""
-    ahead, equal = np.zeros((2, len(rows)), np.int64)
-    by_query = np.argsort(rows, kind="stable")
-    distinct, starts = np.unique(rows[by_query], return_index=True)
-    pairs = np.split(by_query, starts[1:])
-    for part in index_blocks(len(distinct), max(8, BLOCK // max(scorer.num_candidates, 1))):
-        for at, scores in zip(part.tolist(), scorer.scores(distinct[part]), strict=True):
-            is_free = np.ones(len(scores), bool)
-            if known is not None:
-                is_free[known.of(distinct[at : at + 1])[1]] = False
-            counts = _count_sorted(scores, is_free, columns[pairs[at]])
-            ahead[pairs[at]], equal[pairs[at]] = counts
-    return ahead, equal
-
-
-def _count_sorted(scores: NDArray[Any], is_free: Mask, columns: Ids) -> tuple[Ids, Ids]:
-    """How many free candidates score above each of the columns, and how many others the same."""
-    own, ordered, is_itself = scores[columns], np.sort(scores[is_free]), is_free[columns]
-    is_number = own == own
-    not_above = (np.searchsorted(ordered, own, side="right") - is_itself) * is_number
-    below = np.searchsorted(ordered, own) * is_number
-    return len(ordered) - is_itself - not_above, not_above - below
-
-
-def _count_known(table: NDArray[Any], rows: Ids, columns: Ids, known: LinkTable) -> tuple[Ids, Ids]:
-    """How many known links, other than the positive, score above it, and how many the same."""
-    position, candidate = known.of(rows)
-    is_other = candidate != columns[position]
-    position, candidate = position[is_other], candidate[is_other]
-    own, score = table[position, columns[position]], table[position, candidate]
-    ahead = np.bincount(position[~(score <= own)], minlength=len(rows))
-    return ahead, np.bincount(position[score == own], minlength=len(rows))
+    scores = torch.as_tensor(table)
+    own, is_free = scores[position, columns], torch.ones_like(scores, dtype=torch.bool)
+    if known is not None:
+        is_free[known.of(queries)] = False
+    ordered = scores.where(is_free, torch.nan).sort(dim=1).values  # NaN is sorted last
+    numbers = (ordered == ordered).sum(1)[position]
+    ordered.nan_to_num_(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    slot = np.arange(len(position)) - np.searchsorted(position, position)
+    asked = ordered.new_zeros(len(queries), int(slot.max()) + 1)
+    asked[position, slot] = own.to(asked)
+    is_itself, is_number = is_free[position, columns].long(), (own == own).long()
+    not_above, below = (
+        torch.searchsorted(ordered, asked, right=right)[position, slot].minimum(numbers)
+        for right in (True, False)
+    )
+    not_above = (not_above - is_itself) * is_number
+    ahead = is_free.sum(1)[position] - is_itself - not_above
+    return to_numpy(ahead), to_numpy(not_above - below * is_number)

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation.links import LinkTable
+
+Table = NDArray[Any] | Tensor
 
 
 class Scorer(Protocol):
@@ -18,15 +22,18 @@ class Scorer(Protocol):
     @property
     def num_candidates(self) -> int: ...
 
-    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        """Queries [b] and shared candidates [m], by default all -> [b, m]."""
+    def scores(self, rows: Ids, columns: Ids | None = None) -> Table:
+        """Queries [b] and shared candidates [m], by default all -> [b, m], on any device."""
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         """Queries [b] and separate candidates for each [b, m] -> [b, m]."""
 
 
 class InnerProductScorer:
-    """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors."""
+    """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors.
+
+    They are computed where the candidates are; queries are copied there block by block.
+    """
 
     def __init__(self, query: Any, candidate: Any) -> None:
         if query.ndim != 2 or candidate.ndim != 2 or query.shape[1] != candidate.shape[1]:
@@ -40,12 +47,18 @@ class InnerProductScorer:
     def num_candidates(self) -> int:
         return len(self.candidate)
 
-    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
+    def scores(self, rows: Ids, columns: Ids | None = None) -> Table:
         chosen = self.candidate if columns is None else self.candidate[columns]
-        return to_numpy(self.query[rows] @ chosen.T)
+        return as_table(self._queries(rows) @ chosen.T)
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
-        return to_numpy((self.candidate[columns] @ self.query[rows][:, :, None])[:, :, 0])
+        return to_numpy((self.candidate[columns] @ self._queries(rows)[:, :, None])[:, :, 0])
+
+    def _queries(self, rows: Ids) -> Any:
+        query = self.query[rows]
+        if isinstance(query, Tensor) or not isinstance(self.candidate, Tensor):
+            return query
+        return torch.from_numpy(query).to(self.candidate)
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,8 @@ class FunctionScorer:
     function: Callable[[Ids], Any]
     num_candidates: int
 
-    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        scores = to_numpy(self.function(rows))
+    def scores(self, rows: Ids, columns: Ids | None = None) -> Table:
+        scores = as_table(self.function(rows))
         if scores.shape != (len(rows), self.num_candidates):
             raise InputError(
                 f"the scorer must return [{len(rows)}, {self.num_candidates}] scores "
@@ -65,7 +78,7 @@ class FunctionScorer:
         return scores if columns is None else scores[:, columns]
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
-        return np.take_along_axis(self.scores(rows), columns, axis=1)
+        return to_numpy(self.scores(rows)[np.arange(len(rows))[:, None], columns])
 
 
 @dataclass(frozen=True)
@@ -80,13 +93,20 @@ class BonusScorer:
     def num_candidates(self) -> int:
         return self.scorer.num_candidates
 
-    def scores(self, rows: Ids, columns: Ids | None = None) -> NDArray[Any]:
-        scores = np.array(self.scorer.scores(rows, columns))
+    def scores(self, rows: Ids, columns: Ids | None = None) -> Table:
+        scores = self.scorer.scores(rows, columns)
         if columns is not None:
-            return self._with_bonus(scores, rows, columns[None])
+            return self._with_bonus(to_numpy(scores), rows, columns[None])
         position, candidate = self.links.of(rows)
-        scores[position, candidate] += self.bonus[rows][position]
-        return scores
+        bonus = self.bonus[rows][position]
+        if isinstance(scores, Tensor):
+            where = tuple(
+                torch.from_numpy(index).to(scores.device) for index in (position, candidate)
+            )
+            return scores.index_put(where, torch.from_numpy(bonus).to(scores), accumulate=True)
+        table = scores.copy()
+        table[position, candidate] += bonus
+        return table
 
     def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
         return self._with_bonus(self.scorer.pick(rows, columns), rows, columns)
@@ -94,6 +114,11 @@ class BonusScorer:
     def _with_bonus(self, scores: NDArray[Any], rows: Ids, columns: Ids) -> NDArray[Any]:
         is_linked = self.links.contains(rows[:, None], columns)
         return np.asarray(scores + is_linked * self.bonus[rows][:, None])
+
+
+def as_table(values: Any) -> Table:
+    """Scores as an array, or as a tensor if they are on a GPU, where they are ranked."""
+    return values.detach() if getattr(values, "is_cuda", False) else to_numpy(values)
 
 
 def to_numpy(values: Any) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Fit the ensemble next to a trained link score, with weights chosen on validation."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product, repeat
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.baselines.base import Scores, ValidationRanking, training_links
+from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
@@ -17,7 +17,7 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Ids, Side
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import (
@@ -48,25 +48,36 @@ FEW_LINKS = 100  # validation links below which a degree group gets the weights 
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
+SIDES: tuple[Side, Side] = ("source", "target")
 
 
 class Standardized:
     """A component whose scores are divided by their standard deviation over candidates."""
 
-    def __init__(self, component: ScoreComponent, graph: EdgeTextGraph, rows: int = 256) -> None:
-        self.component = component
+    device = torch.device("cpu")  # where scores are computed
+
+    def __init__(
+        self,
+        component: ScoreComponent,
+        graph: EdgeTextGraph,
+        device: torch.device | str = "cpu",
+        rows: int = 256,
+    ) -> None:
+        self.component, self.device = component, torch.device(device)
         sample = np.unique(np.linspace(0, graph.num_sources - 1, rows).astype(np.int64))
         self.scale = 1.0
         self.scale = 1 / (float(self.scores(sample, candidate_nodes(graph)).std()) or 1.0)
 
-    def scores(self, queries: Ids, candidates: Ids, weight: float = 1.0) -> Scores:
-        """Weighted scores [q, c]."""
-        weight *= self.scale
-        query = self.component.vectors(queries, "source") * weight
-        scores: Scores = (query @ self.component.vectors(candidates, "target").T).numpy()
+    def scores(self, queries: Ids, candidates: Ids) -> Tensor:
+        """Scores [q, c]."""
+        query, key = (
+            self.component.vectors(nodes, side).to(self.device)
+            for nodes, side in zip((queries, candidates), SIDES, strict=True)
+        )
+        scores: Tensor = (query * self.scale) @ key.T
         bonus = self.component.bonus(queries, candidates)
         if bonus is not None:
-            scores[bonus.queries, bonus.candidates] += np.float32(weight)
+            scores[bonus.queries, bonus.candidates] += self.scale
         return scores
 
 
@@ -87,16 +98,17 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     scorer, candidates = fitted.scorer, fitted.scorer.candidates
     query = scorer.queries(np.arange(graph.num_sources)).vectors
     tables = _tables(query, scorer.keys(candidates), int(candidates[0]), graph.num_nodes)
-    chosen = [Standardized(FactorComponent(*tables), graph)]  # the trained score, computed once
-    for family in collaborative_components(graph, split, seed=seed):
-        options = (Standardized(component, graph) for component in family)
+    device = fitted.options.device
+    chosen = [Standardized(FactorComponent(*tables), graph, device)]  # the trained score
+    for family in collaborative_components(graph, split, seed=seed, device=device):
+        options = (Standardized(component, graph, device) for component in family)
         chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))
     if (activity := _activity_if_better(graph, split, chosen, ranking)) is not None:
         chosen.append(activity)
     if is_directed:
         links = training_links(graph, split).train.transpose()
         tensors = map(torch.from_numpy, (links.indptr, links.candidates))
-        chosen.append(Standardized(ReciprocityComponent(*tensors), graph))
+        chosen.append(Standardized(ReciprocityComponent(*tensors), graph, device))
     group = degree_group(graph.training_adjacency(split).degrees())
     weights = choose_group_weights(chosen, ranking, group[ranking.queries])
     if not weights[:, 1:].any():
@@ -111,7 +123,7 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
 
 
 def collaborative_components(
-    graph: EdgeTextGraph, split: str, *, seed: int
+    graph: EdgeTextGraph, split: str, *, seed: int, device: torch.device | str | None = None
 ) -> Iterator[Iterator[ScoreComponent]]:
     """LightGCN, ALS and EASE where the network is small enough, each with several settings.
 
@@ -120,14 +132,14 @@ def collaborative_components(
     """
     size, feasible = graph.num_nodes, feasible_components(graph, split)
     if "lightgcn" in feasible:
-        models = (LightGCN((config,), seed=seed).fit(graph, split) for config in LIGHTGCN_GRID)
-        yield (lightgcn_component(model, size) for model in models)
+        lightgcn = LightGCN(LIGHTGCN_GRID, seed=seed, device=device)
+        yield (lightgcn_component(fit, size) for _, fit in lightgcn.fit_each(graph, split))
     if "als" in feasible:
-        fits = (ALS((config,), seed=seed).fit(graph, split) for config in ALS_GRID)
-        yield (als_component(als, size) for als in fits)
+        als = ALS(ALS_GRID, seed=seed, device=device)
+        yield (als_component(fit, size) for _, fit in als.fit_each(graph, split))
     if "ease" in feasible:
-        solutions = ((penalty, EASE((penalty,)).fit(graph, split)) for penalty in LAMBDAS)
-        yield (ease_component(ease, penalty, size, seed) for penalty, ease in solutions)
+        fits = EASE(LAMBDAS).fit_each(graph, split)
+        yield (ease_component(fit, penalty, size, seed) for penalty, fit in fits)
 
 
 def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:
@@ -164,29 +176,30 @@ def choose_weights(components: Sequence[Standardized], ranking: ValidationRankin
     Significant is a gain of more than two standard errors, computed over sources. Members are
     chosen first, then other weights are tried one at a time.
     """
-    best = _choose_members(components, ranking)
-    best_ranks = _reciprocal_ranks(components, ranking, best)
+    best, best_ranks = _choose_members(components, ranking)
     for _ in range(ROUNDS):
         before = best
-        for at, weight in product(range(len(components)), WEIGHTS):
-            weights = (*best[:at], weight, *best[at + 1 :])
-            if weights == best or not any(weights):
-                continue
-            ranks = _reciprocal_ranks(components, ranking, weights)
-            if is_significant(ranks - best_ranks, ranking.queries):
-                best, best_ranks = weights, ranks
+        for at in range(len(components)):
+            options = [(*best[:at], weight, *best[at + 1 :]) for weight in WEIGHTS]
+            options = [weights for weights in options if weights != best and any(weights)]
+            ranks = _reciprocal_ranks(components, ranking, options)
+            for weights, own in zip(options, ranks, strict=True):
+                if is_significant(own - best_ranks, ranking.queries):
+                    best, best_ranks = weights, own
         if best == before:
             break
     return list(best)
 
 
-def _choose_members(components: Sequence[Standardized], ranking: ValidationRanking) -> Weights:
+def _choose_members(
+    components: Sequence[Standardized], ranking: ValidationRanking
+) -> tuple[Weights, NDArray[np.float64]]:
     """The largest subset, equally weighted, that is not significantly worse than the best one.
 
     Its MRR must also reach that of the best collaborative component alone.
     """
     subsets = [subset for subset in product((0.0, 1.0), repeat=len(components)) if any(subset)]
-    ranks = {subset: _reciprocal_ranks(components, ranking, subset) for subset in subsets}
+    ranks = dict(zip(subsets, _reciprocal_ranks(components, ranking, subsets), strict=True))
     mrr = {subset: float(ranks[subset].mean()) for subset in subsets}
     best = max(subsets, key=lambda subset: mrr[subset])
     least = max((mrr[s] for s in subsets if sum(s) == 1 and not s[0]), default=0.0)
@@ -195,26 +208,38 @@ def _choose_members(components: Sequence[Standardized], ranking: ValidationRanki
         for subset in subsets
         if mrr[subset] >= least and not is_significant(ranks[best] - ranks[subset], ranking.queries)
     ]
-    return max(close, key=lambda subset: (sum(subset), mrr[subset]))
+    chosen = max(close, key=lambda subset: (sum(subset), mrr[subset]))
+    return chosen, ranks[chosen]
 
 
 def _reciprocal_ranks(
-    components: Sequence[Standardized], ranking: ValidationRanking, weights: Weights | None = None
+    components: Sequence[Standardized], ranking: ValidationRanking, weights: Sequence[Weights]
 ) -> NDArray[np.float64]:
-    """The reciprocal rank of each validation link by the sum of scores, plain or weighted."""
-    pairs = zip(components, weights or repeat(1.0), strict=weights is not None)
-    weighted = [(component, weight) for component, weight in pairs if weight]
-    return ranking.reciprocal_ranks(
-        lambda q, k: np.asarray(sum(component.scores(q, k, w) for component, w in weighted))
-    )
+    """The reciprocal rank of each validation link under several weights of the components.
+
+    In one pass over the links: [weights, n]. Each component is scored once.
+    """
+    table = torch.tensor(weights, dtype=torch.float32).reshape(-1, len(components))
+    used = table.any(0).nonzero()[:, 0].tolist()
+
+    def scores(queries: Ids, candidates: Ids) -> Iterator[Tensor]:
+        parts = [components[at].scores(queries, candidates) for at in used]
+        for row in table[:, used].tolist():
+            total = torch.zeros_like(parts[0])
+            for weight, part in zip(row, parts, strict=True):
+                total.add_(part, alpha=weight)
+            yield total
+
+    return ranking.reciprocal_ranks_each(scores, len(table), tables=len(used) + 1)
 
 
 def _value(
     component: Standardized, others: Sequence[Standardized], ranking: ValidationRanking
 ) -> float:
     """The MRR of a component, alone or with the others."""
-    sums = ([component], [*others, component])
-    return max(float(_reciprocal_ranks(components, ranking).mean()) for components in sums)
+    alone, together = (0.0,) * len(others) + (1.0,), (1.0,) * (len(others) + 1)
+    ranks = _reciprocal_ranks([*others, component], ranking, [alone, together])
+    return float(ranks.mean(1).max())
 
 
 def lightgcn_component(model: LightGCN, num_nodes: int) -> LightGCNComponent:
@@ -255,10 +280,15 @@ def _activity_if_better(
     if not has_usable_times(graph, split):
         return None
     profiles = (map(torch.from_numpy, pair) for pair in activity_profiles(graph, split))
-    options = (Standardized(ActivityComponent(*pair), graph) for pair in profiles)
-    ranks = ((option, _reciprocal_ranks([*others, option], ranking)) for option in options)
-    best, best_ranks = max(ranks, key=lambda option: float(option[1].mean()))
-    gains = best_ranks - _reciprocal_ranks(others, ranking)
+    device = others[0].device
+    options = (Standardized(ActivityComponent(*pair), graph, device) for pair in profiles)
+    without, together = (1.0,) * len(others) + (0.0,), (1.0,) * (len(others) + 1)
+    ranks = (
+        (option, *_reciprocal_ranks([*others, option], ranking, [without, together]))
+        for option in options
+    )
+    best, before, after = max(ranks, key=lambda option: float(option[2].mean()))
+    gains = after - before
     if len(gains) >= MANY_LINKS:
         return best if gains.mean() > 0 else None
     return best if is_significant(gains, ranking.queries) else None

@@ -17,7 +17,7 @@ from edgeformers.data.loader import EgoLoader
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
-from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_nodes
+from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_links
 from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
 from edgeformers.inference.explain import Explainer, Reason, Recommendation
 from edgeformers.inference.fitted import FittedModel
@@ -72,6 +72,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             weights=torch.cat([shared, ensemble.weights[:, 1:]], 1),
             group=ensemble.group,
             candidates=candidate_nodes(self.network.graph),
+            device=self.options.device,
         )
 
     def evaluate(
@@ -176,11 +177,13 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
-        seen = [seen_nodes(self.network.graph, node) for node in sources.tolist()]
+        seen = seen_links(self.network.graph, sources)
         if "_history" in self.__dict__:  # edges have arrived since fitting
-            later = map(self._history.targets_of, sources.tolist())
-            seen = list(map(np.union1d, seen, later))
-        return self._positions(seen)
+            later = self._positions([self._history.targets_of(node) for node in sources.tolist()])
+            rows = np.concatenate([seen.queries, later.queries])
+            columns = np.concatenate([seen.candidates, later.candidates])
+            seen = LinkTable.from_pairs(rows, columns, len(sources))
+        return seen
 
     def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
         """The edges of a new node on `side`."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
+from edgeformers.evaluation.scorers import to_numpy
 from edgeformers.inference.components import (
     COMPONENTS,
     EdgeHistory,
@@ -24,6 +25,7 @@ from edgeformers.inference.encode import Vectors
 #: Sources are weighted by their number of edges, in the groups of the evaluation report.
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)
 GROUPS = len(BOUNDS) + 1
+GPU_BYTES = 8 << 30  # largest table of vectors that is copied to a GPU
 GROUP_NAMES = (
     *(f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))),
     f"{BOUNDS[-1]} edges or more",
@@ -111,8 +113,10 @@ class LinkScorer:
         weights: Tensor,  # [G, P]
         group: Tensor,  # [N]
         candidates: Ids,
+        device: torch.device | str = "cpu",  # where scores are computed
     ) -> None:
         self.components, self.candidates = components, candidates
+        self.device = torch.device(device)
         self.weights, self.group = weights.float().cpu(), group.long().cpu()
 
     def queries(self, sources: Ids) -> Queries:
@@ -143,7 +147,7 @@ class LinkScorer:
     def among(self, queries: Ids | Queries, candidates: Ids | None = None) -> Scorer:
         """The scores of sources and chosen or all candidates, as evaluation ranks them."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        keys = self._candidate_keys if candidates is None else self.keys(candidates)
+        keys = self._moved_keys if candidates is None else self._moved(self.keys(candidates))
         scorer: Scorer = InnerProductScorer(sources.vectors, keys)
         targets = self.candidates if candidates is None else candidates
         for _, bonus, weights in self.bonuses(sources, targets):
@@ -153,18 +157,16 @@ class LinkScorer:
     def scores(self, queries: Ids | Queries) -> Vectors:
         """The scores of all candidates [n, C]."""
         sources = queries.nodes if isinstance(queries, Queries) else queries
-        return np.asarray(self.among(queries).scores(np.arange(len(sources))), np.float32)
+        return to_numpy(self.among(queries).scores(np.arange(len(sources))))
 
     def rank(self, queries: Ids | Queries, k: int, *, exclude: LinkTable | None = None) -> Ranking:
         """The k best candidates of each source; `exclude` has the positions of those left out."""
-        scores = self.scores(queries)
+        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        rows = np.arange(len(sources.nodes))
+        scores = torch.as_tensor(self.among(sources).scores(rows))
         if exclude is not None:
-            scores[exclude.of(np.arange(len(scores)))] = -np.inf
-        k = min(k, scores.shape[1])
-        best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
-        best = np.take_along_axis(best, order, 1)
-        values = np.take_along_axis(scores, best, 1)
+            scores[exclude.of(rows)] = -torch.inf
+        values, best = map(to_numpy, scores.topk(min(k, scores.shape[1]), dim=1))
         row, place = np.nonzero(np.isfinite(values))
         node = self.candidates[best[row, place]]
         return Ranking(row=row, rank=place + 1, node=node, score=values[row, place])
@@ -217,7 +219,8 @@ class LinkScorer:
         for component in self.components:
             component.update(arrivals)
         self.group = torch.from_numpy(degree_group(history.degrees))
-        self.__dict__.pop("_candidate_keys", None)
+        for name in ("_candidate_keys", "_moved_keys"):
+            self.__dict__.pop(name, None)
 
     def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         weights, widths = self.weights[group], [part.size(1) for part in parts]
@@ -227,6 +230,16 @@ class LinkScorer:
     @cached_property
     def _candidate_keys(self) -> Vectors:
         return self.keys(self.candidates)
+
+    @cached_property
+    def _moved_keys(self) -> Vectors | Tensor:
+        return self._moved(self._candidate_keys)
+
+    def _moved(self, vectors: Vectors) -> Vectors | Tensor:
+        """Vectors on the GPU if scores are computed there and they are not too many."""
+        if self.device.type != "cuda" or vectors.nbytes > GPU_BYTES:
+            return vectors
+        return torch.from_numpy(vectors).to(self.device)
 
 
 def _starting_with(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

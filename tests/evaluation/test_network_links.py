@@ -15,6 +15,7 @@ from edgeformers.evaluation.network_links import (
     link_parts,
     order_links,
     rank_links,
+    seen_links,
 )
 from tests.conftest import PLAIN
 
@@ -232,3 +233,17 @@ def test_known_links_of_an_undirected_network_go_both_ways(make_network):
     known = known_links(graph, np.array([2, 1]))
     found = [sorted(known.of(np.array([q]))[1].tolist()) for q in (0, 1)]
     assert found == [[1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_what_several_sources_have_seen_is_found_at_once(directed, make_network):
+    pairs = ["ab", "ab", "ac", "ba", "ca", "cd", "dd"]
+    table = [{"source": s, "target": t, "text": ""} for s, t in pairs]
+    graph = make_network(table, bipartite=False, directed=directed)
+    number = {name: at for at, name in enumerate(graph.node_names(np.arange(4)))}
+    seen = seen_links(graph, np.array([number[name] for name in "dac"]))
+    found = [
+        {name for name, at in number.items() if at in seen.candidates[start:stop]}
+        for start, stop in zip(seen.indptr, seen.indptr[1:], strict=False)
+    ]
+    assert found == ([{*"d"}, {*"abc"}, {*"acd"}] if directed else [{*"cd"}, {*"abc"}, {*"acd"}])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from edgeformers.evaluation import (
     FunctionScorer,
@@ -13,6 +14,8 @@ from edgeformers.evaluation import (
     rank_sampled,
     sample_negatives,
 )
+from edgeformers.evaluation.ranking import rank_full_each
+from edgeformers.evaluation.scorers import BonusScorer
 from tests.evaluation.problems import draw_problem, known_links, simple_rank
 
 #: Scores of four pairs by the paper's released model on tiny weights, and the metrics it printed.
@@ -82,6 +85,37 @@ def test_small_blocks_give_the_same_ranks(monkeypatch):
     whole = rank_full(scorer, positive, queries=row, known=known)
     monkeypatch.setattr("edgeformers.evaluation.ranking.BLOCK", 1)
     assert rank_full(scorer, positive, queries=row, known=known).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("many", [1, 8, 100])
+def test_tensors_are_ranked_as_arrays_are(many, monkeypatch):
+    monkeypatch.setattr("edgeformers.evaluation.ranking.MANY_PAIRS", many)
+    scores, row, positive, known_row, known_column = draw_problem(7, pairs=60)
+    scores[:, 3], scores[2] = -np.inf, np.inf
+    known = known_links(known_row[40:], known_column[40:], 7)
+    scorer = InnerProductScorer(np.eye(7, dtype=np.float32), torch.from_numpy(scores.T))
+    bonus = BonusScorer(scorer, known, np.ones(7, np.float32))
+    problem = {"positives": positive, "queries": row, "known": known}
+    expected = [rank_full(each, **problem).tolist() for each in (scorer, bonus)]
+    monkeypatch.setattr(
+        "edgeformers.evaluation.scorers.as_table", lambda table: table
+    )  # as on GPUs
+    assert [rank_full(each, **problem).tolist() for each in (scorer, bonus)] == expected
+
+
+def test_several_scores_are_ranked_in_one_pass():
+    scores, row, positive, known_row, known_column = draw_problem(8, pairs=60)
+    known, asked = known_links(known_row, known_column, 7), []
+
+    def tables(rows):
+        asked.extend(rows.tolist())
+        return [sign * scores[rows] for sign in (1, -1)]
+
+    ranks = rank_full_each(tables, row, positive, known, size=8, count=2)
+    for sign, own in zip((1, -1), ranks, strict=True):
+        scorer = FunctionScorer(lambda rows, sign=sign: sign * scores[rows], 11)
+        assert own.tolist() == rank_full(scorer, positive, queries=row, known=known).tolist()
+    assert sorted(asked) == np.unique(row).tolist()  # each query was scored once
 
 
 def test_a_known_link_ahead_does_not_lower_the_rank():
