@@ -103,6 +103,7 @@ CHAPTERS = (
             "edgeformers.inference.embed:EmbeddingTable",
             "edgeformers.inference.batch_inference:predict_edges",
             "edgeformers.inference.batch_inference:recommend_all",
+            "edgeformers.inference.batch_inference:write_recommendations",
             "edgeformers.inference.batch_inference:write_rows",
             "edgeformers.inference.node_classification:read_node_labels",
             "edgeformers.inference.node_classification:network_node_labels",

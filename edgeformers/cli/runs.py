@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ABLATE_INPUTS = (
     "Also test whether the graph, the text and the ensemble help, and store the verdict."
 )
+ENGINE = "local, or ray: compute on a Ray cluster."
 REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
 REASON_KINDS = {"popularity": "popularity, the same for everybody", "quote": "a text by"}
 NEXT_COMMANDS = {
@@ -226,6 +227,7 @@ Examples:
     batch: int | None = option("Texts or nodes encoded at once.")
     int8: bool = option("Quantize on CPU: faster, slightly different vectors.", False)
     overwrite: bool = option("Replace the vectors of another model.", False)
+    engine: str = option(ENGINE, "local")
 
     def run(self) -> None:
         from edgeformers.inference.embed import embed, parse_shard, read_facts
@@ -233,13 +235,16 @@ Examples:
         if self.nodes == self.edges:
             raise InputError("choose what to embed: --nodes or --edges")
         path = embed(
-            self.open(),
+            self.folder,
+            self.network,
             what="nodes" if self.nodes else "edges",
             out=self.out,
             shard=parse_shard(self.shard),
             batch=self.batch,
             int8=self.int8,
             overwrite=self.overwrite,
+            engine=self.engine,  # type: ignore[arg-type]  # checked there
+            device=self.device,
             show=not self.quiet,
         )
         facts = read_facts(path)
@@ -277,23 +282,19 @@ Examples:
     include_seen: bool = option("Include targets that are already linked.", False)
     everyone: bool = option("Recommend to all sources.", False, names=["--all"])
     out: Path | None = option("With --all, output file: .parquet, .csv or .jsonl.", names=OUT)
+    engine: str = option(f"With --all: {ENGINE}", "local")
 
     def run(self) -> None:
         from edgeformers.estimators import LinkPredictor
-        from edgeformers.inference.batch_inference import recommend_all, write_rows
 
         self._check()
+        if self.out is not None:
+            self._recommend_to_all(self.out)
+            return
         predictor, exclude_seen = self.open(), not self.include_seen
         if not isinstance(predictor, LinkPredictor):
             command = f"edgeformers predict {self.folder} EDGES.csv -o OUT.csv"
             raise InputError(f"{self.folder} classifies edges; use: {command}")
-        if self.out is not None:
-            show = not self.quiet
-            tables = recommend_all(predictor, self.k, exclude_seen=exclude_seen, show=show)
-            count = write_rows(self.out, tables)
-            line = f"{count:,} recommendations: {self.out}"
-            self.print({"out": str(self.out), "recommendations": count}, line)
-            return
         edges = self._edges(predictor.fitted_.nodes)
         recommendations = predictor.recommend(
             self.node, self.k, exclude_seen=exclude_seen, edges=edges, explain=self.explain
@@ -304,6 +305,22 @@ Examples:
         ]
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
+
+    def _recommend_to_all(self, out: Path) -> None:
+        from edgeformers.inference.batch_inference import write_recommendations
+
+        count = write_recommendations(
+            self.folder,
+            out,
+            self.k,
+            network=self.network,
+            exclude_seen=not self.include_seen,
+            engine=self.engine,  # type: ignore[arg-type]  # checked there
+            device=self.device,
+            show=not self.quiet,
+        )
+        line = f"{count:,} recommendations: {out}"
+        self.print({"out": str(out), "recommendations": count}, line)
 
     def _edges(self, nodes: "NodeIndex") -> list[tuple[str, str]] | None:
         """The edges of a new source; an id may contain `=`."""
@@ -325,6 +342,8 @@ Examples:
             raise InputError("--all needs an output file: -o FILE.parquet")
         if not self.everyone and self.out is not None:
             raise InputError("-o needs --all; the recommendations to one source are printed")
+        if not self.everyone and self.engine != "local":
+            raise InputError("--engine needs --all; one source is no work for a cluster")
         if self.everyone and self.explain:
             raise InputError("--explain works for one source; leave out --all")
 

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from io import TextIOWrapper
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,31 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
+from edgeformers import distributed
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.prepare import read_raw_edges
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.files import atomic_file
-from edgeformers.inference.fitted import fitted_model
+from edgeformers.inference.chunks import (
+    Engine,
+    RemoteJob,
+    is_ray,
+    read_chunks,
+    remove_chunks,
+    shared_paths,
+    write_chunks,
+)
+from edgeformers.inference.fitted import fitted_model, network_fingerprint
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_model import model_fingerprint, tensors_fingerprint
 from edgeformers.locks import single_writer
 
 ROWS = 8_192  # edges read, predicted and written together
 CELLS = 1 << 24  # scores in memory at once: 64 MB
+CHUNK = 16_384  # sources whose recommendations are written together
 
 
 def predict_edges(
@@ -73,28 +89,148 @@ def recommend_all(
     `predictor` is a LinkPredictor. Scores are those of `LinkPredictor.recommend`; a source has
     fewer rows if fewer targets are left.
     """
-    if k < 1:
-        raise InputError(f"k must be at least 1 (got {k})")
     fitted = fitted_model(predictor, FittedLinkPredictor)
-    scorer, sources = fitted.scorer, np.arange(fitted.network.graph.num_sources)
-    size = max(1, cells // max(1, len(scorer.candidates)))
+    recommender = _Recommender(fitted, k, exclude_seen=exclude_seen, cells=cells)
+    sources = range(fitted.network.graph.num_sources)
     with tqdm(total=len(sources), desc="recommending", unit=" sources", disable=not show) as bar:
-        for start in range(0, len(sources), size):
-            block = sources[start : start + size]
-            ranking = scorer.rank(block, k, exclude=fitted.seen(block) if exclude_seen else None)
-            yield pa.table(
-                {
-                    "source": pa.array(fitted.nodes.ids_of(block[ranking.row]), pa.string()),
-                    "rank": pa.array(ranking.rank, pa.int32()),
-                    "target": pa.array(fitted.nodes.ids_of(ranking.node), pa.string()),
-                    "score": pa.array(ranking.score, pa.float32()),
-                }
-            )
+        for block in recommender.blocks(sources):
+            yield recommender.rank(block)
             bar.update(len(block))
+
+
+def write_recommendations(
+    run: str | PathLike[str],
+    out: str | PathLike[str],
+    k: int = 10,
+    *,
+    network: EdgeTextGraph | str | PathLike[str] | None = None,
+    exclude_seen: bool = True,
+    chunk: int = CHUNK,
+    engine: Engine = "local",
+    device: str | None = None,
+    show: bool = True,
+) -> int:
+    """Write the k best targets of every source to a file; returns the number of rows.
+
+    `run` is the folder of a run, and the rows are those of `recommend_all`. After an interruption,
+    call it again: finished chunks are kept. With `engine="ray"` a Ray cluster computes the chunks,
+    and the file is the same; all its machines must be able to read the run and the network.
+    """
+    path, on_ray = Path(out).expanduser(), None
+    _row_writer(path)  # raises if the name has another suffix
+    open_job = partial(_open_recommender, k=k, exclude_seen=exclude_seen, chunk=chunk)
+    if is_ray(engine):
+        run, network = shared_paths(run, network)
+        on_ray = RemoteJob(open=partial(open_job, run, network, device), device=device)
+        device = "cpu"  # of this process, which only writes
+    job = open_job(run, network, device, show=show)
+    count = 0
+    with distributed.locked_output(path):
+        files = write_chunks(job, path, on_ray=on_ray, show=show)
+        if distributed.is_main():
+            count = write_rows(path, read_chunks(files, show=show))
+            remove_chunks(path)
+        return int(distributed.broadcast(count))
+
+
+class _Recommender:
+    """Recommendations to ranges of sources; a `ChunkedJob`."""
+
+    unit = "sources"
+
+    def __init__(
+        self,
+        fitted: FittedLinkPredictor,
+        k: int,
+        *,
+        exclude_seen: bool,
+        cells: int = CELLS,
+        chunk: int = CHUNK,
+    ) -> None:
+        if k < 1:
+            raise InputError(f"k must be at least 1 (got {k})")
+        self.fitted, self.k, self.exclude_seen = fitted, k, exclude_seen
+        self.block = max(1, cells // max(1, len(fitted.scorer.candidates)))
+        total = fitted.network.graph.num_sources
+        self.chunk = chunk
+        self.chunks = [range(at, min(at + chunk, total)) for at in range(0, total, chunk)]
+
+    @cached_property
+    def identity(self) -> str:
+        facts = {
+            "model": model_fingerprint(self.fitted.model),
+            "head": tensors_fingerprint(self.fitted.head_tensors()),
+            "network": network_fingerprint(self.fitted.network.graph),
+            "settings": self.fitted.config.to_dict(),
+            "k": self.k,
+            "exclude_seen": self.exclude_seen,
+            "block": self.block,
+            "chunk": self.chunk,
+        }
+        return json.dumps(facts, sort_keys=True)
+
+    def compute(self, number: int, *, show: bool = False) -> pa.Table:
+        sources = self.chunks[number]
+        desc = f"recommending, chunk {number + 1} of {len(self.chunks)}"
+        with tqdm(total=len(sources), desc=desc, unit=" sources", disable=not show) as bar:
+            tables = []
+            for block in self.blocks(sources):
+                tables.append(self.rank(block))
+                bar.update(len(block))
+        return pa.concat_tables(tables)
+
+    def blocks(self, sources: range) -> Iterator[range]:
+        """Sources whose scores fit in memory together."""
+        return (sources[at : at + self.block] for at in range(0, len(sources), self.block))
+
+    def rank(self, sources: range) -> pa.Table:
+        """The best targets of some sources: source, rank from 1, target, score."""
+        fitted, block = self.fitted, np.array(sources)
+        exclude = fitted.seen(block) if self.exclude_seen else None
+        ranking = fitted.scorer.rank(block, self.k, exclude=exclude)
+        return pa.table(
+            {
+                "source": pa.array(fitted.nodes.ids_of(block[ranking.row]), pa.string()),
+                "rank": pa.array(ranking.rank, pa.int32()),
+                "target": pa.array(fitted.nodes.ids_of(ranking.node), pa.string()),
+                "score": pa.array(ranking.score, pa.float32()),
+            }
+        )
+
+
+def _open_recommender(
+    run: str | PathLike[str],
+    network: Any,
+    device: str | None,
+    *,
+    k: int,
+    exclude_seen: bool,
+    chunk: int,
+    show: bool = False,
+) -> _Recommender:
+    fitted = load_fitted(Path(run), network=network, device=device, show=show)
+    if not isinstance(fitted, FittedLinkPredictor):
+        raise InputError(f"{run} classifies edges; recommend with a link-prediction run")
+    return _Recommender(fitted, k, exclude_seen=exclude_seen, chunk=chunk)
 
 
 def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
     """Write tables to one .parquet, .csv or .jsonl file; returns the number of rows."""
+    open_writer, writer, count = _row_writer(path), None, 0
+    with single_writer(path), atomic_file(path) as temporary:
+        for table in tables:
+            flat = _joined_lists(table) if path.suffix == ".csv" else table
+            writer = writer or open_writer(temporary, flat.schema)
+            writer.write_table(flat)
+            count += len(table)
+        if writer is None:
+            raise InputError(f"nothing to write to {path}: the table has no rows")
+        writer.close()
+    return count
+
+
+def _row_writer(path: Path) -> Callable[[Path, pa.Schema], Any]:
+    """The writer for the suffix of a file."""
     writers: dict[str, Callable[[Path, pa.Schema], Any]] = {
         ".parquet": pq.ParquetWriter,
         ".csv": pa_csv.CSVWriter,
@@ -102,17 +238,7 @@ def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:
     }
     if path.suffix not in writers:
         raise InputError(f"{path}: the name must end in .parquet, .csv or .jsonl")
-    writer, count = None, 0
-    with single_writer(path), atomic_file(path) as temporary:
-        for table in tables:
-            flat = _joined_lists(table) if path.suffix == ".csv" else table
-            writer = writer or writers[path.suffix](temporary, flat.schema)
-            writer.write_table(flat)
-            count += len(table)
-        if writer is None:
-            raise InputError(f"nothing to write to {path}: the table has no rows")
-        writer.close()
-    return count
+    return writers[path.suffix]
 
 
 class _JsonLines(TextIOWrapper):

@@ -2,11 +2,8 @@
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,18 +13,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
-from tqdm.auto import tqdm
 
 from edgeformers import __version__, distributed
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
-from edgeformers.files import atomic_file, write_atomic
+from edgeformers.inference.chunks import (
+    Engine,
+    RemoteJob,
+    is_ray,
+    read_chunks,
+    remove_chunks,
+    remove_leftovers,
+    shared_paths,
+    write_chunks,
+    write_parquet,
+)
 from edgeformers.inference.encode import encode_edges, encode_nodes
 from edgeformers.inference.fitted import FittedModel, fitted_model, network_fingerprint
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import model_fingerprint
-from edgeformers.locks import BusyError, remove_stale_lock, single_writer
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
 
@@ -38,7 +43,6 @@ FORMAT = "edgeformers-embeddings"
 SCHEMA_VERSION = 1
 KEY = b"edgeformers"  # of the Parquet metadata
 CHUNK = 16_384  # rows encoded and written together; a row group of the file
-FACTS = "facts.json"
 
 #: Metadata that must be equal for two files to have the same vectors; versions may differ.
 _IDENTITY = ("what", "model", "network_fingerprint", "settings", "shard", "chunk", "batch", "int8")
@@ -71,63 +75,44 @@ def embed(
     chunk: int = CHUNK,
     int8: bool = False,
     overwrite: bool = False,
+    engine: Engine = "local",
+    device: str | None = None,
     show: bool = True,
 ) -> Path:
     """Write the vectors of a network's nodes or edges, in its order; returns the path.
 
-    `model` is an estimator or the folder of a run. `network` defaults to the one it was trained
-    on. With `shard=(2, 4)` the second quarter is written, to OUT.00002-of-00004.parquet. After an
-    interruption, call it again: finished chunks are kept. A finished file of the same model and
-    network is left as it is; another one is replaced only with `overwrite`. With `int8`, on a
-    CPU, linear layers compute in 8-bit integers, and the resulting error is measured and printed.
+    `model` is an estimator or the folder of a run; `device` is for the latter. `network` defaults
+    to the one it was trained on. With `shard=(2, 4)` the second quarter is written, to
+    OUT.00002-of-00004.parquet. After an interruption, call it again: finished chunks are kept. A
+    finished file of the same model and network is left as it is; another one is replaced only with
+    `overwrite`. With `int8`, on a CPU, linear layers compute in 8-bit integers, and the resulting
+    error is measured and printed. With `engine="ray"` a Ray cluster computes the chunks, and the
+    file is the same; all its machines must be able to read the run and the network.
     """
     if what not in get_args(What):
         raise InputError(f"what must be 'nodes' or 'edges' (got '{what}')")
-    fitted = _open(model, network, what, show)
     path = shard_path(Path(out).expanduser(), shard)
-    size = batch or fitted.config.train.eval_batch_size
-    job = _Job(fitted, what, shard, size, chunk, int8)
+    open_job = partial(_open_job, what=what, shard=shard, batch=batch, chunk=chunk, int8=int8)
+    on_ray = None
+    if is_ray(engine):
+        model, network = shared_paths(model, network)
+        used = "cpu" if int8 else device
+        on_ray = RemoteJob(open=partial(open_job, model, network, used), device=used)
+        device = "cpu"  # of this process, which only writes
+    job = open_job(model, network, device, show=show)
     if distributed.broadcast(_is_finished(path, job.facts, overwrite)):
-        distributed.run_on_main(lambda: _remove_leftovers(path))
+        distributed.run_on_main(lambda: remove_leftovers(path))
         return path  # also where nothing can be written
     with distributed.locked_output(path):
         if not distributed.broadcast(_is_finished(path, job.facts, overwrite)):
-            _write_vectors(job, path, show=show)
+            if job.int8 and job.chunks:
+                print_message(job.measure_int8(), show=show)
+            files = write_chunks(job, path, on_ray=on_ray, show=show)
+            if distributed.is_main():
+                write_parquet(path, read_chunks(files, show=show), job.schema)
+                remove_chunks(path)
         distributed.barrier()
     return path
-
-
-def _write_vectors(job: "_Job", path: Path, *, show: bool) -> None:
-    """Encode and write the chunks that are missing, then join them."""
-    chunks = _chunk_folder(path)
-    if job.int8 and job.chunks:
-        print_message(job.measure_int8(), show=show)
-    files = [chunks / f"{number:08d}.parquet" for number in range(len(job.chunks))]
-    try:
-        for number in distributed.broadcast(_missing_chunks(chunks, job.facts, files)):
-            table = job.encode_chunk(number, show=show and distributed.is_main())
-            if distributed.is_main():
-                _write_parquet(files[number], iter([table]), job.schema)
-    finally:
-        has_chunk = any(file.is_file() for file in files)
-        if distributed.is_main() and not has_chunk:  # there is nothing to continue with
-            shutil.rmtree(chunks, ignore_errors=True)
-    if distributed.is_main():
-        bar = tqdm(files, desc="joining", disable=not show)
-        _write_parquet(path, map(pq.read_table, bar), job.schema)
-        shutil.rmtree(chunks, ignore_errors=True)
-
-
-def _chunk_folder(path: Path) -> Path:
-    return path.with_name(f".{path.name}.parts")
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove what a process left that was killed after it had written the file."""
-    if _chunk_folder(path).exists():
-        with suppress(BusyError, OSError), single_writer(path):
-            shutil.rmtree(_chunk_folder(path))
-    remove_stale_lock(path)
 
 
 def read_embeddings(path: str | PathLike[str]) -> EmbeddingTable:
@@ -186,12 +171,12 @@ def shard_path(out: Path, shard: Shard) -> Path:
 
 
 class _Job:
-    """The rows of one output file and how they are encoded."""
+    """The rows of one output file and how they are encoded; a `ChunkedJob`."""
 
     def __init__(
         self, fitted: FittedModel[Any], what: What, shard: Shard, batch: int, chunk: int, int8: bool
     ) -> None:
-        self.fitted, self.what, self.int8 = fitted, what, int8
+        self.fitted, self.what, self.int8, self.unit = fitted, what, int8, what
         self.options = replace(fitted.options, batch=batch)
         self.graph: EdgeTextGraph = fitted.network.graph
         total = self.graph.num_nodes if what == "nodes" else self.graph.num_edges
@@ -214,6 +199,8 @@ class _Job:
             "chunk": chunk,
             "int8": int8,
         }
+        identity = {name: self.facts[name] for name in _IDENTITY}
+        self.identity = json.dumps(identity, sort_keys=True)
         columns = [("id", pa.string()), ("side", pa.string())]
         if what == "edges":
             columns = [("edge", pa.int64()), ("source", pa.string()), ("target", pa.string())]
@@ -229,7 +216,7 @@ class _Job:
     def _nodes(self) -> pa.Table:
         return self.graph.nodes(["id", "side"])
 
-    def encode_chunk(self, number: int, *, show: bool) -> pa.Table:
+    def compute(self, number: int, *, show: bool = False) -> pa.Table:
         """Ids and vectors of one chunk."""
         ids = np.array(self.chunks[number])
         vectors = pa.array(self._encode(ids, self.model, show=show).ravel(), pa.float32())
@@ -263,10 +250,23 @@ class _Job:
         return [pa.array(ids), *(names.take(pa.array(np.asarray(end))) for end in ends)]
 
 
-def _open(model: Any, network: Any, what: What, show: bool) -> FittedModel[Any]:
-    """The fitted model with the network to embed; it must encode `what`."""
+def _open_job(
+    model: Any,
+    network: Any,
+    device: str | None,
+    *,
+    what: What,
+    shard: Shard,
+    batch: int | None,
+    chunk: int,
+    int8: bool,
+    show: bool = False,
+) -> _Job:
+    """Open the model with the network to embed; it must encode `what`."""
     if isinstance(model, str | PathLike):
-        fitted: FittedModel[Any] = load_fitted(Path(model), network=network, show=show)
+        fitted: FittedModel[Any] = load_fitted(
+            Path(model), network=network, device=device, show=show
+        )
     else:
         fitted = fitted_model(model, FittedModel)  # type: ignore[type-abstract]
         fitted = fitted if network is None else fitted.attach(network)
@@ -274,7 +274,8 @@ def _open(model: Any, network: Any, what: What, show: bool) -> FittedModel[Any]:
     if what != own:
         other = "an edge-classification" if what == "edges" else "a link-prediction"
         raise InputError(f"a {task} model has vectors of {own}; use {other} run for {what}")
-    return fitted
+    size = batch or fitted.config.train.eval_batch_size
+    return _Job(fitted, what, shard, size, chunk, int8)
 
 
 def _is_finished(path: Path, facts: dict[str, Any], overwrite: bool) -> bool:
@@ -293,28 +294,6 @@ def _is_finished(path: Path, facts: dict[str, Any], overwrite: bool) -> bool:
             "pass `overwrite=True`"
         )
     return not different
-
-
-def _missing_chunks(folder: Path, facts: dict[str, Any], files: list[Path]) -> list[int]:
-    """The chunks that are not written yet; chunks of another job are removed."""
-    if not distributed.is_main():
-        return []
-    identity = json.dumps({name: facts[name] for name in _IDENTITY}, sort_keys=True)
-    recorded = folder / FACTS
-    if not recorded.is_file() or recorded.read_text(encoding="utf-8") != identity:
-        shutil.rmtree(folder, ignore_errors=True)
-        write_atomic(recorded, identity)
-    return [number for number, file in enumerate(files) if not file.is_file()]
-
-
-def _write_parquet(path: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> None:
-    """Write a Parquet file with one row group per table."""
-    with (
-        atomic_file(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=False) as writer,
-    ):
-        for table in tables:
-            writer.write_table(table.replace_schema_metadata(schema.metadata), len(table))
 
 
 def _find_shards(out: Path) -> list[Path]:

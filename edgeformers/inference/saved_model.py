@@ -185,10 +185,21 @@ def model_fingerprint(model: nn.Module) -> str:
     digest = hashlib.sha256()
     facts = {"model": model_name(model), "config": config.to_dict(), "encoder": asdict(encoder)}
     digest.update(json.dumps(facts, sort_keys=True).encode())
-    for name, tensor in sorted(_on_cpu(_tensors(model)).items()):
+    _hash_tensors(digest, _tensors(model))
+    return digest.hexdigest()
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over named tensors."""
+    digest = hashlib.sha256()
+    _hash_tensors(digest, tensors)
+    return digest.hexdigest()
+
+
+def _hash_tensors(digest: "hashlib._Hash", tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in sorted(_on_cpu(tensors).items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _configs(model: nn.Module) -> tuple[ModelConfig, AnyEncoderConfig]:

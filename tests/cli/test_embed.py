@@ -29,6 +29,7 @@ def test_shards_are_files_of_their_own(home, tmp_path):
         (["run-links", "--edges", "-o", "v.parquet"], "has vectors of nodes"),
         (["run-links", "--nodes", "-o", "v.csv"], "v.csv.parquet"),
         (["run-links", "--nodes", "-o", "v.parquet", "--shard", "3"], "1/4"),
+        (["run-links", "--nodes", "-o", "v.parquet", "--engine", "spark"], "--engine spark"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(home, args, words):

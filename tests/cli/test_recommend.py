@@ -115,6 +115,8 @@ def test_blocks_of_any_size_give_the_same(home):
         (["run-links", "user-000001", "--all", "-o", "o.csv"], "--all"),
         (["run-links", "--all"], "-o FILE.parquet"),
         (["run-links", "user-000001", "-o", "o.csv"], "-o needs --all"),
+        (["run-links", "user-000001", "--engine", "ray"], "--engine needs --all"),
+        (["run-edges", "--all", "-o", "o.csv"], "run-edges classifies edges"),
         (["run-links", "--all", "-o", "o.csv", "--explain", 1], "--explain"),
         (["run-links", "user-00001"], "'user-00001'"),
         (["run-links", "user-000001", "-k", 0], "(got 0)"),
