@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,22 +17,33 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from edgeformers import locks
 from edgeformers.data.random import hash_keys
 
 Item = TypeVar("Item", bound=Sequence[Any] | NDArray[Any])
 
+#: How long a process waits for another: the main process may tokenize a network for hours.
+TIMEOUT = timedelta(hours=12)
 _NO_GRAD, _DENSE, _SPARSE = 0, 1, 2
 
 
 def initialize() -> None:
     """Join the process group if `torchrun` started this process."""
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
-    if launched and not dist.is_initialized():
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    if not launched or dist.is_initialized():
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    store, own_rank, size = next(rendezvous("env://"))
+    dist.init_process_group(
+        "nccl" if torch.cuda.is_available() else "gloo",
+        store=dist.PrefixStore(_attempt(), store),  # type: ignore[attr-defined]
+        rank=own_rank,
+        world_size=size,
+        timeout=TIMEOUT,
+    )
 
 
 def rank() -> int:
@@ -208,6 +220,17 @@ def _average_sparse(parameter: nn.Parameter) -> Tensor:
     rows = torch.cat(_gather(indices))
     sums = torch.cat(_gather(values)) / world_size()
     return torch.sparse_coo_tensor(rows[None], sums, shape, check_invariants=False).coalesce()
+
+
+def _attempt() -> str:
+    """A prefix of the keys by which processes find each other, different after each restart.
+
+    `torchrun` keeps its key-value store when it restarts processes (seen in torch 2.13), and those
+    that read the addresses of killed processes wait for them forever. On several machines, which
+    count restarts separately, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 gives each restart a new store.
+    """
+    is_one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if is_one_machine else "0"
 
 
 def _device() -> torch.device:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from edgeformers import distributed
 from edgeformers.training.runlog import read_log
 from edgeformers.training.trainer import TrainingError
-from tests.training import processes
+from tests.training import processes, variants
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -116,6 +116,63 @@ def test_a_failing_process_ends_the_other():
     assert ends[1] == 1
     assert "rank 1 failed" in words[1]
     assert ends[0] != 0
+
+
+@pytest.fixture(scope="module")
+def by_world(simulated, tmp_path_factory):
+    """Folders of the variants trained by one, two and four processes, and by three, then two."""
+    folders = {world: tmp_path_factory.mktemp(f"world-{world}") for world in (1, 2, 4, "3, 2")}
+    script = HOME / "tests/training/variants.py"
+    for world, out in folders.items():
+        phases = [(world, [])] if isinstance(world, int) else [(3, ["9"]), (2, [])]
+        for processes_, more in phases:
+            ends, words = launch(script, simulated.path, out, *more, world=processes_)
+            assert ends == [0] * processes_, "\n".join(words)
+    return folders
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 4, "3, 2"])
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_metrics_and_weights_do_not_depend_on_the_number_of_processes(by_world, world, name):
+    one, other = (by_world[1], by_world[world])
+    found, alone = (json.loads((home / "found-0.json").read_text())[name] for home in (other, one))
+    assert numbers(found) == pytest.approx(numbers(alone), abs=1e-4, nan_ok=True)
+    for file in ("model.safetensors", "head.safetensors"):
+        left, right = (load_file(home / name / "model" / file) for home in (one, other))
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            torch.testing.assert_close(value, right[key], atol=1e-3, rtol=0)
+    assert sum(e["kind"] == "train" for e in read_log(other / name / "metrics.jsonl")) > 9
+
+
+def numbers(found, path=""):
+    """All numbers in nested results, by their place."""
+    if isinstance(found, dict | list):
+        items = found.items() if isinstance(found, dict) else enumerate(found)
+        return {k: v for key, item in items for k, v in numbers(item, f"{path}/{key}").items()}
+    return {path: found} if isinstance(found, int | float) else {}
+
+
+@pytest.mark.slow
+def test_killed_processes_are_restarted_and_reach_the_same_result(simulated, tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    around = {**os.environ, "PYTHONPATH": str(HOME), "OMP_NUM_THREADS": "1"}
+    script = HOME / "tests/training/elastic.py"
+    for name, kills in (("undisturbed", []), ("killed", ["1:5", "0:11"])):  # 0 holds the lock
+        subprocess.run(
+            [*torchrun, "--max-restarts=2", script, simulated.path, tmp_path / name, *kills],
+            env={**around, "CUDA_VISIBLE_DEVICES": ""},
+            check=True,
+            timeout=400,
+            stderr=subprocess.DEVNULL,
+        )
+    one, other = tmp_path / "undisturbed", tmp_path / "killed"
+    for file in ("results.json", "model/model.safetensors", "model/head.safetensors"):
+        assert (one / file).read_bytes() == (other / file).read_bytes()
+    logs = [read_log(run / "metrics.jsonl") for run in (one, other)]
+    assert len({str([e for e in log if e["kind"] != "speed"]) for log in logs}) == 1
+    assert not (other / ".lock").exists()
 
 
 def test_memory_that_ends_in_one_of_several_processes_names_the_setting(
