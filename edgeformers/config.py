@@ -313,7 +313,7 @@ def make_config(
 
     The default recipe is the one named in the file, or `default`.
     """
-    written = {} if file is None else current_settings(flatten(read_toml(file)))
+    written = _settings_in(file)
     if written.get("task", task) != task:
         raise ConfigError(f"{file} is for the task {written['task']}, not {task}")
     recipe = recipe or str(written.get("recipe", "default"))
@@ -322,6 +322,15 @@ def make_config(
     config = RunConfig(task=task, recipe=recipe)
     defaults = {**RECIPES[recipe][config.task], **(model_settings or {})}
     return config.with_settings({**defaults, **written, "recipe": recipe, **(settings or {})})
+
+
+def given_settings(file: Path | None, settings: Mapping[str, Any] | None) -> set[str]:
+    """The current names of the settings in a TOML file and of single settings."""
+    return {*_settings_in(file), *map(current_setting, settings or {})}
+
+
+def _settings_in(file: Path | None) -> dict[str, Any]:
+    return {} if file is None else current_settings(flatten(read_toml(file)))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -94,11 +94,15 @@ On several GPUs:
     def _run_config(self) -> RunConfig:
         from edgeformers.data.graph import EdgeTextGraph
         from edgeformers.estimators import run_config
+        from edgeformers.inference.encode import choose_device
 
         task: Task = choose("task", self.task, get_args(Task))
         settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
         graph = EdgeTextGraph.open(self.network)
-        return run_config(task, self.recipe, file=self.config, settings=settings, graph=graph)
+        device = choose_device(self.device)
+        return run_config(
+            task, self.recipe, file=self.config, settings=settings, graph=graph, device=device
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

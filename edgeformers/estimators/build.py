@@ -11,13 +11,23 @@ from torch import Tensor, nn
 
 from edgeformers import distributed
 from edgeformers.baselines.collaborative.netmf import netmf_vectors
-from edgeformers.config import PAPER_RECIPES, RECIPES, RunConfig, Task, make_config
+from edgeformers.config import (
+    PAPER_RECIPES,
+    RECIPES,
+    RunConfig,
+    Task,
+    given_settings,
+    make_config,
+)
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
+from edgeformers.estimators.cpu_plan import PLANNED, has_plan, measure_workload, planned_settings
 from edgeformers.inference.encode import EncodeOptions
+from edgeformers.inference.fitted import choose_split, task_parts
 from edgeformers.models.base import TextReader
+from edgeformers.nn.backbones import backbone_config
 from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.no_text import NoText, NoTextConfig
@@ -69,16 +79,31 @@ def run_config(
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     graph: EdgeTextGraph | None = None,
+    device: torch.device | None = None,
 ) -> RunConfig:
     """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
 
-    Later ones override earlier ones.
+    Later ones override earlier ones. For a CPU, the recipe `default` is planned (`cpu_plan`).
     """
     config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
     defaults = {} if graph is None else network_settings(config, graph)
     defaults |= {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
+    config = make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
+    is_given = given_settings(file, settings) & set(PLANNED)
+    if graph is None or device is None or device.type != "cpu" or is_given:
+        return config
+    defaults |= cpu_settings(config, graph)
     return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
+
+
+def cpu_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
+    """What is planned for training on a CPU; empty if nothing has to be."""
+    if not has_plan(config, find_model(config)):
+        return {}
+    num_train = len(task_parts(config.task, graph, choose_split(config, graph))["train"])
+    layers = backbone_config(config.model.backbone).layers
+    return planned_settings(measure_workload(config, graph, num_train, layers))
 
 
 def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.build import build_model, find_model, run_config
+from edgeformers.estimators.cpu_plan import describe_plan, has_plan, measure_speed, measure_workload
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.ensemble import fit_ensemble
@@ -56,7 +57,7 @@ from edgeformers.training.run_folder import (
     owned_folder,
     write_run_results,
 )
-from edgeformers.training.state_cache import cached_states
+from edgeformers.training.state_cache import cacheable_layers, cached_states
 from edgeformers.training.trainer import Trainer, TrainingState
 
 Network = EdgeTextGraph | str | PathLike[str] | Any  # or a data frame, with column names
@@ -193,7 +194,12 @@ class Estimator(ABC, Generic[Fitted]):
     def _train(self, objective: Any, folder: Path | None) -> Fitted:
         """The fitted model; with a folder, training is logged and checkpointed there."""
         trainer = Trainer(
-            objective, self.config.train, device=self.device, folder=folder, show=self.show
+            objective,
+            self.config.train,
+            device=self.device,
+            folder=folder,
+            show=self.show,
+            estimated_seconds=self._estimate(objective),
         )
         with cached_states(objective.fitted, folder):
             self.progress = trainer.fit()
@@ -202,6 +208,17 @@ class Estimator(ABC, Generic[Fitted]):
             merge_lora(encoder)
         objective.modules.eval()
         return self._finish(objective)
+
+    def _estimate(self, objective: Any) -> float | None:
+        """How long a planned training on a CPU will take, which is printed too."""
+        if self.device.type != "cpu" or not has_plan(self.config, find_model(self.config)):
+            return None
+        graph, num_train = objective.fitted.network.graph, len(objective.parts["train"])
+        encoder: TextEncoder = objective.model.encoder
+        load = measure_workload(self.config, graph, num_train, len(encoder.layers))
+        frozen, speed = cacheable_layers(objective.model), measure_speed(encoder)
+        print_message(describe_plan(load, frozen, speed), show=self.show)
+        return load.seconds(frozen, speed)
 
     @abstractmethod
     def make_objective(self, network: Network, **columns: Any) -> Any:
@@ -259,7 +276,9 @@ class Estimator(ABC, Generic[Fitted]):
             graph = open_network(network)
         if self._changes is not None:
             recipe, changes = self.config.recipe, self._changes
-            self.config = run_config(self.task, recipe, settings=changes, graph=graph)
+            self.config = run_config(
+                self.task, recipe, settings=changes, graph=graph, device=self.device
+            )
         task_parts(self.task, graph, choose_split(self.config, graph))  # raises if there are none
         return graph, from_frame
 

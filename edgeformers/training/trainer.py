@@ -156,12 +156,14 @@ class Trainer:
         folder: Path | None = None,
         show: bool = True,
         loss_delay: int | None = None,
+        estimated_seconds: float | None = None,
     ) -> None:
         self.objective = objective
         self.settings = settings
         self.device = device
         self.folder = folder
         self.show = show and distributed.is_main()
+        self.estimated_seconds = estimated_seconds  # for the log
         if loss_delay is None:
             loss_delay = GPU_DELAY if device.type == "cuda" else 0
         # Several processes average each loss, and so wait for it anyway.
@@ -184,6 +186,8 @@ class Trainer:
         self._resume()
         state = self.state
         log = RunLog(self.folder if distributed.is_main() else None, resume_step=state.step)
+        if self.estimated_seconds is not None and not state.step:
+            log.write("estimate", 0, seconds=self.estimated_seconds)
         factor = lr_schedule(self.settings, self.num_steps)
         bar = progress_bar(self.num_steps, state.step, show=self.show, desc="training")
         devices = [self.device] if self.device.type == "cuda" else []
