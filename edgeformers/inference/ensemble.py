@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
-from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS
+from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS, ItemWeights
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
@@ -34,7 +34,7 @@ from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 
 Weights = tuple[float, ...]
 
-EASE_TARGETS = 5_000  # above, inverting a targets-by-targets matrix takes too long
+EASE_NODES = 500_000  # with three tables of 256 numbers per node: 1.5 GB
 ALS_LINKS = 2_000_000
 LIGHTGCN_LINKS = 30_000  # training links: every step visits all of them; about a minute
 LIGHTGCN_LINKS_GPU = 500_000
@@ -138,17 +138,18 @@ def collaborative_components(
         als = ALS(ALS_GRID, seed=seed, device=device)
         yield (als_component(fit, size) for _, fit in als.fit_each(graph, split))
     if "ease" in feasible:
-        fits = EASE(LAMBDAS).fit_each(graph, split)
+        fits = EASE(LAMBDAS, device=device).fit_each(graph, split)
         yield (ease_component(fit, penalty, size, seed) for penalty, fit in fits)
 
 
 def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:
     """The collaborative components that a network is small enough for, on this machine."""
     most = LIGHTGCN_LINKS_GPU if torch.cuda.is_available() else LIGHTGCN_LINKS
+    links = training_links(graph, split).train.num_links
     is_small = {
-        "ease": graph.num_targets <= EASE_TARGETS,
-        "als": int(graph.is_positive.sum()) <= ALS_LINKS,
-        "lightgcn": training_links(graph, split).train.num_links <= most,
+        "ease": graph.num_nodes <= EASE_NODES,
+        "als": links <= ALS_LINKS,
+        "lightgcn": links <= most,
     }
     return [name for name, fits in is_small.items() if fits]
 
@@ -257,16 +258,23 @@ def als_component(als: ALS, num_nodes: int) -> ALSComponent:
 
 def ease_component(ease: EASE, penalty: float, num_nodes: int, seed: int) -> EASEComponent:
     """X B with B = U S V^T of low rank: a query is the sum of U S over its items."""
-    links, rank = ease.links, min(EASE_RANK, len(ease.weights))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        u, s, v = torch.svd_lowrank(torch.from_numpy(ease.weights), q=rank, niter=4)
-    left: Tensor = u * s
+    links, (left, key) = ease.links, _low_rank(ease.fitted, seed)
     known, first = links.known, links.first_candidate
     query = torch.zeros(known.num_queries, left.size(1))
     query.index_add_(0, torch.from_numpy(known.queries), left[torch.from_numpy(known.candidates)])
     _, table = _tables(query, left, first, num_nodes)
-    return EASEComponent(*_tables(query, v, first, num_nodes), table, penalty)
+    return EASEComponent(*_tables(query, key, first, num_nodes), table, penalty)
+
+
+def _low_rank(weights: ItemWeights, seed: int) -> tuple[Tensor, Tensor]:
+    """Factors [items, R] of the weights of EASE."""
+    left = torch.from_numpy(weights.left)
+    if weights.key is not None:
+        return left, torch.from_numpy(weights.key)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        u, s, v = torch.svd_lowrank(left, q=min(EASE_RANK, len(left)), niter=4)
+    return u * s, v
 
 
 def _activity_if_better(

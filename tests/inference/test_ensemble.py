@@ -35,7 +35,7 @@ SETTINGS = {
     "links.uniform_negatives": 0,
     "links.logq": 0.0,
 }
-LIMITS = ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU")
+LIMITS = ("EASE_NODES", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU")
 
 
 def make(**settings):
