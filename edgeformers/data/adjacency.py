@@ -1,12 +1,19 @@
 """Adjacency: edges grouped by node as compressed sparse rows, in linear time and memory."""
 
+import math
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.lib.format import open_memmap
+from numpy.typing import DTypeLike, NDArray
 
 from edgeformers.data.numba_kernels import group_edges
 from edgeformers.data.types import IntArray
+
+LARGE_ARRAY = 1 << 28  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +73,12 @@ def build_adjacency(
     keep: NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
     strata: IntArray | None = None,
     num_strata: int = 1,
+    links_file: Path | None = None,
 ) -> Adjacency:
     """The adjacency of the edges with `keep[e]`, in stratum `strata[e]` (negative: no stratum).
 
-    Two masks decide separately whether an edge is kept at its source and at its target.
+    Two masks decide separately whether an edge is kept at its source and at its target. The links
+    are written to `links_file`, if given.
     """
     masks = keep if isinstance(keep, tuple) else (keep, keep)
     sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
@@ -78,7 +87,8 @@ def build_adjacency(
     indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
     group_edges(src, dst, *sides, stratum, num_strata, indptr[1:], np.empty((0, 2), size))
     np.cumsum(indptr, out=indptr)
-    links = np.empty((indptr[-1], 2), size)
+    shape = (int(indptr[-1]), 2)
+    links = open_memmap(links_file, "w+", size, shape) if links_file else scratch_array(shape, size)
     group_edges(src, dst, *sides, stratum, num_strata, indptr[:-1].copy(), links)
     return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
 
@@ -86,3 +96,15 @@ def build_adjacency(
 def small_int(count: int) -> type[np.signedinteger]:
     """int32 if it can number `count` items, else int64."""
     return np.int32 if count < 2**31 else np.int64
+
+
+def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialized array; a large one is mapped to a temporary file without a name.
+
+    The system can then write its pages to disk instead of running out of memory. The file is in
+    the folder that TMPDIR names, and vanishes with the array.
+    """
+    if math.prod(shape) * np.dtype(dtype).itemsize < LARGE_ARRAY:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=shape)

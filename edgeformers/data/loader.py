@@ -88,7 +88,7 @@ class EdgeLoader:
 
     def lengths(self, edge_ids: Ids) -> NDArray[np.int32]:
         """The number of tokens of each text in a batch."""
-        return np.minimum(self.tokens.lengths[edge_ids], self.max_tokens)
+        return np.minimum(self.tokens.lengths_of(edge_ids), self.max_tokens)
 
     def _egos(self, sampler: EgoSampler, centers: Ids, partners: Ids, epoch: int) -> EgoBatch:
         known = centers >= 0

@@ -18,7 +18,12 @@ from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.adjacency import build_adjacency, small_int
-from edgeformers.data.columns import MAX_CLASSES, CategoryEncoder, write_label_sets
+from edgeformers.data.columns import (
+    MAX_CLASSES,
+    CategoryEncoder,
+    natural_order,
+    write_label_sets,
+)
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.id_table import string_buffers
@@ -32,7 +37,7 @@ from edgeformers.data.splits import (
     PART_ALIASES,
     EdgeList,
     SplitConfig,
-    cold_edges,
+    count_cold_edges,
     count_parts,
     make_split,
     missing_column,
@@ -59,6 +64,8 @@ from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_folder
 from edgeformers.locks import single_writer
+
+Convert = Callable[[pa.Array], Any]  # a column as an array
 
 KEY_COLUMNS = ("source", "target", "text")  # stored apart from edges.parquet
 MAX_NODE_LABELS = 10_000  # their names are read whenever the network is opened
@@ -234,20 +241,16 @@ class _NetworkWriter:
         """Write the arrays of times, weights, edge types and labels."""
         columns = self.table.schema.names
         if "time" in columns:
-            self.times = self._array(
-                "time", np.int64, lambda column: pc.fill_null(column.cast(pa.int64()), NO_TIME)
+            self.times = self._write_column(
+                "times", "time", np.int64, lambda c: pc.fill_null(c.cast(pa.int64()), NO_TIME)
             )
-            np.save(self.folder / "times.npy", self.times)
         if "weight" in columns:
-            np.save(self.folder / "weights.npy", self._numbers("weight"))
+            self._write_column("weights", "weight", np.float32, _parse_numbers("weight"))
         if "edge_type" in columns:
-            encoder = CategoryEncoder("edge type", MAX_CLASSES)
-            codes = self._array("edge_type", np.int32, encoder.encode)
-            names, types = encoder.sort(codes, np.int16)
-            np.save(self.folder / "edge_types.npy", types)
+            names = self._write_codes("edge_types", "edge_type", "edge type")
             self.meta = replace(self.meta, edge_type_names=names)
         if "label" in columns:
-            names = self._write_labels(self.folder / "labels.npy")
+            names = self._write_labels()
             for label in self.meta.positive_labels:
                 if label not in names:
                     raise InputError(
@@ -255,44 +258,36 @@ class _NetworkWriter:
                     )
             self.meta = replace(self.meta, label_kind=self.table.label_kind, label_names=names)
 
-    def _write_labels(self, path: Path) -> list[str]:
+    def _write_labels(self) -> list[str]:
         kind = self.table.label_kind
         if kind == "number":
-            np.save(path, self._numbers("label"))
+            self._write_column("labels", "label", np.float32, _parse_numbers("label"))
             return []
-        encoder = CategoryEncoder("label", MAX_CLASSES if kind == "class" else None)
-        codes = self._array("label", np.int32, encoder.encode)
-        if kind == "multi":
-            separator = self.table.label_separator or "|"
-            return write_label_sets(path, codes, list(encoder.codes), separator)
-        names, labels = encoder.sort(codes, np.int16)
-        np.save(path, labels)
+        if kind == "class":
+            return self._write_codes("labels", "label", "label")
+        encoder = CategoryEncoder("label")
+        codes = self._write_column("scratch/labels", "label", np.int32, encoder.encode)
+        separator = self.table.label_separator or "|"
+        return write_label_sets(self._path("labels"), codes, list(encoder.codes), separator)
+
+    def _write_codes(self, file: str, column: str, what: str) -> list[str]:
+        """Write a column of categories as codes in their natural order; returns their names."""
+        encoder = CategoryEncoder(what, MAX_CLASSES)
+        codes = self._write_column(f"scratch/{file}", column, np.int32, encoder.encode)
+        names = natural_order(list(encoder.codes))
+        pieces = (encoder.sort(block, np.int16)[1] for _, block in blocks(codes))
+        write_array(self._path(file), np.int16, pieces)
         return names
 
-    def _numbers(self, name: str) -> NDArray[np.float32]:
-        def parse(column: pa.Array) -> pa.Array:
-            numbers = parse_numbers(column) if pa.types.is_string(column.type) else column
-            return pc.fill_null(numbers, math.nan)
-
-        values = self._array(name, np.float64, parse)
-        large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
-        if len(large):
-            raise InputError(
-                f"edge {large[0] + 1:,}: the {name} {values[large[0]]} is too large; the maximum "
-                "is 3e38"
-            )
-        return values.astype(np.float32)
-
-    def _array(self, name: str, dtype: type, convert: Callable[[pa.Array], Any]) -> NDArray[Any]:
-        """A staged column as an array [E], converted batch by batch."""
-        place = [field.name for field in self.kept].index(name)
-        array: NDArray[Any] = np.empty(self.meta.num_edges, dtype)
-        start = 0
-        with pq.ParquetFile(self.staged) as staged:
+    def _write_column(
+        self, file: str, column: str, dtype: DTypeLike, convert: Convert
+    ) -> NDArray[Any]:
+        """Write a staged column as an array [E], converted batch by batch."""
+        place = [field.name for field in self.kept].index(column)
+        with pq.ParquetFile(self.staged) as staged, ArrayWriter(self._path(file), dtype) as array:
             for batch in staged.iter_batches(BATCH_ROWS, columns=[f"c{place}"]):
-                array[start : start + len(batch)] = convert(batch.column(0))
-                start += len(batch)
-        return array
+                array.append(np.asarray(convert(batch.column(0))))
+        return open_array(self._path(file))
 
     def write_nodes(self, tables: Sequence[NodeTable]) -> None:
         """Number the nodes, join the node tables, and write the table of nodes and its labels."""
@@ -340,9 +335,13 @@ class _NetworkWriter:
                 ends = [pa.array(src), pa.array(self.dst[start : start + len(src)])]
                 others = next(batches).columns if self.kept else []
                 writer.write_batch(pa.RecordBatch.from_arrays([*ends, *others], schema=schema))
-        adjacency = build_adjacency(self.src, self.dst, self.meta.num_nodes)
-        np.save(self.folder / "adjacency.indptr.npy", adjacency.indptr)
-        np.save(self.folder / "adjacency.links.npy", adjacency.links)
+        adjacency = build_adjacency(
+            self.src,
+            self.dst,
+            self.meta.num_nodes,
+            links_file=self._path("adjacency.links"),
+        )
+        np.save(self._path("adjacency.indptr"), adjacency.indptr)
         self.meta = replace(self.meta, columns=schema.names)
 
     def _write_ends(self, name: str, first: int) -> IntArray:
@@ -378,7 +377,9 @@ class _NetworkWriter:
     def _split_column(self, name: str) -> SplitCodes:
         """The codes of the parts that a column names."""
         encoder = CategoryEncoder("split", MAX_CLASSES)
-        codes = self._array(name, np.int32, lambda part: encoder.encode(part.cast(pa.string())))
+        codes = self._write_column(
+            "scratch/split", name, np.int32, lambda c: encoder.encode(c.cast(pa.string()))
+        )
         parts = {**PART_ALIASES, "": NONE, "none": NONE}
         words = [word.strip().lower() for word in encoder.codes]
         for code, word in enumerate(words):
@@ -401,6 +402,26 @@ class _NetworkWriter:
             replace(self.meta, notes=[*self.meta.notes, *notes]).write(self.folder)
 
 
+def _parse_numbers(name: str) -> Convert:
+    """A function that parses numbers for the column `name`; missing ones are NaN."""
+    rows = 0
+
+    def parse(column: pa.Array) -> NDArray[np.float64]:
+        nonlocal rows
+        numbers = parse_numbers(column) if pa.types.is_string(column.type) else column
+        values = np.asarray(pc.fill_null(numbers, math.nan), np.float64)
+        large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
+        if len(large):
+            raise InputError(
+                f"edge {rows + large[0] + 1:,}: the {name} {values[large[0]]} is too large; the "
+                "maximum is 3e38"
+            )
+        rows += len(values)
+        return values
+
+    return parse
+
+
 def _describe_split(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> dict[str, Any]:
     """A split for the metadata: its settings, the sizes of its parts, and its cold edges."""
     before_drop = codes
@@ -410,5 +431,5 @@ def _describe_split(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> 
         "config": config.to_dict(),
         "counts": count_parts(codes),
         "counts_before_drop": count_parts(before_drop),
-        "cold": {side: int(cold_edges(codes, edges, side).sum()) for side in get_args(Side)},
+        "cold": {side: count_cold_edges(codes, edges, side) for side in get_args(Side)},
     }

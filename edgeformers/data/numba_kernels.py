@@ -89,6 +89,34 @@ def rank_in_groups(group, keys, indptr, ranks):
             ranks[members[order[rank]]] = rank
 
 
+@njit(cache=True, nogil=True)
+def rows_of_groups(group, indptr, first, last):
+    """The rows of the groups from `first` up to `last`, group by group, each in its order."""
+    rows = np.empty(indptr[last] - indptr[first], np.int64)
+    cursor = indptr[first:last] - indptr[first]
+    for i in range(len(group)):
+        g = group[i] - first
+        if 0 <= g < len(cursor):
+            rows[cursor[g]] = i
+            cursor[g] += 1
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def cut_groups(rows, keys, indptr, ends, codes):
+    """Count, for each row, the ends (as shares of its group) that its rank by key has reached.
+
+    Ties keep the order of rows. Group g is `rows[indptr[g] : indptr[g + 1]]`.
+    """
+    for g in range(len(indptr) - 1):
+        members = rows[indptr[g] : indptr[g + 1]]
+        order = np.argsort(keys[indptr[g] : indptr[g + 1]], kind="mergesort")
+        for rank in range(len(members)):
+            for end in ends:
+                if rank >= np.floor(end * len(members)):
+                    codes[members[order[rank]]] += 1
+
+
 @njit(cache=True, nogil=True, inline="always")
 def mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

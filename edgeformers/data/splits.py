@@ -1,13 +1,13 @@
 """Train/validation/test splits of edges: random, per node, chronological, or with cold nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.numba_kernels import rank_in_groups
+from edgeformers.data.numba_kernels import cut_groups, rank_in_groups, rows_of_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.decode import decode
@@ -46,6 +46,11 @@ Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
 
 NO_TIME = np.iinfo(np.int64).min
 MAX_PROFILE = 8  # profile edges per held-out node
+
+BLOCK = 1 << 20  # edges in memory at a time
+DIGIT = 16  # bits of a key that are counted at a time
+
+SortKeys = Callable[[Ids], NDArray[np.uint64]]  # the keys of edges with these numbers
 
 _FRACTIONS = (0.7, 0.1, 0.2)  # the paper's
 _COLD_STREAM = 0xC01D  # random stream of the held-out nodes
@@ -179,7 +184,7 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
     else:
         nodes = {"per_source": edges.src, "per_target": edges.dst}
         node = nodes.get(config.how.removeprefix("chronological_"))
-        codes = _cut(_sort_keys(config, edges), config.fractions, node)
+        codes = _cut(_sort_keys(config, edges), len(edges.src), config.fractions, node)
     if config.new_pairs or config.is_cold:
         codes[_has_known_pair(codes, edges)] = NONE
     for side in get_args(Side):
@@ -198,26 +203,44 @@ def missing_column(config: SplitConfig) -> str:
 
 def cold_edges(codes: SplitCodes, edges: EdgeList, side: Side) -> Mask:
     """Whether each edge is a validation or test edge whose `side` has no training edge."""
+    return _is_cold(codes, edges, side, seen_in_training(codes, edges), slice(None))
+
+
+def count_cold_edges(codes: SplitCodes, edges: EdgeList, side: Side) -> int:
+    """The number of `cold_edges`."""
     seen = seen_in_training(codes, edges)
+    rows = _slices(len(codes))
+    return sum(int(_is_cold(codes, edges, side, seen, part).sum()) for part in rows)
+
+
+def _is_cold(codes: SplitCodes, edges: EdgeList, side: Side, seen: Mask, rows: slice) -> Mask:
     end = edges.src if side == "source" else edges.dst
-    cold: Mask = ((codes == VAL) | (codes == TEST)) & ~seen[end]
+    cold: Mask = ((codes[rows] == VAL) | (codes[rows] == TEST)) & ~seen[end[rows]]
     return cold
 
 
 def seen_in_training(codes: SplitCodes, edges: EdgeList) -> Mask:
     """Whether each node has a training edge [V]."""
     seen = np.zeros(edges.num_nodes, bool)
-    training = codes == TRAIN
-    seen[edges.src[training]] = True
-    seen[edges.dst[training]] = True
+    for rows in _slices(len(codes)):
+        training = codes[rows] == TRAIN
+        seen[edges.src[rows][training]] = True
+        seen[edges.dst[rows][training]] = True
     return seen
 
 
 def count_parts(codes: SplitCodes) -> dict[str, int]:
     """The number of edges in each part; `profile` only if it has any."""
-    counts = np.bincount(codes, minlength=256)
+    counts = np.zeros(256, np.int64)
+    for rows in _slices(len(codes)):
+        counts += np.bincount(codes[rows], minlength=256)
     by_part = {part: int(counts[code]) for part, code in PARTS.items()}
     return {part: count for part, count in by_part.items() if count or part != "profile"}
+
+
+def _slices(count: int) -> Iterator[slice]:
+    """Consecutive rows, `BLOCK` at a time."""
+    return (slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK))
 
 
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
@@ -230,44 +253,86 @@ def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
     return fractions
 
 
-def _sort_keys(config: SplitConfig, edges: EdgeList) -> NDArray[np.uint64]:
+def _sort_keys(config: SplitConfig, edges: EdgeList) -> SortKeys:
     """Keys by which edges are ordered before cutting: a hash of the edge number, or the time."""
     if not config.needs_times:
-        return hash_keys(config.seed, np.arange(len(edges.src), dtype=np.uint64))
-    if edges.times is None:
+        return lambda rows: hash_keys(config.seed, rows)
+    times = edges.times
+    if times is None:
         raise InputError(f"the split '{config.how}' needs times; name the time column with `time=`")
-    missing = np.flatnonzero(edges.times == NO_TIME)
+    missing = np.flatnonzero(times == NO_TIME)
     if len(missing):
         raise InputError(
             f"the split '{config.how}' needs a time for every edge; {len(missing):,} have none, "
             f"the first is edge {missing[0]:,}"
         )
-    return (edges.times.astype(np.uint64)) ^ np.uint64(1 << 63)  # keeps the order of signed times
+    # flipping the sign bit keeps the order of signed times
+    return lambda rows: times[rows].astype(np.uint64) ^ np.uint64(1 << 63)
 
 
 def _cut(
-    keys: NDArray[np.uint64], fractions: tuple[float, float, float], node: IntArray | None = None
+    keys: SortKeys,
+    count: int,
+    fractions: tuple[float, float, float],
+    node: IntArray | None = None,
 ) -> SplitCodes:
     """Train, validation and test in the order of the keys, of all edges or of each node's.
 
-    Products with the fractions are truncated in binary, as in the published splits: 0.7 * 734,640
-    gives 514,247 training edges, not 514,248.
+    Ties keep the order of edges. Products with the fractions are truncated in binary, as in the
+    published splits: 0.7 * 734,640 gives 514,247 training edges, not 514,248. Besides the result,
+    memory does not grow with the edges, or with 1/32 of them.
     """
-    rank, count = _ranks(keys, node)
-    train_end = np.floor(fractions[0] * count)
-    val_end = np.floor(round(fractions[0] + fractions[1], 12) * count)
-    return (rank >= train_end).astype(np.uint8) + (rank >= val_end)
+    ends = np.array([fractions[0], round(fractions[0] + fractions[1], 12)])
+    codes = np.zeros(count, np.uint8)
+    if node is None:
+        for end in np.floor(ends * count).astype(np.int64):
+            _add_from_rank(codes, keys, int(end))
+        return codes
+    indptr = np.append(0, np.cumsum(np.bincount(node)))
+    limit = max(4 * BLOCK, count // 32)  # edges ranked at a time, unless a node has more
+    first = 0
+    while first < len(indptr) - 1:
+        last = int(np.searchsorted(indptr, indptr[first] + limit, side="right")) - 1
+        last = max(last, first + 1)
+        rows = rows_of_groups(node, indptr, first, last)
+        cut_groups(rows, keys(rows), indptr[first : last + 1] - indptr[first], ends, codes)
+        first = last
+    return codes
 
 
-def _ranks(keys: NDArray[np.uint64], node: IntArray | None = None) -> tuple[Ids, Ids | int]:
-    """The rank of each edge by key, among all edges or those of its node, and how many these are.
+def _add_from_rank(codes: SplitCodes, keys: SortKeys, rank: int) -> None:
+    """Add 1 to the codes of all edges from this rank on, by the order of the keys.
+
+    The key at the rank is found digit by digit, by counting, until few candidates remain.
+    """
+    prefix, shift, before = np.uint64(0), 64, 0  # keys below the prefix, already counted
+    if rank >= len(codes):
+        return
+    while shift > 0:
+        shift -= DIGIT
+        counts = np.zeros(1 << DIGIT, np.int64)
+        for rows in _slices(len(codes)):
+            block = keys(np.arange(rows.start, rows.stop)) >> np.uint64(shift)
+            digits = block[block >> np.uint64(DIGIT) == prefix] & np.uint64((1 << DIGIT) - 1)
+            counts += np.bincount(digits.astype(np.int64), minlength=1 << DIGIT)
+        totals = before + np.cumsum(counts)
+        digit = int(np.searchsorted(totals, rank, side="right"))
+        before = int(totals[digit] - counts[digit])
+        prefix = (prefix << np.uint64(DIGIT)) | np.uint64(digit)
+    for rows in _slices(len(codes)):
+        block = keys(np.arange(rows.start, rows.stop))
+        ties = np.flatnonzero(block == prefix)
+        codes[rows] += block > prefix
+        codes[rows.start + ties[max(rank - before, 0) :]] += 1
+        before += len(ties)
+
+
+def _ranks(keys: NDArray[np.uint64], node: IntArray) -> tuple[Ids, Ids]:
+    """The rank of each edge by key among those of its node, and how many these are.
 
     Ties keep the order of edges.
     """
     rank = np.empty(len(keys), np.int64)
-    if node is None:
-        rank[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-        return rank, len(keys)
     counts = np.bincount(node)
     rank_in_groups(node, keys, np.append(0, np.cumsum(counts)), rank)
     return rank, counts[node]
@@ -282,7 +347,8 @@ def _hold_out_nodes(config: SplitConfig, edges: EdgeList) -> SplitCodes:
     node, other = ends if config.how == "cold_source" else ends[::-1]
     nodes = np.unique(node)
     part = np.full(edges.num_nodes, TRAIN, np.uint8)
-    part[nodes] = _cut(hash_keys(config.seed, _COLD_STREAM, nodes), config.fractions)
+    keys = hash_keys(config.seed, _COLD_STREAM, nodes)
+    part[nodes] = _cut(lambda rows: keys[rows], len(nodes), config.fractions)
     codes = part[node]
     codes[part[other] != TRAIN] = NONE
     held_out = np.flatnonzero((codes == VAL) | (codes == TEST))

@@ -121,15 +121,22 @@ def open_array(path: Path, kinds: str = "biuf") -> NDArray[Any]:
 
 def check_range(array: NDArray[Any], low: int, high: int, path: Path) -> NDArray[Any]:
     """The array, if all values are from `low` to `high` - 1; otherwise a FormatError."""
-    if array.size and not (low <= array.min() and array.max() < high):
-        found = f"{array.min()} to {array.max()}"
-        raise FormatError(f"{path} has values from {found}, not {low} to {high - 1}; {REMEDY}")
+    for _, block in blocks(array):
+        if not (low <= block.min() and block.max() < high):
+            found = f"{block.min()} to {block.max()}"
+            raise FormatError(f"{path} has values from {found}, not {low} to {high - 1}; {REMEDY}")
     return array
 
 
 def check_offsets(offsets: NDArray[Any], length: int, path: Path) -> NDArray[Any]:
     """The offsets, if they rise from 0 to `length`; otherwise a FormatError."""
-    if offsets[0] != 0 or offsets[-1] != length or (offsets[1:] < offsets[:-1]).any():
+    end = 0
+    for _, block in blocks(offsets):
+        rises = end <= block[0] and (block[1:] >= block[:-1]).all()
+        end = block[-1] if rises else -1
+        if not rises:
+            break
+    if offsets[0] != 0 or end != length:
         raise FormatError(f"{path} has offsets that do not rise from 0 to {length:,}; {REMEDY}")
     return offsets
 

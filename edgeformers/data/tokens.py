@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.storage import (
+    ArrayWriter,
     Verify,
     check_files,
     check_offsets,
@@ -24,7 +25,6 @@ from edgeformers.data.storage import (
     fingerprint_folder,
     open_array,
     read_checked_record,
-    write_array,
     write_record,
 )
 from edgeformers.data.text_states import TextStates
@@ -100,7 +100,12 @@ class TokenStore:
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """The number of stored tokens of each text, with special tokens."""
-        return np.diff(self.offsets).astype(np.int32) + np.int32(self.num_special)
+        return self.lengths_of(np.arange(len(self)))
+
+    def lengths_of(self, text_ids: Ids) -> NDArray[np.int32]:
+        """The number of stored tokens of some texts, with special tokens."""
+        lengths = self.offsets[text_ids + 1] - self.offsets[text_ids]
+        return np.asarray(lengths, np.int32) + np.int32(self.num_special)
 
     @property
     def num_special(self) -> int:
@@ -200,16 +205,17 @@ def _check_replaceable(folder: Path) -> None:
 def _write_part(
     folder: Path, part: str, encoded: Iterator[Encoded], dtype: DTypeLike, bar: Any
 ) -> None:
-    lengths = [np.zeros(1, np.int64)]
-
-    def pieces() -> Iterator[NDArray[Any]]:
-        for ids, piece_lengths in encoded:
-            lengths.append(piece_lengths)
-            bar.update(len(piece_lengths))
-            yield ids
-
-    write_array(folder / f"{part}.ids.npy", dtype, pieces())
-    np.save(folder / f"{part}.offsets.npy", np.cumsum(np.concatenate(lengths)))
+    end = 0
+    with (
+        ArrayWriter(folder / f"{part}.ids.npy", dtype) as ids,
+        ArrayWriter(folder / f"{part}.offsets.npy", np.int64) as offsets,
+    ):
+        offsets.append(np.zeros(1, np.int64))
+        for piece, lengths in encoded:
+            ids.append(piece)
+            offsets.append(end + np.cumsum(lengths))
+            end += len(piece)
+            bar.update(len(lengths))
 
 
 def encode_chunks(

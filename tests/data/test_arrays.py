@@ -2,13 +2,16 @@
 
 import os
 import re
+import tempfile
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data.storage import open_array, write_array
+from edgeformers.data import adjacency, storage
+from edgeformers.data.adjacency import scratch_array
+from edgeformers.data.storage import check_offsets, check_range, open_array, write_array
 from edgeformers.errors import FormatError
 
 
@@ -71,3 +74,30 @@ def test_a_pickle_is_never_loaded(tmp_path):
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
     with pytest.raises(FormatError, match=r"a\.npy is damaged"):
         open_array(path)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 100])
+def test_checks_in_blocks_see_every_value(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(storage.blocks, "__defaults__", (block,))
+    path = tmp_path / "a.npy"
+    good = np.array([0, 0, 2, 5, 5, 9])
+    assert check_offsets(good, 9, path) is good
+    assert check_range(good, 0, 10, path) is good
+    for place in range(len(good)):
+        bad = good.copy()
+        bad[place] = 10
+        with pytest.raises(FormatError, match="offsets"):
+            check_offsets(bad, 9, path)
+        with pytest.raises(FormatError, match="values"):
+            check_range(bad, 0, 10, path)
+
+
+def test_a_large_scratch_array_is_a_file_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(adjacency, "LARGE_ARRAY", 100)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    array = scratch_array((50, 2), np.int32)
+    array[:] = 7
+    assert isinstance(array, np.memmap)
+    assert array.sum() == 700
+    assert not list(tmp_path.iterdir())
+    assert not isinstance(scratch_array((2, 2), np.int32), np.memmap)

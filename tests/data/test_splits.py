@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeformers.data import splits
 from edgeformers.data.splits import (
     MAX_PROFILE,
     NO_TIME,
@@ -274,3 +275,21 @@ def test_edges_between_two_held_out_nodes_belong_to_no_part():
     held = np.unique(edges.src[(codes == TEST) | (codes == VAL) | (codes == PROFILE)])
     assert len(held) >= 8
     assert (codes[np.isin(edges.dst, held)] == NONE).all()
+
+
+@given(st.lists(st.integers(-3, 3)), st.integers(1, 4), st.booleans())
+def test_cutting_in_blocks_equals_sorting_everything(times, block, per_node):
+    count, node = len(times), np.arange(len(times)) % 3
+    how = "chronological_per_source" if per_node else "chronological"
+    edges = EdgeList(src=node, dst=node + 3, num_nodes=6, times=np.array(times, np.int64))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splits, "BLOCK", block)
+        codes = make_split(SplitConfig(how=how), edges)
+    expected = np.zeros(count, np.uint8)
+    for group in [node == n for n in range(3)] if per_node else [np.ones(count, bool)]:
+        rows = np.flatnonzero(group)
+        rows = rows[np.argsort(np.array(times, np.int64)[rows], kind="stable")]
+        for share in (0.7, 0.8):
+            expected[rows[int(share * len(rows)) :]] += 1
+    assert codes.tolist() == expected.tolist()
+    assert sum(count_parts(codes).values()) == count
