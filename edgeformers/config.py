@@ -89,12 +89,14 @@ class LinkSettings:
     logq: float = 0.0  # strength of the logQ correction for popular in-batch negatives
     mask_false_negatives: bool = False
     uniform_negatives: int = 0  # extra negatives sampled uniformly from all candidates
+    cached_negatives: int = 0  # extra negatives whose last computed embeddings are reused
     collaborative: bool = False  # add a node-embedding term with a learned weight
     popularity_bias: bool = False  # add a popularity term
     ensemble: bool = False  # combine with LightGCN, ALS and EASE, weighted on validation
     cold_node_rate: float | None = 0.0  # fraction of nodes treated as unseen; none: from the split
 
     def __post_init__(self) -> None:
+        _check_minimum("links", self, 0, "cached_negatives")
         if self.cold_node_rate is not None and not 0 <= self.cold_node_rate < 1:
             raise ConfigError(
                 "links.cold_node_rate must be at least 0 and less than 1, or none "
@@ -107,7 +109,7 @@ class TrainSettings:
     """Settings of training."""
 
     epochs: int = 6
-    batch_size: int | None = 64  # none: 16 to 64, depending on the number of examples
+    batch_size: int | None = 64  # none: 16 to 1,024, depending on the number of examples
     lr: float = 5e-5  # learning rate of the backbone
     node_lr: float = 5e-3  # learning rate of the node table
     head_lr: float = 1e-3  # learning rate of all other parameters
@@ -257,14 +259,14 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "train.patience": 2,
         },
         "link-prediction": {
-            "train.batch_size": 128,
+            "train.batch_size": None,
             "model.node_dropout": 0.05,
             "links.temperature": 0.1,
             "links.normalize": True,
             "links.mask_false_negatives": True,
             "links.collaborative": True,
             "links.popularity_bias": True,
-            "links.uniform_negatives": 128,
+            "links.cached_negatives": 4_096,
             "links.logq": 1.0,
             "links.ensemble": True,
             "links.cold_node_rate": None,
@@ -287,7 +289,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
         },
         "link-prediction": {
             **_FAST,
-            "train.batch_size": 128,
+            "train.batch_size": None,
             "data.source_neighbors": [4],
             "data.target_neighbors": [4],
             "links.temperature": 0.1,

@@ -126,6 +126,7 @@ FEW = {
     "data.source_neighbors": [2],
     "data.target_neighbors": [3],
     "links.uniform_negatives": 0,
+    "links.cached_negatives": 0,
     "links.logq": 0.0,
 }
 

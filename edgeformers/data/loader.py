@@ -1,10 +1,12 @@
 """Loaders: batches of a network in an order determined by (seed, epoch), made in advance."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeformers.config import Task
 from edgeformers.data.batch import (
     EdgeBatch,
     EdgeContextBatch,
@@ -21,8 +23,14 @@ from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
 
 INFERENCE = -1  # the epoch number of neighbor samples for inference
-BATCH_SIZES = (64, 32, 16)  # defaults, from many training examples to few
+#: Default batch sizes, from many training examples to few.
+BATCH_SIZES: Mapping[Task, tuple[int, ...]] = {
+    "edge-classification": (64, 32, 16),
+    "link-prediction": (128,),
+}
 MIN_UPDATES = 200  # per epoch
+GPU_MIN_UPDATES = 1_000  # per epoch, with batches larger than these
+GPU_MAX_BATCH_SIZE = 1_024
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Ids:
@@ -30,9 +38,17 @@ def epoch_order(count: int, seed: int, epoch: int) -> Ids:
     return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
 
 
-def default_batch_size(count: int) -> int:
-    """The largest default batch size with at least `MIN_UPDATES` updates per epoch."""
-    return next((size for size in BATCH_SIZES if count >= size * MIN_UPDATES), BATCH_SIZES[-1])
+def default_batch_size(task: Task, count: int, *, gpu: bool = False) -> int:
+    """The largest default batch size with at least `MIN_UPDATES` updates per epoch.
+
+    On a GPU, which small batches do not fill, the largest one is doubled as long as an epoch has
+    `GPU_MIN_UPDATES` updates.
+    """
+    sizes = BATCH_SIZES[task]
+    size = next((size for size in sizes if count >= size * MIN_UPDATES), sizes[-1])
+    while gpu and size < GPU_MAX_BATCH_SIZE and count >= 2 * size * GPU_MIN_UPDATES:
+        size *= 2
+    return size
 
 
 def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:

@@ -20,6 +20,7 @@ from edgeformers.config import (
     make_config,
 )
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.loader import BATCH_SIZES, default_batch_size
 from edgeformers.data.splits import TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
@@ -83,11 +84,15 @@ def run_config(
 ) -> RunConfig:
     """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
 
-    Later ones override earlier ones. For a CPU, the recipe `default` is planned (`cpu_plan`).
+    Later ones override earlier ones. `device` is where the model will be trained. For a CPU, the
+    recipe `default` is planned (`cpu_plan`); for a GPU, batches grow with the network.
     """
     config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
     defaults = {} if graph is None else network_settings(config, graph)
+    on_gpu = device is not None and device.type == "cuda"
+    if graph is not None and on_gpu and config.train.batch_size is None:
+        defaults |= batch_settings(config, num_training_edges(config, graph))
     defaults |= {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
     config = make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
     is_given = given_settings(file, settings) & set(PLANNED)
@@ -116,6 +121,26 @@ def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
     return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
+
+
+def num_training_edges(config: RunConfig, graph: EdgeTextGraph) -> int:
+    """The number of edges, or links, in the training part of the split."""
+    is_train = graph.split(choose_split(config, graph)) == TRAIN
+    return int(
+        (is_train & graph.is_positive if config.task == "link-prediction" else is_train).sum()
+    )
+
+
+def batch_settings(config: RunConfig, examples: int) -> dict[str, Any]:
+    """A batch size that fills a GPU, and its learning rates, for a number of training examples.
+
+    The rates grow with the square root of the batch size, as the noise of gradients shrinks, except
+    that of the node table: a node is in as many batches as before.
+    """
+    size = default_batch_size(config.task, examples, gpu=True)
+    scale = max(1.0, size / BATCH_SIZES[config.task][0]) ** 0.5
+    rates = {f"train.{name}": getattr(config.train, name) * scale for name in ("lr", "head_lr")}
+    return {"train.batch_size": size, **rates} if scale > 1 else {}
 
 
 def chosen_name(config: RunConfig) -> str:

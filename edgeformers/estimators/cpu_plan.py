@@ -105,7 +105,9 @@ def measure_workload(
             tokens=tokens,
         )
     source, target = sum(config.data.source_neighbors), sum(config.data.target_neighbors)
-    batches = -(-num_train // (config.train.batch_size or default_batch_size(num_train)))
+    batches = -(
+        -num_train // (config.train.batch_size or default_batch_size(config.task, num_train))
+    )
     negatives = batches * config.links.uniform_negatives * target
     nodes = graph.num_nodes * max(source, target)
     return Workload(

@@ -15,6 +15,7 @@ from edgeformers.estimators import run_config
 from edgeformers.experiments.model_rows import ROWS, ModelRow
 from edgeformers.experiments.published import named_dataset, published_dataset
 from edgeformers.files import write_atomic
+from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.inference.model_card import RESULTS
 from edgeformers.registry import BACKBONE_BASELINES
@@ -262,7 +263,9 @@ def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) 
     if row.is_simple:
         return make_config(row.task, options.recipe, settings=settings)
     settings |= {"model.name": row.model}
-    return run_config(row.task, options.recipe, settings=settings, graph=graph)
+    device = choose_device(options.device)
+    planned = device if device.type == "cuda" else None  # nothing is planned for a CPU
+    return run_config(row.task, options.recipe, settings=settings, graph=graph, device=planned)
 
 
 def split_name(config: RunConfig, graph: EdgeTextGraph) -> str:

@@ -126,7 +126,7 @@ def estimate_memory(config: RunConfig, num_nodes: int) -> float:
     """Rough GPU bytes of a run: parameters, gradients, Adam moments and activations."""
     layers, width, vocabulary = _backbone_shape(config.model.backbone)
     parameters = 12 * layers * width**2 + vocabulary * width + num_nodes * config.model.node_width
-    texts = config.train.micro_batch_size or config.train.batch_size or BATCH_SIZES[0]
+    texts = config.train.micro_batch_size or config.train.batch_size or BATCH_SIZES[config.task][0]
     neighbors = sum(config.data.source_neighbors) + sum(config.data.target_neighbors)
     if config.task == "link-prediction":
         texts *= neighbors

@@ -1,7 +1,8 @@
 """The objective of link prediction: pairs of ego-graphs, the softmax over keys, and ranking."""
 
+import math
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor
 
 from edgeformers import distributed
 from edgeformers.config import RunConfig
-from edgeformers.data.batch import LinkBatch
+from edgeformers.data.batch import EgoBatch, LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader
+from edgeformers.data.prefetch import prefetch
 from edgeformers.data.random import hash_keys, uniform
 from edgeformers.data.splits import PROFILE
 from edgeformers.data.types import Ids, Side
@@ -21,6 +23,7 @@ from edgeformers.evaluation.network_links import drawable_nodes, order_links
 from edgeformers.evaluation.popularity_correction import spaced_batches
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
+from edgeformers.training.negative_cache import REFRESH_RATIO, NegativeCache
 from edgeformers.training.trainer import Objective
 
 COLD_NODE_RATE = 0.3  # default share of nodes read as unknown, for splits that hold nodes out
@@ -57,14 +60,31 @@ class LinkObjective(Objective):
         self._known = LinkTable.from_pairs(src, dst, graph.num_nodes).to(self.device)
         self._drawable = drawable_nodes(graph, self.loader.source_sampler.adjacency)
         counts = torch.bincount(dst, minlength=graph.num_nodes)
+        self._cache, self._cached = None, 0
+        if cached := self.fitted.config.links.cached_negatives:
+            self._cache = NegativeCache(
+                self._drawable,
+                graph.num_nodes,
+                self.fitted.width,
+                seed=self.seed,
+                device=self.device,
+            )
+            self._cached = min(cached, len(self._cache))
         log_q = torch.zeros(graph.num_nodes)
         log_q[self._drawable] = sampling_log_q(
             counts[self._drawable],
             batch_size=self.batch_size,
-            uniform_negatives=self.head.uniform_negatives,
+            uniform_negatives=self.head.uniform_negatives + self._cached,
         )
         self._log_q = log_q.to(self.device)
         self.head.initialize_bias(counts.to(self.device))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._cache is None else self._cache.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self._cache is not None and state:
+            self._cache.load_state_dict(state)
 
     def batches(self, epoch: int) -> list[Ids]:
         """The training links of every batch of an epoch; a single link would have no negatives.
@@ -74,7 +94,7 @@ class LinkObjective(Objective):
         if self.cold_node_rate:
             drawn = uniform(hash_keys(self.seed, 0x4E0, epoch, np.arange(len(self._log_q))))
             self._hidden = torch.from_numpy(drawn < self.cold_node_rate).to(self.device)
-        least = 1 if self.head.uniform_negatives else 2
+        least = 1 if self.head.uniform_negatives or self._cached else 2
         return [batch for batch in super().batches(epoch) if len(batch) >= least]
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[LinkBatch]:
@@ -95,6 +115,7 @@ class LinkObjective(Objective):
         total = torch.zeros((), device=self.device)
         for pieces, count in zip(batches, counts, strict=True):
             share = count * distributed.world_size() / num_pairs
+            self._refresh_cache()
             total += self._backward_batch([piece.to(self.device) for piece in pieces], share)
         return total
 
@@ -156,12 +177,45 @@ class LinkObjective(Objective):
         query_nodes, key_nodes, drawn_nodes = _joined([piece.centers for piece in pieces])
         query, key, drawn = (part.float() for part in _joined(encoded))
         extra, extra_nodes = self._other_keys(key, key_nodes, drawn, drawn_nodes)
+        if self._cache is not None:
+            cached_nodes, cached = self._cache.draw(self._cached)
+            self._cache.update(torch.cat([key_nodes, extra_nodes]), torch.cat([key, extra]))
+            extra, extra_nodes = torch.cat([extra, cached]), torch.cat([extra_nodes, cached_nodes])
         return self.head.loss(
             self._encoded(query, query_nodes),
             self._encoded(key, key_nodes),
             extra=self._encoded(extra, extra_nodes),
             known_links=self._known,
         )
+
+    def _refresh_cache(self) -> None:
+        """Encode the cached nodes anew, at the start and whenever training encoded enough nodes."""
+        cache = self._cache
+        if cache is None:
+            return
+        every = math.ceil(REFRESH_RATIO * len(cache) / (2 * self.batch_size))
+        if cache.drawn % every == 0:
+            cache.refresh(self._encode_targets)
+
+    @torch.no_grad()
+    def _encode_targets(self, nodes: Ids) -> Tensor:
+        """States [n, D] of nodes, read as targets without dropout."""
+        size, states = self.fitted.options.batch, []
+        chunks = [nodes[at : at + size] for at in range(0, len(nodes), size)]
+        pin = self.device.type == "cuda"
+
+        def make(chunk: Ids) -> EgoBatch:
+            batch = self.loader.nodes(chunk, side="target")
+            return batch.pin_memory() if pin else batch
+
+        self.model.eval()
+        for batch in prefetch(make, chunks):
+            egos = batch.to(self.device)
+            with self.autocast():
+                read = self.model(replace(egos, center=self._visible(egos.center)))
+            states.append(read.float())
+        self.model.train()
+        return torch.cat(states)
 
     def _encoded(self, states: Tensor, nodes: Tensor) -> EncodedNodes:
         z = None

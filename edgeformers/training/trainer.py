@@ -53,7 +53,8 @@ class Objective(ABC):
         self.loader, self.parts = fitted.network.loader, fitted.network.parts
         self.modules: nn.Module = nn.ModuleDict({"model": self.model, "head": self.head})
         self.read: Callable[[Any], Tensor] = self.model  # or a faster way to call it
-        self.batch_size = train.batch_size or default_batch_size(len(self.parts["train"]))
+        examples = len(self.parts["train"])
+        self.batch_size = train.batch_size or default_batch_size(fitted.config.task, examples)
         self.seed = train.seed
         self.select = fitted.select_metric  # the validation metric that selects the best epoch
 
@@ -73,6 +74,15 @@ class Objective(ABC):
 
         The mean over all processes is the actual loss and gradient. The loss stays on its device.
         """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps next to the modules."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned; empty for a checkpoint of an earlier version."""
+        if state:
+            raise ValueError(f"unexpected state of the objective: {', '.join(state)}")
 
     @abstractmethod
     def find_nonfinite(self, ids: Ids, epoch: int) -> Ids:
@@ -390,6 +400,7 @@ class Trainer:
         values = {
             "progress": asdict(self.state),
             "modules": self.objective.modules.state_dict(),
+            "objective": self.objective.state_dict(),
             "best": self.best_modules,
             "optimizers": self.optimizers.state_dict(),
             "average": {} if self.ema is None else self.ema.state_dict(),
@@ -404,6 +415,7 @@ class Trainer:
         values = load_checkpoint(path)
         try:
             self.objective.modules.load_state_dict(values["modules"])
+            self.objective.load_state_dict(values.get("objective", {}))
             self.optimizers.load_state_dict(values["optimizers"])
             if self.ema is not None:
                 self.ema.load_state_dict(values["average"])

@@ -112,7 +112,28 @@ class _Tokens:
     [(0, 16), (3_199, 16), (6_399, 16), (6_400, 32), (12_800, 64), (10**9, 64)],
 )
 def test_few_examples_get_small_batches(examples, size):
-    assert default_batch_size(examples) == size
+    assert default_batch_size("edge-classification", examples) == size
+
+
+@pytest.mark.parametrize("examples", [0, 10**9])
+def test_links_have_the_same_batches_in_every_network_on_a_cpu(examples):
+    assert default_batch_size("link-prediction", examples) == 128
+
+
+@pytest.mark.parametrize(
+    ("examples", "edges", "links"),
+    [
+        (6_399, 16, 128),
+        (127_999, 64, 128),
+        (128_000, 128, 128),
+        (256_000, 256, 256),
+        (600_000, 512, 512),
+        (10**9, 1_024, 1_024),
+    ],
+)
+def test_many_examples_get_large_batches_on_a_gpu(examples, edges, links):
+    assert default_batch_size("edge-classification", examples, gpu=True) == edges
+    assert default_batch_size("link-prediction", examples, gpu=True) == links
 
 
 NODES = 6

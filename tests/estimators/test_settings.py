@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from edgeformers.cli.runs import Train
 from edgeformers.config import PAPER_RECIPES
@@ -13,6 +14,7 @@ from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import ExperimentOptions, row_config
 
 LINKS = "link-prediction"
+GPU = torch.device("cuda")
 ROW = ROWS["edgeformer-n"]
 
 
@@ -70,3 +72,26 @@ def test_an_estimator_takes_them_when_it_meets_the_network(starred):
     assert objective.loader.target_sampler.adjacency.num_strata == 2
     again = LinkPredictor(config=run_config(LINKS, "paper"), show=False)
     assert again.config.data.strata == "none"
+
+
+def batch_of(config):
+    return config.train.batch_size, config.train.lr, config.train.head_lr, config.train.node_lr
+
+
+def test_batches_and_rates_grow_with_the_data_on_a_gpu(starred, monkeypatch):
+    usual = run_config(LINKS)
+    assert run_config(LINKS, graph=starred, device=GPU) == usual  # few links
+    monkeypatch.setattr("edgeformers.data.loader.GPU_MIN_UPDATES", 0.05)
+    grown = run_config(LINKS, graph=starred, device=GPU)
+    assert batch_of(grown) == (512, 1e-4, 2e-3, usual.train.node_lr)
+    for recipe, device in [("default", None), *((paper, GPU) for paper in PAPER_RECIPES)]:
+        config = run_config(LINKS, recipe, graph=starred, device=device)
+        assert batch_of(config) == batch_of(run_config(LINKS, recipe))
+
+
+def test_a_chosen_batch_size_keeps_its_rates_and_a_chosen_rate_its_value(starred, monkeypatch):
+    monkeypatch.setattr("edgeformers.data.loader.GPU_MIN_UPDATES", 0.05)
+    config = run_config(LINKS, settings={"train.batch_size": 128}, graph=starred, device=GPU)
+    assert batch_of(config)[:2] == (128, 5e-5)
+    config = run_config(LINKS, settings={"train.lr": 3e-5}, graph=starred, device=GPU)
+    assert batch_of(config)[:3] == (512, 3e-5, 2e-3)

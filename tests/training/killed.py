@@ -29,6 +29,7 @@ SETTINGS = {
     "data.source_neighbors": [2],
     "data.target_neighbors": [2],
     "links.uniform_negatives": 3,
+    "links.cached_negatives": 11,
 }
 
 

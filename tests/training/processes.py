@@ -28,6 +28,7 @@ LINKS = {
     "train.epochs": 1,
     "train.batch_size": 47,
     "links.uniform_negatives": 7,
+    "links.cached_negatives": 11,
     "links.logq": 0.3,
     "model.node_dropout": 0.0,
     "model.node_width": 16,
