@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from edgeformers.data.prefetch import prefetch
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.inference.cuda_graphs import GraphedEncoder, can_use_graphs
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import onednn_inference
 
@@ -41,6 +42,20 @@ class EncodeOptions:
     autocast: Autocast = nullcontext
     batch: int = 256  # edges or nodes of full length encoded at once
     show: bool = False  # progress bars
+    graphed: dict[nn.Module, GraphedEncoder] = field(default_factory=dict, repr=False)  # one model
+
+    def encode(self, model: nn.Module, batch: Any) -> Tensor:
+        """The output [B, D] of a model for a batch of the host: float32, without gradients."""
+        with torch.inference_mode(), self.autocast():
+            return self._reader(model)(batch).float()
+
+    def _reader(self, model: nn.Module) -> Callable[[Any], Tensor]:
+        if not can_use_graphs(model, self.device):
+            return lambda batch: model(batch.to(self.device))
+        if model not in self.graphed:
+            self.graphed.clear()
+            self.graphed[model] = GraphedEncoder(model, self.device)
+        return self.graphed[model]
 
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:
@@ -213,8 +228,7 @@ def _forward(
     device = options.device
 
     def forward(batch: Any) -> Vectors:
-        with torch.inference_mode(), options.autocast():
-            return cast(Vectors, model(batch.to(device)).float().cpu().numpy())
+        return options.encode(model, batch).cpu().numpy()
 
     threads = torch.get_num_threads() if device.type == "cpu" else 1
     if threads == 1 or len(chunks) < 2 * threads:

@@ -184,9 +184,7 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         if not len(edges):
             return torch.empty(0, self.width, device=self.device)
         batch = self.network.loader.with_context(edges) if self.entry.context else edges
-        with torch.inference_mode(), self.options.autocast():
-            vectors: Tensor = self.model(batch.to(self.device))
-        return vectors.float()
+        return self.options.encode(self.model, batch)
 
 
 def head_settings(settings: EdgeSettings, kind: Kind) -> dict[str, Any]:

@@ -169,10 +169,7 @@ class TextComponent(ScoreComponent):
         return [*reversed(self._arrived[node][-size:]), *trained][:size]
 
     def _encode(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> Tensor:
-        batch = self._batch(centers, around)
-        with torch.inference_mode(), self.options.autocast():
-            states: Tensor = self.model(batch.to(self.options.device))
-        return states.float()
+        return self.options.encode(self.model, self._batch(centers, around))
 
     def _batch(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> EgoBatch:
         edges = [edge for own in around for edge in own]

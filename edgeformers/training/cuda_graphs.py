@@ -1,6 +1,6 @@
 """CUDA graphs of training steps, for models whose kernels run faster than the host launches them.
 
-Batches are padded to one of a few sizes (`training.padding`). For each size, the forward and
+Batches are padded to one of a few sizes (`inference.padding`). For each size, the forward and
 backward pass are captured once; a replay launches all their kernels with one call. The node table
 stays outside the graphs, so that its gradient is sparse: the captured model reads the vectors of
 the batch's nodes from a buffer.
@@ -9,7 +9,7 @@ the batch's nodes from a buffer.
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
 
@@ -17,12 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch, move, tensors_of
-from edgeformers.nn.encoder import EncoderConfig, TextEncoder
-from edgeformers.nn.fast.dispatch import is_enabled
-from edgeformers.nn.ragged import Ragged
-from edgeformers.training.padding import PaddedSize, model_inputs, pad, padded_size, padding
+from edgeformers.inference.cuda_graphs import (
+    MAX_GRAPHS,
+    CudaCapturer,
+    can_use_graphs,
+    clear_caches,
+    max_positions,
+    uncached_autocast,
+)
+from edgeformers.inference.padding import PaddedSize, model_inputs, pad, padded_size, padding
+from edgeformers.nn.encoder import EncoderConfig
 
-MAX_GRAPHS = 32  # batches of further sizes run without graphs
 MIN_STEPS = 200  # shorter trainings do not repay the capture
 
 #: Rounded from measurements of `benchmarks.throughput` on an H200.
@@ -37,11 +42,12 @@ def use_cuda_graphs(
     objective: Any, setting: bool | None, *, device: torch.device, steps: int
 ) -> Iterator[None]:
     """Let an objective call its model through CUDA graphs, if that is faster."""
-    encoder = getattr(getattr(objective, "model", None), "encoder", None)
-    if device.type != "cuda" or not isinstance(encoder, TextEncoder) or not is_enabled():
+    model = getattr(objective, "model", None)
+    if model is None or not can_use_graphs(model, device):
         yield
         return
-    max_tokens, plain = max_graph_tokens(setting, encoder.config, steps=steps), objective.read
+    max_tokens = max_graph_tokens(setting, model.encoder.config, steps=steps)
+    plain = objective.read
     if max_tokens:
         objective.read = GraphedModel(objective.model, max_tokens=max_tokens)
     try:
@@ -65,35 +71,6 @@ def launch_bound_tokens(config: EncoderConfig) -> int:
     """The number of tokens whose computation takes about as long as the kernel launches."""
     weights = 4 * config.width**2 + 2 * config.width * config.ffn_width  # per layer
     return int(LAUNCH_SECONDS_PER_LAYER * FLOPS_PER_SECOND / (6 * weights))
-
-
-class CudaCapturer:
-    """Captures functions as CUDA graphs in one memory pool; tests use a fake one.
-
-    The warm-up raises an error if the function synchronizes with the GPU: an aborted capture would
-    leave the random number generator of the device unusable.
-    """
-
-    def __init__(self) -> None:
-        self.pool = torch.cuda.graph_pool_handle()
-
-    def warm_up(self, run: Callable[[], None]) -> None:
-        """Run a function before its capture, to compile and tune its kernels."""
-        stream = torch.cuda.Stream()  # captures do not use the default stream either
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            run()
-            with _synchronization_forbidden():
-                run()
-        torch.cuda.current_stream().wait_stream(stream)
-
-    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Run a function and return its replay, on the same memory."""
-        graph = torch.cuda.CUDAGraph()
-        # Other threads pin memory meanwhile, which must not invalidate the capture.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            run()
-        return graph.replay
 
 
 class BatchNodes(nn.Module):
@@ -164,7 +141,7 @@ class GraphedModel:
         )
 
     def _graph(self, batch: EdgeBatch | EgoBatch) -> "_Graph | None":
-        size = padded_size(batch, self._max_positions())
+        size = padded_size(batch, max_positions(self.model))
         if size not in self._graphs and len(self._graphs) < MAX_GRAPHS:
             try:
                 self._graphs[size] = self._capture(batch, size)
@@ -182,10 +159,6 @@ class GraphedModel:
         device = batch.text.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             return _Graph(self, batch, size)
-
-    def _max_positions(self) -> int:
-        config: Any = getattr(self.model.get_submodule("encoder"), "config", None)
-        return int(getattr(config, "max_positions", 1 << 30))
 
 
 class _Pending:
@@ -250,14 +223,11 @@ class _Graph:
         self.replay_backward = owner.capturer.capture(backward)
 
     def _forward(self, owner: GraphedModel) -> Tensor:
-        _clear_caches(self.batch)
-        kind = self.vectors.device.type
-        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        # Without cache, since weights cast before the capture would not follow later updates.
+        clear_caches(self.batch)
         with (
             _replaced_nodes(owner.model, BatchNodes(self.vectors)),
             torch.enable_grad(),
-            torch.autocast(kind, dtype, enabled=enabled, cache_enabled=False),
+            uncached_autocast(self.vectors.device.type),
         ):
             return cast(Tensor, owner.model(self.batch))
 
@@ -309,16 +279,6 @@ def _replaced_nodes(model: nn.Module, nodes: nn.Module) -> Iterator[None]:
         model.nodes = original
 
 
-@contextmanager
-def _synchronization_forbidden() -> Iterator[None]:
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-
-
 def _node_names(batch: Any) -> tuple[str, str]:
     return ("src", "dst") if isinstance(batch, EdgeBatch) else ("center", "neighbor")
 
@@ -340,10 +300,3 @@ def _number_nodes(batch: Any) -> tuple[Any, list[int]]:
     lengths = [len(nodes) for nodes in _nodes(batch)]
     numbers = torch.arange(sum(lengths), device=batch.text.device).split(lengths)
     return replace(batch, **dict(zip(_node_names(batch), numbers, strict=True))), lengths
-
-
-def _clear_caches(batch: Any) -> None:
-    """Drop cached values, so that the capture includes their computation."""
-    for field in fields(batch):
-        if isinstance(value := getattr(batch, field.name), Ragged):
-            value._cache.clear()

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from edgeformers.data.batch import EgoBatch
 from edgeformers.errors import InputError
+from edgeformers.inference.padding import pad, padded_size
 from edgeformers.nn.packed import PackedText
-from edgeformers.training.padding import pad, padded_size
 from tests.nn.fast.padded_attention import replace_kernels
 from tests.tiny_models import make_tiny
 from tests.training.batches import edges, egos, short
