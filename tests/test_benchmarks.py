@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import embed_cpu, step, throughput, time_to_quality
+from benchmarks import embed_cpu, scale, step, throughput, time_to_quality
 from benchmarks.network import regular_network, simulated_network, write_random_tokens
 from benchmarks.reference import GOLDEN, check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import REAL_LENGTHS, bert_encoder, draw_lengths, spread, useful_flops
@@ -161,3 +161,15 @@ def test_the_time_to_the_quality_of_the_released_recipe_is_told(simulated, tmp_p
     assert released["epochs"] == 1
     assert ours["seconds"] is None or ours["validation"] >= released["validation"]
     assert found["padded reference"]["seconds"] > 0
+
+
+def test_scale_measures_old_and_new_settings(tmp_path):
+    options = ["--device", "cpu", "--edges", "600", "--backbone", "scratch:2x32", "--out"]
+    more = ["--warmup", "1", "--seconds", "0", "--names", "old", "new"]
+    rates = scale.main([*options, str(tmp_path), *more])
+    assert [(rate.task, rate.name) for rate in rates] == [
+        *(("edges", "old"), ("edges", "new"), ("links", "old"), ("links", "new"))
+    ]
+    assert all(rate.examples > 0 and rate.texts >= 2 * rate.examples for rate in rates)
+    written = json.loads((tmp_path / "scale-training.json").read_text())
+    assert [row["ratio"] for row in written["rates"]][::2] == [1, 1]

@@ -26,7 +26,7 @@ from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.dispatch import is_enabled
 
 MAX_GRAPHS = 32  # batches of further sizes run without graphs
-MAX_INFERENCE_TOKENS = 16_384  # larger batches fill the GPU
+MAX_INFERENCE_TOKENS = 32_768  # larger batches fill the GPU
 MIN_USES = 3  # a capture costs about as much as three batches
 
 

@@ -23,7 +23,7 @@ from edgeformers.evaluation.network_links import drawable_nodes, order_links
 from edgeformers.evaluation.popularity_correction import spaced_batches
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
-from edgeformers.training.negative_cache import REFRESH_RATIO, NegativeCache
+from edgeformers.training.negative_cache import REFRESH_BATCH, REFRESH_RATIO, NegativeCache
 from edgeformers.training.trainer import Objective
 
 COLD_NODE_RATE = 0.3  # default share of nodes read as unknown, for splits that hold nodes out
@@ -200,7 +200,7 @@ class LinkObjective(Objective):
     @torch.no_grad()
     def _encode_targets(self, nodes: Ids) -> Tensor:
         """States [n, D] of nodes, read as targets without dropout."""
-        size, states = self.fitted.options.batch, []
+        size, states = REFRESH_BATCH, []
         chunks = [nodes[at : at + size] for at in range(0, len(nodes), size)]
         pin = self.device.type == "cuda"
 

@@ -15,6 +15,7 @@ from edgeformers.data.types import Ids
 
 MAX_NODES = 65_536  # cached at a time; of more candidates, others are chosen at every refresh
 REFRESH_RATIO = 10  # nodes encoded by training per node encoded by a refresh
+REFRESH_BATCH = 512  # nodes; without gradients they need little memory
 
 
 class NegativeCache:
