@@ -44,13 +44,13 @@ class EncodeOptions:
     show: bool = False  # progress bars
     graphed: dict[nn.Module, GraphedEncoder] = field(default_factory=dict, repr=False)  # one model
 
-    def encode(self, model: nn.Module, batch: Any) -> Tensor:
+    def encode(self, model: Callable[[Any], Tensor], batch: Any) -> Tensor:
         """The output [B, D] of a model for a batch of the host: float32, without gradients."""
         with torch.inference_mode(), self.autocast():
             return self._reader(model)(batch).float()
 
-    def _reader(self, model: nn.Module) -> Callable[[Any], Tensor]:
-        if not can_use_graphs(model, self.device):
+    def _reader(self, model: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+        if not isinstance(model, nn.Module) or not can_use_graphs(model, self.device):
             return lambda batch: model(batch.to(self.device))
         if model not in self.graphed:
             self.graphed.clear()
