@@ -26,7 +26,7 @@ from edgeformers.evaluation.ranking import block_rows, rank_full_each
 from edgeformers.evaluation.scorers import Table, as_table
 
 Scores = NDArray[np.float32]
-PairScores = Callable[[Ids, Ids], Scores]  # query nodes [q], candidate nodes [c] -> [q, c]
+PairScores = Callable[[Ids, Ids], Table]  # query nodes [q], candidate nodes [c] -> [q, c]
 
 VALIDATION_LINKS = 10_000
 

@@ -37,7 +37,7 @@ Weights = tuple[float, ...]
 EASE_NODES = 500_000  # with three tables of 256 numbers per node: 1.5 GB
 ALS_LINKS = 2_000_000
 LIGHTGCN_LINKS = 30_000  # training links: every step visits all of them; about a minute
-LIGHTGCN_LINKS_GPU = 500_000
+LIGHTGCN_LINKS_GPU = 2_000_000
 EASE_RANK = 128  # rank of the approximation of the item-to-item weights
 ALS_GRID = (
     *GRID,  # and two that are worse alone but add more to an ensemble

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 
 from edgeformers.baselines.base import GridLinkBaseline, Scores
 from edgeformers.data.types import Ids
+from edgeformers.evaluation import InnerProductScorer
 
 Config = TypeVar("Config")
 
@@ -27,6 +29,8 @@ FittedFactors = TypeVar("FittedFactors", bound=NodeFactors)
 class FactorBaseline(GridLinkBaseline[Config, FittedFactors], ABC):
     """A link baseline that scores x_q . y_c."""
 
+    device = torch.device("cpu")  # where validation links are ranked
+
     def factors(self) -> tuple[Scores, Scores]:
         """Vectors [Q, K] and [C, K] whose inner products are the scores."""
         return self.fitted.queries, self.fitted.candidates
@@ -37,3 +41,11 @@ class FactorBaseline(GridLinkBaseline[Config, FittedFactors], ABC):
 
     def _score(self, fitted: FittedFactors, rows: Ids, columns: Ids) -> Scores:
         return fitted.queries[rows] @ fitted.candidates[columns].T
+
+    def _validation_mrr(self, fitted: FittedFactors) -> float:
+        """One more column gives queries without links the popularity of candidates."""
+        is_unlinked = self.links.known.degrees == 0
+        query = np.column_stack([fitted.queries * ~is_unlinked[:, None], is_unlinked])
+        key = np.column_stack([fitted.candidates, self.links.popularity]).astype(np.float32)
+        scorer = InnerProductScorer(query.astype(np.float32), torch.from_numpy(key).to(self.device))
+        return self.ranking.mrr(lambda rows, _: scorer.scores(rows))

@@ -1,5 +1,6 @@
 """Training with the pairwise ranking loss of BPR, which BPR and LightGCN share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ ATTEMPTS = 20  # to draw a negative; a query linked to nearly all candidates may
 EVALUATE_EVERY = 5  # epochs
 PATIENCE = 10  # evaluations without improvement before training stops
 INITIAL_STD = 0.1
+MAX_STEPS = 16  # of an epoch; with more than 32,768 links, batches grow instead
 
 #: Tables of queries [Q, K] and candidates [C, K] -> the vectors that are compared.
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -33,7 +35,7 @@ class PairwiseConfig:
     width: int = 64
     lr: float = 1e-2
     l2: float = 1e-2  # on the learned vectors of each triple, before any transformation
-    batch: int = 2048
+    batch: int = 2048  # at least; see MAX_STEPS
     epochs: int = 400  # at most; training stops early on validation
 
     def __post_init__(self) -> None:
@@ -124,9 +126,10 @@ def _epochs(
     """Train both tables in place; yields the number of each finished epoch."""
     optimizer = torch.optim.Adam([queries, candidates], lr=config.lr)
     random = np.random.default_rng(seed)
+    batch = max(config.batch, math.ceil(links.num_links / MAX_STEPS))
     for epoch in range(1, config.epochs + 1):
         triples = torch.from_numpy(np.stack(draw_triples(links, random))).to(queries.device)
-        for query, positive, negative in triples.split(config.batch, dim=1):
+        for query, positive, negative in triples.split(batch, dim=1):
             x, y = transform(queries, candidates)
             loss = bpr_loss(x[query], y[positive], y[negative])
             used = queries[query], candidates[positive], candidates[negative]

@@ -126,3 +126,25 @@ def test_invalid_settings_are_refused():
             PairwiseConfig(**{name: -1})
     with pytest.raises(ConfigError, match="layer"):
         LightGCN(layers=0)
+
+
+def test_batches_grow_with_the_links(checkerboard, monkeypatch):
+    sizes, loss = [], module.bpr_loss
+
+    def count(query, positive, negative):
+        sizes.append(len(query))
+        return loss(query, positive, negative)
+
+    monkeypatch.setattr(module, "bpr_loss", count)
+    monkeypatch.setattr(module, "MAX_STEPS", 3)
+    BPR([PairwiseConfig(width=2, batch=2, epochs=1)]).fit(checkerboard, "given")
+    assert sizes == [16] * 3  # 48 training links
+
+
+def test_validation_ranks_queries_without_links_by_popularity(make_parts):
+    rows = [("a", "x", "train"), ("a", "y", "train"), ("b", "y", "train"), ("c", "x", "val")]
+    rows += [("b", "x", "val"), ("d", "z", "test"), ("c", "z", "val")]
+    names = ("source", "target", "split")
+    graph = make_parts([{**dict(zip(names, row, strict=True)), "text": ""} for row in rows])
+    model = BPR([PairwiseConfig(width=2, epochs=1)], device="cpu").fit(graph, "given")
+    assert model.trials[0].score == model.ranking.mrr(model.scores)
