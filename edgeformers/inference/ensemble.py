@@ -17,7 +17,7 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import (
@@ -48,13 +48,13 @@ FEW_LINKS = 100  # validation links below which a degree group gets the weights 
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
-SIDES: tuple[Side, Side] = ("source", "target")
 
 
 class Standardized:
     """A component whose scores are divided by their standard deviation over candidates."""
 
     device = torch.device("cpu")  # where scores are computed
+    _keys: tuple[Ids, Tensor] | None = None
 
     def __init__(
         self,
@@ -69,12 +69,11 @@ class Standardized:
         self.scale = 1 / (float(self.scores(sample, candidate_nodes(graph)).std()) or 1.0)
 
     def scores(self, queries: Ids, candidates: Ids) -> Tensor:
-        """Scores [q, c]."""
-        query, key = (
-            self.component.vectors(nodes, side).to(self.device)
-            for nodes, side in zip((queries, candidates), SIDES, strict=True)
-        )
-        scores: Tensor = (query * self.scale) @ key.T
+        """Scores [q, c]; the keys of the last candidates are kept on the device."""
+        if self._keys is None or self._keys[0] is not candidates:
+            self._keys = candidates, self.component.vectors(candidates, "target").to(self.device)
+        query = self.component.vectors(queries, "source").to(self.device) * self.scale
+        scores: Tensor = query @ self._keys[1].T
         bonus = self.component.bonus(queries, candidates)
         if bonus is not None:
             scores[bonus.queries, bonus.candidates] += self.scale
