@@ -2,12 +2,13 @@
 
     python -m benchmarks.laptop_plan --data ../shared/data --work work        # all that is missing
     python -m benchmarks.laptop_plan --work work --summary                    # the tables
+    python -m benchmarks.laptop_plan --arms planned --seeds 1 --networks magazines simulated
 
 Three networks of about 2,300 reviews, both tasks, 5 seeds; a run that is in `--work` is not
 repeated, so the command can be stopped and started, and several may run at once with different
-`--arms`, `--tasks`, `--networks` or `--seeds`. `--device cuda` trains the unplanned arm on a GPU;
-the planned arm has the settings of the CPU plan on every device. Another arm is a name and
-settings: `--try frozen-5 model.text_layers=5 train.frozen_layers=5`.
+`--arms`, `--tasks`, `--networks` or `--seeds`. With `--device cuda`, the unplanned arm, which takes
+hours on a CPU, is trained on a GPU, in float32 as on a CPU. All other arms run on the CPU. Another
+arm is a name and settings: `--try frozen-5 model.text_layers=5 train.frozen_layers=5`.
 """
 
 import argparse
@@ -41,6 +42,7 @@ class Source:
     label: str = ""
 
 
+SIMULATED = "simulated"  # 5,000 edges, for times only
 NETWORKS = {
     "magazines": Source("amazon-2018/Magazine_Subscriptions_5.json.gz"),
     "critics": Source("rotten-tomatoes/reviews.parquet", "critic", "movie", "stars"),
@@ -52,7 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--work", type=Path, default=Path("work"))
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
+    choices = [*NETWORKS, SIMULATED]
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=choices)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--arms", nargs="+", default=[PLANNED, AS_IS])
@@ -76,9 +79,13 @@ def make_network(name: str, options: argparse.Namespace) -> Path:
     """A prepared network of about 2,300 reviews: whole sources, drawn at random."""
     from edgeformers import prepare
 
-    out, table = options.work / name, NETWORKS[name]
+    out = options.work / name
     if out.is_dir():
+        return Path(out)
+    if name == SIMULATED:
+        prepare("simulated", out, num_edges=5_000)
         return out
+    table = NETWORKS[name]
     if not table.source:
         prepare(options.data / table.file, out)
         return out
@@ -117,10 +124,11 @@ def measure(
         return
     folder = options.work / "runs" / record.stem
     config = arm_config(arm, task, network, seed, options)
+    device = options.device if arm == AS_IS else "cpu"
     wall, cpu = time.perf_counter(), time.process_time()
-    results = train_run(network, folder, config, device=options.device, show=False)
+    results = train_run(network, folder, config, device=device, show=False)
     values = {
-        **{"arm": arm, "task": task, "network": name, "seed": seed, "device": options.device},
+        **{"arm": arm, "task": task, "network": name, "seed": seed, "device": device},
         "machine": machine(),
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
@@ -133,7 +141,7 @@ def measure(
 
 
 def arm_config(arm: str, task: Any, network: Path, seed: int, options: argparse.Namespace) -> Any:
-    """The settings of an arm; those of the plan do not depend on the device of this benchmark."""
+    """The settings of an arm."""
     from edgeformers.data.graph import EdgeTextGraph
     from edgeformers.estimators import run_config
 
@@ -141,7 +149,7 @@ def arm_config(arm: str, task: Any, network: Path, seed: int, options: argparse.
     settings = {name: json.loads(value) for name, value in pairs}
     device = torch.device("cpu") if arm == PLANNED else None
     graph = EdgeTextGraph.open(network)
-    settings = {"train.seed": seed, **settings}
+    settings = {"train.seed": seed, "train.precision": "fp32", **settings}
     return run_config(task, "default", settings=settings, graph=graph, device=device)
 
 
@@ -166,7 +174,7 @@ def summarize(records: list[dict[str, Any]]) -> None:
             own = {(r["arm"], r["network"], r["seed"]): r for r in records if r["task"] == task}
             arms = sorted({arm for arm, _, _ in own})
             rows = [arm_row(arm, metric, own) for arm in arms]
-            head = ["arm", *NETWORKS, "runs", "CPU s", "pairs", "difference (95% interval)"]
+            head = ["arm", *NETWORKS, SIMULATED, "seconds", "CPU s", "pairs", "difference ± 95%"]
             print_table(f"{task}, test {metric}", head, rows)
 
 
@@ -174,10 +182,11 @@ def arm_row(arm: str, metric: str, own: dict[tuple[str, str, int], Any]) -> list
     """Means per network, and the mean paired difference to the default as it is."""
     runs = {key[1:]: record for key, record in own.items() if key[0] == arm}
     cells = [arm]
-    for network in NETWORKS:
+    for network in (*NETWORKS, SIMULATED):
         scores = [r["test"][metric] for (name, _), r in runs.items() if name == network]
         cells.append(f"{np.mean(scores):.4f} ({len(scores)})" if scores else "-")
-    cells += [str(len(runs)), f"{np.mean([r['cpu_seconds'] for r in runs.values()]):.0f}"]
+    for clock in ("seconds", "cpu_seconds"):
+        cells.append(f"{np.mean([record[clock] for record in runs.values()]):.0f}")
     pairs = [
         record["test"][metric] - own[AS_IS, *key]["test"][metric]
         for key, record in runs.items()

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from edgeformers.report.verdict import FILE, read_verdict
+from edgeformers.inference.model_card import VERDICT
+from edgeformers.report.verdict import read_verdict
 from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
 
@@ -57,7 +58,7 @@ def test_an_input_ablation_tells_whether_graph_and_text_help(home):
     assert stored.sentence in answer.out
     assert {answer.question for answer in stored.answers} >= {"text", "graph"}
     told = json.loads(call(*TRAIN, "-o", "run-edges", *TINY, "--json").out)["verdict"]
-    assert told == json.loads((home / "run-edges" / FILE).read_text())
+    assert told == json.loads((home / "run-edges" / VERDICT).read_text())
 
 
 def test_every_command_gives_the_stored_answer(home, tmp_path):

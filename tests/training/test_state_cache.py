@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from edgeformers.data import text_states
-from edgeformers.estimators import EdgeClassifier, LinkPredictor
-from edgeformers.training.optimizers import freeze_layers
+from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
+from edgeformers.training.optimizers import Optimizers, freeze_layers
 from edgeformers.training.state_cache import cacheable_layers, cached_states
 from tests.tiny_models import make_tiny
 
@@ -69,14 +69,37 @@ def test_without_space_training_goes_on_without_a_cache(simulated, tmp_path, mon
         assert text_of(objective.loader.batch(objective.parts["train"][:4])).states is None
 
 
+def test_a_resumed_run_ends_as_an_uninterrupted_one(simulated, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgeformers.estimators.build.SCRATCH", "pretrained:")  # freeze it
+    settings = {**SETTINGS, "train.frozen_layers": 2, "train.checkpoint_every": 5}
+
+    def fit(run):
+        made = EdgeClassifier("scratch:3x32", settings=settings, device="cpu", show=False)
+        return made.fit(simulated, run=run)
+
+    expected = fit(tmp_path / "whole").embed_edges()
+    step = Optimizers.step
+    calls = iter(range(12))
+
+    def fail(optimizers, factor):
+        if next(calls, None) is None:
+            raise RuntimeError("killed")
+        step(optimizers, factor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizers, "step", fail)
+        with pytest.raises(RuntimeError, match="killed"):
+            fit(tmp_path / "killed")
+    vectors = fit(tmp_path / "killed").embed_edges()
+    np.testing.assert_array_equal(vectors, expected)
+
+
 def test_a_model_with_cached_layers_is_saved_and_loaded(simulated, tmp_path, monkeypatch):
     monkeypatch.setattr("edgeformers.estimators.build.SCRATCH", "pretrained:")  # freeze it
     settings = {**SETTINGS, "train.frozen_layers": 2}
     made = EdgeClassifier("scratch:3x32", settings=settings, device="cpu", show=False)
     made.fit(simulated, run=tmp_path / "run")
     assert cacheable_layers(made.model) == 2
-    from edgeformers import load
-
     loaded = load(tmp_path / "run", network=simulated, device="cpu")
     assert loaded.model.config.text_layers == 2
     edges = [("user-000001", "item-000001", "My tent is excellent.")]
