@@ -27,6 +27,13 @@ SETTINGS = {
 #: Settings that no longer exist and never changed what is learned; they are ignored.
 REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
 
+#: Settings that are newer than some config.toml files, with the value that these files imply.
+NEWER_SETTINGS: Mapping[str, Any] = {
+    "links.cached_negatives": 0,
+    "model.node_shrinkage": 0.0,
+    "model.text_layers": 1,
+}
+
 #: Fields of the training state in checkpoints that were renamed in 0.2.
 TRAINING_STATE = {"best": "best_score", "worse": "bad_epochs", "micro": "micro_batch_size"}
 

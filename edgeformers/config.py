@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from edgeformers.aliases import current_setting, current_settings
+from edgeformers.aliases import NEWER_SETTINGS, current_setting, current_settings
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, suggest
 
@@ -313,7 +313,8 @@ def make_config(
 ) -> RunConfig:
     """Settings of a recipe, overridden by those of a model, a TOML file and `settings`, in order.
 
-    The default recipe is the one named in the file, or `default`.
+    The default recipe is the one named in the file, or `default`. The config.toml of an earlier
+    version keeps its meaning: it takes nothing from the recipe.
     """
     written = _settings_in(file)
     if written.get("task", task) != task:
@@ -322,6 +323,8 @@ def make_config(
     if recipe not in RECIPES:
         raise ConfigError(f"unknown recipe '{recipe}'; {suggest(recipe, RECIPES)}")
     config = RunConfig(task=task, recipe=recipe)
+    if flatten(config.to_dict()).keys() - NEWER_SETTINGS.keys() <= written.keys():
+        written = {**NEWER_SETTINGS, **written}
     defaults = {**RECIPES[recipe][config.task], **(model_settings or {})}
     return config.with_settings({**defaults, **written, "recipe": recipe, **(settings or {})})
 

@@ -74,6 +74,7 @@ EDGES_ALONE: Mapping[str, Any] = {"edges.ensemble": False}
 NETWORK: Mapping[str, Any] = {
     "links.temperature": 0.2,
     "model.node_dropout": 0.5,
+    "model.node_shrinkage": 0.0,
     "train.node_lr": 1e-3,
 }
 

@@ -1,13 +1,14 @@
 """Settings: recipes, TOML files, changes by name, and errors."""
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeformers.aliases import SETTINGS
+from edgeformers.aliases import NEWER_SETTINGS, SETTINGS
 from edgeformers.config import (
     RECIPES,
     RunConfig,
@@ -199,3 +200,10 @@ def test_an_invalid_or_missing_file_does_not_match_a_config(tmp_path):
     file.write_text('task = "edge-classification"\n[train]\nlearning = 1\n', encoding="utf-8")
     assert not matches_file(file, make_config(EDGES))
     assert not matches_file(tmp_path / "none.toml", make_config(EDGES))
+
+
+def test_the_config_of_an_earlier_version_takes_no_newer_setting_from_its_recipe():
+    run = Path(__file__).parent / "fixtures" / "v0_1" / "link-run"
+    newer = dict.fromkeys(NEWER_SETTINGS, 9)  # as derived from a network
+    config = make_config(LINKS, file=run / "config.toml", model_settings=newer)
+    assert config == RunConfig.from_dict(read_toml(run / "config.toml"))

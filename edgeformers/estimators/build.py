@@ -33,6 +33,7 @@ from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import MODELS, ModelEntry, find_entry, make_model
+from edgeformers.training.data_settings import size_settings
 from edgeformers.training.initialization import (
     SCRATCH,
     apply_lora,
@@ -112,10 +113,13 @@ def cpu_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
 
 
 def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
-    """What the paper's recipes take from a network for links: strata and numbers of neighbors.
+    """What a recipe takes from a network: `default` settings that follow from its size.
 
-    Positive and negative edges are sampled separately if only some labels count as links.
+    The paper's recipes take strata and numbers of neighbors for links: positive and negative
+    edges are sampled separately if only some labels count as links.
     """
+    if config.recipe == "default":
+        return size_settings(config.task, num_training_edges(config, graph))
     sizes = graph.meta.neighbors or (PAPER_NEIGHBORS if graph.meta.positive_labels else {})
     if config.recipe not in PAPER_RECIPES or config.task != "link-prediction" or not sizes:
         return {}

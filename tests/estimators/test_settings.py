@@ -1,4 +1,4 @@
-"""What the paper's recipes take from a network: strata of positive and negative edges."""
+"""What recipes take from a network: strata of edges (`paper`), and its size (`default`)."""
 
 from dataclasses import replace
 
@@ -9,9 +9,11 @@ from edgeformers.cli.runs import Train
 from edgeformers.config import PAPER_RECIPES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
+from edgeformers.data.splits import TRAIN
 from edgeformers.estimators import LinkPredictor, run_config
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import ExperimentOptions, row_config
+from edgeformers.training.data_settings import size_settings
 
 LINKS = "link-prediction"
 GPU = torch.device("cuda")
@@ -95,3 +97,22 @@ def test_a_chosen_batch_size_keeps_its_rates_and_a_chosen_rate_its_value(starred
     assert batch_of(config)[:2] == (128, 5e-5)
     config = run_config(LINKS, settings={"train.lr": 3e-5}, graph=starred, device=GPU)
     assert batch_of(config)[:3] == (512, 3e-5, 2e-3)
+
+
+def test_default_shrinks_node_vectors_by_the_number_of_training_links(simulated, monkeypatch):
+    assert size_settings(LINKS, 30_000) == {}
+    added = [size_settings(LINKS, n)["model.node_shrinkage"] for n in (30_500, 130_000, 500_000)]
+    assert 0 < added[0] < added[1] < added[2]
+    assert run_config(LINKS, graph=simulated).model.node_shrinkage == 0  # a small network
+    monkeypatch.setattr("edgeformers.training.data_settings.SMALL_NETWORK", 100)
+    links = int((simulated.split("link") == TRAIN).sum())
+    expected = size_settings(LINKS, links)["model.node_shrinkage"]
+    assert run_config(LINKS, graph=simulated).model.node_shrinkage == expected > 0
+    objective = LinkPredictor("scratch:2x32", show=False).make_objective(simulated)
+    assert objective.model.nodes.node_shrinkage == expected
+    assert objective.model.nodes.keep[0] < 1
+    given = run_config(LINKS, graph=simulated, settings={"model.node_shrinkage": 7.0})
+    assert given.model.node_shrinkage == 7.0
+    others = [(LINKS, recipe) for recipe in ("paper", "paper-tuned", "fast")]
+    for task, recipe in [*others, ("edge-classification", "default")]:
+        assert run_config(task, recipe, graph=simulated).model.node_shrinkage == 0
