@@ -34,9 +34,9 @@ With a table of your own:
 """
 
     data: list[str] = argument(
-        "Files (csv, tsv, jsonl, parquet; also .gz, .zst), a quoted glob, a raw public dump, a "
-        "git repository or an mbox; a dataset of the paper followed by its raw file; or "
-        "'simulated'.",
+        "Files (csv, tsv, jsonl, parquet; also .gz, .zst), a folder of them, a quoted glob, a raw "
+        "public dump, a git repository or an mbox; a dataset of the paper followed by its raw "
+        "file; or 'simulated'.",
         metavar="DATA...",
     )
     out: Path = option("Folder of the network.", ..., names=OUT)

@@ -83,9 +83,9 @@ def prepare(
 ) -> EdgeTextGraph:
     """Prepare a network from a table of edges, a raw public dump or a dataset of the paper.
 
-    `data` is a path, a glob, several of these, a pandas, polars or pyarrow frame, or an
-    `EdgeTable`; or ["amazon-apps", "RAW.json.gz"] for a dataset of the paper; or "simulated" for
-    the built-in network (with `num_edges` and `seed`).
+    `data` is a path, a folder of shards, a glob, several of these, a pandas, polars or pyarrow
+    frame, or an `EdgeTable`; or ["amazon-apps", "RAW.json.gz"] for a dataset of the paper; or
+    "simulated" for the built-in network (with `num_edges` and `seed`).
 
     `source`, `target`, `text`, `label` and `time` name columns (the first three default to their
     own names). A raw public format, whose columns are known, is recognized by its contents. With

@@ -76,6 +76,12 @@ class RowErrors:
         """List the following reports after all previous ones."""
         self._lines.clear()
 
+    def extend(self, later: "RowErrors") -> None:
+        """Add the reports of files that come after all previous ones."""
+        self.start_file()
+        self.count += later.count
+        self.examples = [*self.examples, *later.examples][: self.keep]
+
     def restart(self) -> None:
         self.count = 0
         self.examples.clear()

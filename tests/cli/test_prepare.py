@@ -87,13 +87,25 @@ def test_repeats_and_nodes_with_few_edges_are_dropped_and_noted(edgeformers, tmp
         (["simulated", "--label", "x"], "label"),
         (["edges.csv", "--min-degree", "0"], "(got 0)"),
         (["edges.csv", "--min-degree", "99"], "20 edges"),
-        (["."], ". is a folder"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(edgeformers, edges, tmp_path, args, words):
     options = QUICK if "--tokenizer" not in args else ("--quiet",)
     answer = edgeformers("prepare", *args, "-o", "net", *options)
     assert words in refusal(answer, tmp_path)
+
+
+def test_a_folder_of_shards_is_one_table(edgeformers, edges, tmp_path):
+    header, *rows = (tmp_path / edges).read_text().splitlines()
+    (tmp_path / "shards").mkdir()
+    for number, part in enumerate((rows[:7], rows[7:])):
+        text = "\n".join([header, *part]) + "\n"
+        (tmp_path / "shards" / f"part-{number}.csv").write_text(text)
+    for data, out in ((edges, "whole"), ("shards", "joined")):
+        assert edgeformers("prepare", data, "-o", out, *QUICK).code == 0
+    for name in ("src.npy", "dst.npy", "texts.parquet", "nodes.parquet"):
+        whole, joined = ((tmp_path / out / name).read_bytes() for out in ("whole", "joined"))
+        assert whole == joined
 
 
 def test_an_existing_folder_is_not_touched(edgeformers, edges, tmp_path):

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from edgeformers.data.prefetch import prefetch
+from edgeformers.data.prefetch import prefetch, read_in_parallel
 
 
 def test_values_are_in_order():
@@ -44,3 +44,46 @@ def test_few_values_are_computed_in_advance():
     time.sleep(0.05)
     assert len(computed) <= 5
     assert sum(1 for _ in values) == 49
+
+
+def counting(read, number, length, error=None):
+    """A stream of (its number, 0 ... length - 1) that notes what was read."""
+
+    def stream():
+        for item in range(length):
+            read.append((number, item))
+            yield number, item
+        if error is not None:
+            raise error
+
+    return stream
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_streams_are_read_in_order_and_only_a_little_ahead(threads):
+    read = []
+    streams = [counting(read, number, number * 3) for number in range(5)]
+    items = read_in_parallel(streams, threads=threads, ahead=2)
+    expected = [(number, item) for number in range(5) for item in range(number * 3)]
+    first = next(items)
+    time.sleep(0.05)
+    assert len(read) <= 1 + 3 * min(threads, 5)  # two in the queue, one waiting, one taken
+    assert [first, *items] == expected
+
+
+def test_the_first_error_in_order_is_raised_after_the_items_before_it():
+    errors = [None, ValueError("second"), ValueError("third")]
+    streams = [counting([], number, 4, error) for number, error in enumerate(errors)]
+    items = read_in_parallel(streams, threads=3)
+    assert len(list(islice(items, 8))) == 8
+    with pytest.raises(ValueError, match="second"):
+        next(items)
+
+
+def test_closing_stops_all_readers():
+    before, read = threading.active_count(), []
+    items = read_in_parallel([counting(read, n, 10**9) for n in range(4)], threads=2)
+    next(items)
+    items.close()
+    assert threading.active_count() == before
+    assert len(read) < 20

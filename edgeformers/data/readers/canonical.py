@@ -1,8 +1,9 @@
 """Converts columns as written to canonical columns, and finds the rows that are invalid."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -168,7 +169,7 @@ def convert_nodes(
 
 def parse_times(column: pa.Array) -> pa.Array:
     """Times as written -> timestamp[us] in UTC, null if unreadable."""
-    connection = _time_parser()
+    connection = _time_parser.connection
     connection.register("times", pa.table({"time": column}))
     parsed = connection.sql(_TIMES_SQL).to_arrow_table().column(0).combine_chunks()
     connection.unregister("times")
@@ -292,11 +293,17 @@ def _decode(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     return strings, pc.and_(pc.is_null(strings), pc.is_valid(column))
 
 
-@cache
-def _time_parser() -> Any:
-    connection = require("duckdb", "data").connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+class _TimeParser(threading.local):
+    """A connection to DuckDB for each thread that parses times."""
+
+    @cached_property
+    def connection(self) -> Any:
+        connection = require("duckdb", "data").connect(config={"threads": 1})
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
+
+
+_time_parser = _TimeParser()
 
 
 def is_number(column: pa.Array) -> pa.Array:

@@ -35,6 +35,8 @@ LENIENT = re.compile(
     r'("(?:[^"\\]|\\.)*+")|,(?=[ \t\r\n]*[}\]])|(?<![\w.])(-?)(nan|inf(?:inity)?)(?!\w)', re.I
 )
 
+READERS = 8  # files read at a time, at most, because each one needs memory
+
 NumberedBatch = tuple[pa.RecordBatch, Sequence[int]]  # with the line or row number of each row
 
 
@@ -253,6 +255,11 @@ def _as_written(value: Any, is_list: bool) -> Any:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def num_readers(files: int) -> int:
+    """How many of some files to read at a time."""
+    return max(1, min(READERS, num_threads(), files))
 
 
 def is_frame(data: Any) -> bool:

@@ -1,7 +1,9 @@
 """Reads tables of edges and nodes of any size: CSV, TSV, JSON Lines, Parquet and data frames."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edgeformers.data.prefetch import read_in_parallel
 from edgeformers.data.readers.canonical import (
     LIST_SEPARATOR,
     Columns,
@@ -33,6 +36,7 @@ from edgeformers.data.readers.sources import (
     RowSource,
     frame_to_arrow,
     is_frame,
+    num_readers,
 )
 from edgeformers.data.table import (
     NODE_FIELDS,
@@ -174,7 +178,21 @@ def open_sources(
             "tables are read from files or from pandas, polars and pyarrow tables "
             f"(got {type(data).__name__})"
         )
-    return [_open_file(path, format, delimiter, quote) for path in expand_paths(paths)]
+    files = [file for path in expand_paths(paths) for file in _shards(path, format)]
+    return [_open_file(file, format, delimiter, quote) for file in files]
+
+
+def _shards(path: Path, format: str | None) -> list[Path]:
+    """The tables in a folder, sorted by name, or the file itself; hidden files are no tables."""
+    if not path.is_dir():
+        return [path]
+    visible = [file for file in sorted(path.iterdir()) if not file.name.startswith((".", "_"))]
+    tables = [file for file in visible if format or plain_suffix(file) in FORMATS]
+    kinds = {FORMATS.get(plain_suffix(file)) for file in tables}
+    if not tables or (len(kinds) > 1 and not format):
+        problem = "files of several formats" if tables else "no tables"
+        raise InputError(f"{path} is a folder with {problem}; pass files, such as '{path}/*.csv'")
+    return tables
 
 
 def _open_file(path: Path, format: str | None, delimiter: str | None, quote: str) -> RowSource:
@@ -198,18 +216,32 @@ def _open_file(path: Path, format: str | None, delimiter: str | None, quote: str
 def _edge_batches(
     sources: Sequence[RowSource], columns: Columns, convert: Convert, errors: RowErrors
 ) -> Iterator[pa.RecordBatch]:
+    """The converted rows of all sources, in their order; several are read at a time."""
     rows = 0
-    for source in sources:
-        for batch in _converted(source, columns.names, convert, errors):
+    own_errors = [RowErrors(errors.mode, errors.keep) for _ in sources]
+    streams = [
+        partial(_with_source, source, columns.names, convert, own)
+        for source, own in zip(sources, own_errors, strict=True)
+    ]
+    with closing(read_in_parallel(streams, threads=num_readers(len(sources)))) as read:
+        for source, batch in read:
             if rows == 0:
                 _check_text_column(source, batch, columns)
             rows += batch.num_rows
             yield batch
+    for own in own_errors:
+        errors.extend(own)
     if not rows:
         reason = "expected one row per edge"
         if errors.count:
             reason = f"all {errors.count:,} rows were skipped, the first: {errors.examples[0]}"
         raise InputError(f"{sources[0].origin} has no edges; {reason}")
+
+
+def _with_source(
+    source: RowSource, names: list[str], convert: Convert, errors: RowErrors
+) -> Iterator[tuple[RowSource, pa.RecordBatch]]:
+    return ((source, batch) for batch in _converted(source, names, convert, errors))
 
 
 def _converted(

@@ -73,6 +73,56 @@ def test_a_glob_is_read_in_order_of_names(tmp_path):
     assert [row[0] for row in edges] == [f"s{i:02}" for i in range(12)]
 
 
+SHARDS = [[(f"u{i % 7}", f"i{i % 5}-{n}", f"text {n} {i}") for i in range(40)] for n in range(6)]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("readers", [1, 4])
+def test_shards_read_in_parallel_are_one_table(tmp_path, name, readers, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", str(readers))
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number, shard in enumerate(SHARDS):
+        save(folder, WRITERS[name](shard), f"part-{number}-{name}")
+    (folder / "_SUCCESS").touch()
+    assert rows(read_edges(folder)) == [row for shard in SHARDS for row in shard]
+
+
+def test_the_first_bad_row_of_all_shards_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    for number in range(5):
+        lines = ["source,target,text", *(f"u,i,text {i}" for i in range(50))]
+        if number in (2, 4):
+            lines[10] = ",i,no source"
+        save(tmp_path, "\n".join(lines), f"part-{number}.csv")
+    assert "part-2.csv, line 11" in error_of(tmp_path)
+    skipping = read_edges(tmp_path, on_error="skip")
+    assert len(rows(skipping)) == 248
+    assert skipping.errors.count == 2
+    places = [example.partition(":")[0].rpartition("/")[2] for example in skipping.errors.examples]
+    assert places == ["part-2.csv, line 11", "part-4.csv, line 11"]
+
+
+def test_times_are_parsed_in_all_readers(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    for number in range(8):
+        lines = [
+            "source,target,text,time",
+            *(f"u,i,t,20{number:02d}-01-{1 + i % 28:02d}" for i in range(99)),
+        ]
+        save(tmp_path, "\n".join(lines), f"part-{number}.csv")
+    times = read_edges(tmp_path, time="time").to_arrow().column("time").to_pylist()
+    assert [time.year for time in times] == [
+        2000 + number for number in range(8) for _ in range(99)
+    ]
+
+
+def test_a_folder_of_several_formats_is_refused(tmp_path):
+    save(tmp_path, HEADER + b"u,i,t", "a.csv")
+    save(tmp_path, '{"source": "u", "target": "i", "text": "t"}', "b.jsonl")
+    assert "several formats" in error_of(tmp_path)
+
+
 def test_files_longer_than_a_batch_keep_their_order(tmp_path):
     count = 70_000
     lines = "".join(f's{i},t{i % 7},"text {i}\nof two lines"\n' for i in range(count))
