@@ -5,7 +5,7 @@ from typing import Any
 from edgeformers.config import Task
 
 SMALL_NETWORK = 30_000  # training links up to which nodes are not shrunk
-MOST_ADDED_EDGES = 30.0
+MOST_ADDED_EDGES = 10.0
 
 
 def size_settings(task: Task, training_links: int) -> dict[str, Any]:
