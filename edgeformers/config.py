@@ -118,6 +118,7 @@ class TrainSettings:
     warmup_ratio: float = 0.1  # fraction of steps with linear warmup
     lr_schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warmup
     sparse_nodes: bool | None = None  # sparse gradients of the node table; none: if it is large
+    shard_nodes: bool | None = None  # divide the node table among processes; none: if it is large
     ema_decay: float | None = None  # decay of the moving average of weights; none: no average
     max_grad_norm: float | None = 1.0  # gradient clipping; none: off
     gradient_accumulation: int = 1  # batches per optimizer step
@@ -151,6 +152,11 @@ class TrainSettings:
             )
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ConfigError(f"train.ema_decay must be between 0 and 1 (got {self.ema_decay})")
+        if self.shard_nodes and (self.decay_nodes or self.sparse_nodes is False):
+            raise ConfigError(
+                "train.shard_nodes needs sparse gradients of the node table; set "
+                "train.decay_nodes=false and train.sparse_nodes=true"
+            )
         if self.decay_nodes and self.sparse_nodes:
             raise ConfigError(
                 "train.decay_nodes needs dense gradients of the node table; set "

@@ -120,11 +120,13 @@ def all_mean(value: float) -> float:
 def average_gradients(modules: nn.Module) -> None:
     """Average gradients over all processes; sparse gradients are exchanged as rows.
 
-    A missing gradient counts as zero if another process has one, and stays missing otherwise.
+    A missing gradient counts as zero if another process has one, and stays missing otherwise. The
+    gradients of sharded node tables are left as they are.
     """
     if world_size() == 1:
         return
-    trained = [parameter for parameter in modules.parameters() if parameter.requires_grad]
+    sharded = {id(m.table) for m in modules.modules() if getattr(m, "is_sharded", False)}
+    trained = [p for p in modules.parameters() if p.requires_grad and id(p) not in sharded]
     grads = [parameter.grad for parameter in trained]
     own = [_NO_GRAD if grad is None else _SPARSE if grad.is_sparse else _DENSE for grad in grads]
     kinds = torch.tensor(own, device=_device())
@@ -148,6 +150,28 @@ def average_gradients(modules: nn.Module) -> None:
 def gather_rows(rows: Tensor) -> list[Tensor]:
     """The rows of each process [n_r, ...]; gradients flow back to the process of each row."""
     return [rows] if world_size() == 1 else list(_GatherRows.apply(rows))
+
+
+def exchange(rows: Tensor, counts: Sequence[int], expected: Sequence[int]) -> Tensor:
+    """Send `counts[r]` consecutive rows to each process r; receive `expected[r]` rows from it."""
+    received = rows.new_empty(sum(expected), *rows.shape[1:])
+    dist.all_to_all_single(received, rows.contiguous(), list(expected), list(counts))
+    return received
+
+
+def gather_on_main(rows: Tensor) -> list[Tensor]:
+    """The rows of each process in the main process, equally many of each; otherwise nothing."""
+    rows = rows.to(_device()).contiguous()
+    parts = [torch.empty_like(rows) for _ in range(world_size())] if is_main() else []
+    dist.gather(rows, parts or None)
+    return parts
+
+
+def broadcast_rows(rows: Tensor) -> Tensor:
+    """The rows of the main process; those of the others only have the same shape and type."""
+    received = rows.to(_device()).contiguous()
+    dist.broadcast(received, 0)
+    return received.to(rows.device)
 
 
 def gather_shards(values: Sequence[NDArray[Any]], empty: NDArray[Any]) -> list[NDArray[Any]]:

@@ -126,7 +126,7 @@ def by_world(simulated, tmp_path_factory):
     for world, out in folders.items():
         phases = [(world, [])] if isinstance(world, int) else [(3, ["9"]), (2, [])]
         for processes_, more in phases:
-            ends, words = launch(script, simulated.path, out, *more, world=processes_)
+            ends, words = launch(script, simulated.path, out, *more, world=processes_, timeout=900)
             assert ends == [0] * processes_, "\n".join(words)
     return folders
 

@@ -24,6 +24,7 @@ ORDER = [
     "nn",
     "data",
     "distributed",
+    "sharded_nodes",
     "evaluation",
     "models",
     "baselines",

@@ -222,6 +222,20 @@ def tensors_of(batch: Any) -> list[Tensor]:
     return tensors
 
 
+def nodes_of(batch: Any) -> list[Tensor]:
+    """The node numbers of a batch, which may be a tensor of them."""
+    if isinstance(batch, Tensor):
+        return [batch]
+    nodes: list[Tensor] = []
+    for field in fields(batch):
+        value = getattr(batch, field.name)
+        if field.name in ("src", "dst", "center", "neighbor"):
+            nodes.append(value)
+        elif is_dataclass(value):
+            nodes += nodes_of(value)
+    return nodes
+
+
 def with_tensors(batch: Any, tensors: Iterator[Tensor]) -> Any:
     """The batch with its tensors replaced, in the order of `tensors_of`."""
     if isinstance(batch, Tensor):

@@ -33,6 +33,7 @@ from edgeformers.nn.bag_of_words import BagOfWords
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import MODELS, ModelEntry, find_entry, make_model
+from edgeformers.sharded_nodes import sharded_tables
 from edgeformers.training.data_settings import size_settings
 from edgeformers.training.initialization import (
     SCRATCH,
@@ -72,6 +73,7 @@ MODEL_SETTINGS = (
 )
 
 LARGE_TABLE = 5_000_000  # entries of a node table above which its gradients are sparse
+LARGE_SHARDED_TABLE = 1 << 26  # entries above which several processes share the rows
 
 
 def run_config(
@@ -170,7 +172,7 @@ def build_model(
 ) -> tuple[nn.Module, TokenStore]:
     """The untrained model on its device, and the network's texts in its tokens."""
     encoder: TextReader
-    features, seed, width = None, config.train.seed, config.model.node_width
+    features, seed = None, config.train.seed
     if find_model(config).text != "language-model":
         encoder, tokens = _open_words(config, graph, split, options.show)
     else:
@@ -182,17 +184,33 @@ def build_model(
             features = _node_text_features(config, graph, tokens, encoder, options.device)
         _prepare_encoder(encoder, config)
     values = _model_values(config, graph, 0 if features is None else features.size(1))
-    model = make_model(chosen_name(config), values, encoder, seed=seed)
+    with sharded_tables(_is_sharded(config, values)):
+        model = make_model(chosen_name(config), values, encoder, seed=seed)
     nodes: Any = model.get_submodule("nodes")
-    if config.model.node_init == "factorized":
-        nodes.set_table(factorize(graph, split, width, seed=seed))
-    elif config.model.node_init == "netmf":
-        nodes.set_table(scale_vectors(netmf_vectors(graph, split, width, seed=seed)))
+    if config.model.node_init != "random":
+        is_needed = distributed.is_main() or not nodes.is_sharded
+        nodes.set_table(_initial_vectors(config, graph, split) if is_needed else None)
     if features is not None:
         nodes.set_features(features)
     nodes.set_edge_counts(torch.from_numpy(graph.training_edge_counts(split)))
     nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))
     return model.to(options.device), tokens
+
+
+def _initial_vectors(config: RunConfig, graph: EdgeTextGraph, split: str) -> Tensor:
+    """Node vectors [N, K] of a factorization."""
+    seed, width = config.train.seed, config.model.node_width
+    if config.model.node_init == "factorized":
+        return factorize(graph, split, width, seed=seed)
+    return scale_vectors(netmf_vectors(graph, split, width, seed=seed))
+
+
+def _is_sharded(config: RunConfig, values: Mapping[str, Any]) -> bool:
+    """Whether each of several processes has only some rows of the node table."""
+    chosen = config.train.shard_nodes
+    is_large = values["num_nodes"] * config.model.node_width > LARGE_SHARDED_TABLE
+    wanted = is_large and values["sparse"] if chosen is None else chosen
+    return bool(wanted) and distributed.world_size() > 1
 
 
 def _open_words(
@@ -253,7 +271,7 @@ def _model_values(config: RunConfig, graph: EdgeTextGraph, feature_width: int) -
     sparse = config.train.sparse_nodes
     if sparse is None:  # sparse gradients pay if the node table is large
         is_large = graph.num_nodes * config.model.node_width > LARGE_TABLE
-        sparse = is_large and not config.train.decay_nodes
+        sparse = (is_large or bool(config.train.shard_nodes)) and not config.train.decay_nodes
     values: dict[str, Any] = {
         "num_nodes": graph.num_nodes,
         "feature_width": feature_width,

@@ -1,5 +1,6 @@
 """Encode many edges or nodes: sorted by length, shared among processes, returned in order."""
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +24,7 @@ from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.inference.cuda_graphs import GraphedEncoder, can_use_graphs
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import onednn_inference
+from edgeformers.sharded_nodes import find_sharded, rows_of
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
@@ -200,7 +202,13 @@ def _encode(
         fast = onednn_inference(cast(TextEncoder, model.encoder).layers)
     try:
         with bar, fast:
-            for vectors in _forward(model, make, own_ids, options):
+            rounds = math.ceil(len(chunks) / distributed.world_size())
+            is_sharded = bool(find_sharded(model))
+            for vectors in (
+                _forward_sharded(model, make, own_ids, options, rounds)
+                if is_sharded
+                else _forward(model, make, own_ids, options)
+            ):
                 parts.append(vectors)
                 bar.update(len(vectors) * distributed.world_size())
     except torch.OutOfMemoryError as error:
@@ -213,6 +221,21 @@ def _encode(
     for chunk, vectors in zip(chunks, distributed.gather_shards(parts, out), strict=True):
         out[chunk] = vectors
     return out
+
+
+def _forward_sharded(
+    model: nn.Module,
+    make: Callable[[Ids], Any],
+    chunks: list[Ids],
+    options: EncodeOptions,
+    rounds: int,
+) -> Iterator[Vectors]:
+    """The vectors of each chunk in turn; in each round all processes exchange node vectors."""
+    for number in range(rounds):
+        batches = [make(ids) for ids in chunks[number : number + 1]]
+        with torch.inference_mode(), options.autocast(), rows_of(model, batches):
+            outputs = [model(batch.to(options.device)).float().cpu() for batch in batches]
+        yield from (cast(Vectors, output.numpy()) for output in outputs)
 
 
 def _forward(

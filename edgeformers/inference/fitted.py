@@ -29,7 +29,7 @@ from edgeformers.evaluation.network_labels import labeled_edge_parts
 from edgeformers.evaluation.network_links import link_parts
 from edgeformers.files import json_values
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
-from edgeformers.inference.saved_model import SavedModel, save_model
+from edgeformers.inference.saved_model import SavedModel, gather_tensors, save_model
 from edgeformers.nn.packed import PackedText
 from edgeformers.progress import print_message
 from edgeformers.registry import ModelEntry, find_entry, model_name
@@ -137,8 +137,11 @@ class FittedModel(ABC, Generic[Loader]):
         extra = self._extra()
         if network is not None and not carries:
             extra["network"] = str(network.resolve())
+        path = Path(folder).expanduser()
+        distributed.run_on_main(lambda: path.parent.mkdir(parents=True, exist_ok=True))
         saved = SavedModel(
             model=self.model,
+            tensors=gather_tensors(self.model, path.parent),
             tokenizer=self.tokenizer,
             nodes=self.nodes,
             label_names=self.label_names,
@@ -146,8 +149,8 @@ class FittedModel(ABC, Generic[Loader]):
             extra=extra,
             network=network if carries else None,
         )
-        distributed.run_on_main(lambda: save_model(saved, folder))
-        return Path(folder).expanduser()
+        distributed.run_on_main(lambda: save_model(saved, path))
+        return path
 
     def _network_notice(self) -> str:
         network = self.network_path if self.attached is None else self.attached.graph.path

@@ -6,6 +6,7 @@ Nothing in the folder is executed when it is loaded: weights are safetensors, se
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from edgeformers import __version__
+from edgeformers import __version__, distributed
 from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
@@ -42,6 +43,7 @@ from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import MODELS, ModelEntry, find_entry, model_name
+from edgeformers.sharded_nodes import gather_state, row_tensor_names
 
 FORMAT = "edgeformers-model"
 SCHEMA_VERSION = 1
@@ -78,6 +80,7 @@ class SavedModel:
     head: dict[str, Tensor] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     network: Path | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # of a sharded model, gathered
 
 
 def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
@@ -97,7 +100,9 @@ def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
         "extra": saved.extra,
     }
     with atomic_folder(out, overwrite=True, check=check_replaceable_model) as temporary:
-        save_tensors(temporary / WEIGHTS, _on_cpu(_tensors(saved.model)), {"format": "pt"})
+        save_tensors(
+            temporary / WEIGHTS, _on_cpu(saved.tensors or _tensors(saved.model)), {"format": "pt"}
+        )
         if saved.head:
             save_tensors(temporary / HEAD, _on_cpu(saved.head))
         saved.tokenizer.save(str(temporary / TOKENIZER))
@@ -180,13 +185,23 @@ def check_replaceable_model(folder: Path) -> None:
 
 
 def model_fingerprint(model: nn.Module) -> str:
-    """SHA-256 over a model's name, settings and tensors."""
+    """SHA-256 over a model's name, settings and tensors; all processes get that of the main one."""
     config, encoder = _configs(model)
     digest = hashlib.sha256()
     facts = {"model": model_name(model), "config": config.to_dict(), "encoder": asdict(encoder)}
     digest.update(json.dumps(facts, sort_keys=True).encode())
-    _hash_tensors(digest, _tensors(model))
-    return digest.hexdigest()
+    _hash_tensors(digest, gather_tensors(model, Path(tempfile.gettempdir())) or _tensors(model))
+    return str(distributed.broadcast(digest.hexdigest()))
+
+
+def gather_tensors(model: nn.Module, folder: Path) -> dict[str, Tensor]:
+    """The tensors of a model with a sharded node table, with all rows in the main process.
+
+    All processes must call it. The rows are in unnamed files in `folder`. Empty for other models.
+    """
+    rows = {f"/{name}": num_rows for name, num_rows in row_tensor_names(model).items()}
+    gathered: dict[str, Tensor] = gather_state(_tensors(model), rows, folder) if rows else {}
+    return gathered
 
 
 def tensors_fingerprint(tensors: Mapping[str, Tensor]) -> str:

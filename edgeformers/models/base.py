@@ -16,6 +16,7 @@ from edgeformers.nn.encoder import TextEncoder, TransformerLayer
 from edgeformers.nn.no_text import NoText
 from edgeformers.nn.nodes import NodeLookup, NodeProjection
 from edgeformers.nn.packed import PackedText
+from edgeformers.sharded_nodes import lookup_class
 
 #: Encodes texts as vectors: the [CLS] token of a language model, or a bag of words.
 TextReader = TextEncoder | BagOfWords | NoText
@@ -84,7 +85,7 @@ class EdgeformerConfig(ModelConfig):
 
 def make_lookup(config: ModelConfig) -> NodeLookup:
     """The node table of a model."""
-    return NodeLookup(
+    return lookup_class()(
         config.num_nodes,
         config.node_width,
         node_dropout=config.node_dropout,

@@ -1,12 +1,25 @@
 """Virtual node tokens: the node table with an unknown node, and maps to the text width."""
 
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.errors import InputError
+
+
+class NodeRows(Protocol):
+    """A row per node; the last one is the unknown node."""
+
+    @property
+    def table(self) -> Tensor: ...
+    @property
+    def is_seen(self) -> Tensor: ...
+    @property
+    def keep(self) -> Tensor: ...
+    @property
+    def features(self) -> Tensor: ...
 
 
 class NodeLookup(nn.Module):
@@ -28,6 +41,7 @@ class NodeLookup(nn.Module):
     features: Tensor
     is_seen: Tensor
     keep: Tensor
+    is_sharded = False  # whether this process has only some of the rows
 
     def __init__(
         self,
@@ -44,36 +58,43 @@ class NodeLookup(nn.Module):
         self.node_dropout = node_dropout
         self.node_shrinkage = node_shrinkage
         self.sparse = sparse  # gradients only for rows of the batch
-        self.table = nn.Parameter(torch.empty(num_nodes + 1, width))
-        nn.init.xavier_normal_(self.table[:num_nodes])
-        nn.init.zeros_(self.table[num_nodes:])
-        self.register_buffer("is_seen", torch.ones(num_nodes + 1, dtype=torch.bool))
+        self.table = nn.Parameter(self._initial_table(width))
+        num_rows = len(self.table)
+        self.register_buffer("is_seen", torch.ones(num_rows, dtype=torch.bool))
         if node_shrinkage:
-            self.register_buffer("keep", torch.ones(num_nodes + 1))  # n / (n + k)
+            self.register_buffer("keep", torch.ones(num_rows))  # n / (n + k)
         self.feature_map: nn.Linear | None = None
         if feature_width:
-            self.register_buffer("features", torch.zeros(num_nodes + 1, feature_width))
+            self.register_buffer("features", torch.zeros(num_rows, feature_width))
             self.feature_map = nn.Linear(feature_width, width, bias=False)
 
     def forward(self, nodes: Tensor) -> Tensor:
         """Node numbers [...] -> z^(0) [..., K]."""
-        rows = self._known_rows(nodes)
-        z = F.embedding(rows, self.table, sparse=self.sparse)
+        return self.look_up(nodes, self)
+
+    def look_up(self, nodes: Tensor, source: "NodeRows") -> Tensor:
+        """The same in the rows of `source`, where node numbers are positions."""
+        rows = self._known_rows(nodes, source)
+        z = F.embedding(rows, source.table, sparse=self.sparse)
         if self.node_shrinkage and not self.training:
-            z = torch.lerp(self.table[-1], z, self.keep[rows].unsqueeze(-1))
+            z = torch.lerp(source.table[-1], z, source.keep[rows].unsqueeze(-1))
         if self.feature_map is not None:
-            z = z + self.feature_map(self.features[nodes])  # -1: the last row, zeros
+            z = z + self.feature_map(source.features[nodes])  # -1: the last row, zeros
         return z
 
     @torch.no_grad()
     def set_table(self, vectors: Tensor) -> None:
         """Initialize with vectors [N, K], such as those of a matrix factorization."""
+        self.check_table(vectors)
+        self._copy_rows(self.table, vectors)
+
+    def check_table(self, vectors: Tensor) -> None:
+        """Raise an error for initial vectors of another shape than the table."""
         expected = (self.num_nodes, self.table.size(1))
         if tuple(vectors.shape) != expected:
             raise InputError(
                 f"the initial node table must be {list(expected)} (got {list(vectors.shape)})"
             )
-        self.table[: self.num_nodes].copy_(vectors)
 
     @torch.no_grad()
     def set_features(self, features: Tensor) -> None:
@@ -84,7 +105,7 @@ class NodeLookup(nn.Module):
                 f"node features must be [{self.num_nodes}, feature_width] with the feature_width "
                 f"of the model (got {list(features.shape)})"
             )
-        self.features[: self.num_nodes].copy_(features)
+        self._copy_rows(self.features, features)
 
     @torch.no_grad()
     def mark_seen(self, seen: Tensor) -> None:
@@ -94,7 +115,7 @@ class NodeLookup(nn.Module):
                 f"seen must be a boolean tensor [{self.num_nodes}] (got {list(seen.shape)}, "
                 f"{seen.dtype})"
             )
-        self.is_seen[: self.num_nodes].copy_(seen)
+        self._copy_rows(self.is_seen, seen)
 
     @torch.no_grad()
     def set_edge_counts(self, counts: Tensor) -> None:
@@ -104,7 +125,7 @@ class NodeLookup(nn.Module):
                 f"edge counts must be a tensor [{self.num_nodes}] (got {list(counts.shape)})"
             )
         if self.node_shrinkage:
-            self.keep[: self.num_nodes].copy_(counts / (counts + self.node_shrinkage))
+            self._copy_rows(self.keep, counts / (counts + self.node_shrinkage))
 
     def check(self, nodes: Tensor) -> None:
         """Raise an error for node numbers that are neither -1 nor in the table."""
@@ -117,13 +138,23 @@ class NodeLookup(nn.Module):
                 f"0 to {self.num_nodes - 1} (-1: a new node)"
             )
 
-    def _known_rows(self, nodes: Tensor) -> Tensor:
-        known = (nodes >= 0) & self.is_seen[nodes]
+    def _initial_table(self, width: int) -> Tensor:
+        table = torch.empty(self.num_nodes + 1, width)
+        nn.init.xavier_normal_(table[: self.num_nodes])
+        nn.init.zeros_(table[self.num_nodes :])
+        return table
+
+    def _copy_rows(self, target: Tensor, values: Tensor) -> None:
+        """Copy one value per node [N, ...] to the rows of a tensor."""
+        target[: self.num_nodes].copy_(values)
+
+    def _known_rows(self, nodes: Tensor, source: "NodeRows") -> Tensor:
+        known = (nodes >= 0) & source.is_seen[nodes]
         if self.training and self.node_dropout > 0:
             known &= torch.rand(nodes.shape, device=nodes.device) >= self.node_dropout
         if self.training and self.node_shrinkage > 0:
-            known &= torch.rand(nodes.shape, device=nodes.device) < self.keep[nodes]
-        return torch.where(known, nodes, self.num_nodes)
+            known &= torch.rand(nodes.shape, device=nodes.device) < source.keep[nodes]
+        return torch.where(known, nodes, len(source.table) - 1)
 
 
 class NodeProjection(nn.Module):

@@ -3,16 +3,18 @@
 import json
 import os
 import shutil
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor
 
 from edgeformers.errors import FormatError
 from edgeformers.file_errors import writing
 from edgeformers.files import read_json_object, save_tensors
+from edgeformers.sharded_nodes import read_own_rows
 
 _PREFIX = "step-"
 
@@ -44,11 +46,15 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], *, keep: int
     return out
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The saved state, with tensors on the CPU."""
+def load_checkpoint(path: Path, *, rows: Collection[str] = ()) -> dict[str, Any]:
+    """The saved state, with tensors on the CPU; of the tensors `rows`, this process's rows."""
     try:
         values = read_json_object(path / "state.json", "delete it")
-        tensors = load_file(path / "state.safetensors")
+        with safe_open(path / "state.safetensors", "pt") as file:
+            tensors = {
+                name: read_own_rows(file.get_slice(name)) if name in rows else file.get_tensor(name)
+                for name in file.keys()  # noqa: SIM118
+            }
         state: dict[str, Any] = _join(values, tensors)
     except Exception as error:
         raise FormatError(
@@ -96,7 +102,7 @@ def _remove(checkpoint: Path) -> None:
 def _split(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Plain values with references to tensors, which are added to `tensors`."""
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().cpu().contiguous().clone()
+        tensors[name] = _unshared(value.detach().cpu().contiguous(), tensors.values())
         return {"__tensor__": name}
     if isinstance(value, dict):
         items = [[key, _split(item, f"{name}/{key}", tensors)] for key, item in value.items()]
@@ -104,6 +110,12 @@ def _split(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return [_split(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
     return value
+
+
+def _unshared(tensor: Tensor, others: Iterable[Tensor]) -> Tensor:
+    """The tensor, or a copy if it shares memory with another one, which safetensors rejects."""
+    taken = {other.untyped_storage().data_ptr() for other in others}
+    return tensor.clone() if tensor.untyped_storage().data_ptr() in taken else tensor
 
 
 def _join(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -23,6 +23,7 @@ from edgeformers.evaluation.network_links import drawable_nodes, order_links
 from edgeformers.evaluation.popularity_correction import spaced_batches
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
+from edgeformers.sharded_nodes import rows_of
 from edgeformers.training.negative_cache import REFRESH_BATCH, REFRESH_RATIO, NegativeCache
 from edgeformers.training.trainer import Objective
 
@@ -176,17 +177,14 @@ class LinkObjective(Objective):
     def _loss(self, pieces: list[LinkBatch], encoded: list[list[Tensor]]) -> Tensor:
         query_nodes, key_nodes, drawn_nodes = _joined([piece.centers for piece in pieces])
         query, key, drawn = (part.float() for part in _joined(encoded))
-        extra, extra_nodes = self._other_keys(key, key_nodes, drawn, drawn_nodes)
+        queries, keys = self._encoded(query, query_nodes), self._encoded(key, key_nodes)
+        extra = self._other_keys(keys, self._encoded(drawn, drawn_nodes))
         if self._cache is not None:
             cached_nodes, cached = self._cache.draw(self._cached)
-            self._cache.update(torch.cat([key_nodes, extra_nodes]), torch.cat([key, extra]))
-            extra, extra_nodes = torch.cat([extra, cached]), torch.cat([extra_nodes, cached_nodes])
-        return self.head.loss(
-            self._encoded(query, query_nodes),
-            self._encoded(key, key_nodes),
-            extra=self._encoded(extra, extra_nodes),
-            known_links=self._known,
-        )
+            self._cache.update(torch.cat([key_nodes, extra.nodes]), torch.cat([key, extra.states]))
+            with rows_of(self.modules, [cached_nodes]):
+                extra = extra.extended(self._encoded(cached, cached_nodes))
+        return self.head.loss(queries, keys, extra=extra, known_links=self._known)
 
     def _refresh_cache(self) -> None:
         """Encode the cached nodes anew, at the start and whenever training encoded enough nodes."""
@@ -211,7 +209,7 @@ class LinkObjective(Objective):
         self.model.eval()
         for batch in prefetch(make, chunks):
             egos = batch.to(self.device)
-            with self.autocast():
+            with self.autocast(), rows_of(self.modules, [batch]):
                 read = self.model(replace(egos, center=self._visible(egos.center)))
             states.append(read.float())
         self.model.train()
@@ -227,18 +225,21 @@ class LinkObjective(Objective):
         """Nodes with those that are hidden in this epoch replaced by -1."""
         return torch.where(self._hidden[nodes], -1, nodes) if self.cold_node_rate else nodes
 
-    def _other_keys(
-        self, key: Tensor, key_nodes: Tensor, drawn: Tensor, drawn_nodes: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _other_keys(self, keys: EncodedNodes, drawn: EncodedNodes) -> EncodedNodes:
         """Keys next to this process's own: its negatives, and all keys of other processes.
 
         Gradients flow back to the process that encoded a key.
         """
-        rows = distributed.gather_rows(torch.cat([key, drawn]))
-        nodes = distributed.gather_rows(torch.cat([key_nodes, drawn_nodes]))
-        rank = distributed.rank()
-        rows[rank], nodes[rank] = drawn, drawn_nodes
-        return torch.cat(rows), torch.cat(nodes)
+        if distributed.world_size() == 1:
+            return drawn
+        own, rank = keys.extended(drawn), distributed.rank()
+        parts = [own.states] if own.z is None else [own.states, own.z]
+        rows = distributed.gather_rows(torch.cat(parts, 1))
+        nodes = distributed.gather_rows(own.nodes)
+        rows[rank], nodes[rank] = torch.cat(parts, 1)[len(keys) :], drawn.nodes
+        states, *z = torch.cat(rows).split([part.size(1) for part in parts], 1)
+        numbers = torch.cat(nodes)
+        return EncodedNodes(states, numbers, z[0] if z else None, self._log_q[numbers])
 
     def _draw_negatives(self, first: int, epoch: int) -> Ids:
         """Nodes drawn uniformly for the batch that starts with link `first`."""

@@ -13,6 +13,7 @@ from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.nodes import NodeLookup
 
 LORA_PREFIX = "lora_"  # of the parameter names of peft
+ROW_MOMENTS = ("exp_avg", "exp_avg_sq")  # of RowAdam, with the shape of the table
 UPDATE_EVERY = 8  # steps; a large node table is expensive to average at every step
 
 

@@ -26,10 +26,11 @@ from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
+from edgeformers.sharded_nodes import find_sharded, gather_state, row_tensor_names, rows_of
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
 from edgeformers.training.delayed_signals import DelayedSignals, Interrupted
-from edgeformers.training.optimizers import EMA, Optimizers, lr_schedule
+from edgeformers.training.optimizers import EMA, ROW_MOMENTS, Optimizers, lr_schedule
 from edgeformers.training.runlog import RunLog
 
 GPU_DELAY = 8  # steps between a loss and its reading, so that the host does not wait
@@ -289,7 +290,8 @@ class Trainer:
         self.optimizers.zero_grad()
         torch.manual_seed(distributed.step_seed(self.settings.seed, self.state.step))
         try:
-            with self._threads(batches):
+            pieces = [piece for batch in batches for piece in batch]
+            with self._threads(batches), rows_of(self.objective.modules, pieces):
                 loss = self.objective.backward(batches)
             if distributed.world_size() == 1:
                 return loss
@@ -405,14 +407,35 @@ class Trainer:
             "optimizers": self.optimizers.state_dict(),
             "average": {} if self.ema is None else self.ema.state_dict(),
         }
-        step = self.state.step
+        step, rows = self.state.step, self._row_names()
+        if rows:
+            distributed.run_on_main(lambda: folder.mkdir(parents=True, exist_ok=True))
+            values = gather_state(values, rows, folder)
         distributed.run_on_main(lambda: save_checkpoint(folder, step, values, keep=keep))
+
+    def _row_names(self) -> dict[str, int]:
+        """The tensors of sharded node tables in a checkpoint, and their numbers of rows."""
+        names = row_tensor_names(self.objective.modules)
+        rows = {f"/{part}/{name}": n for part in ("modules", "best") for name, n in names.items()}
+        for lookup in find_sharded(self.objective.modules).values():
+            averaged = [] if self.ema is None else self.ema.parameters
+            states = [f"/average/{i}" for i, p in enumerate(averaged) if p is lookup.table]
+            for number, optimizer in enumerate(self.optimizers.optimizers):
+                parameters = [p for group in optimizer.param_groups for p in group["params"]]
+                states += [
+                    f"/optimizers/{number}/state/{i}/{moment}"
+                    for i, parameter in enumerate(parameters)
+                    for moment in ROW_MOMENTS
+                    if parameter is lookup.table
+                ]
+            rows |= dict.fromkeys(states, lookup.num_rows)
+        return rows
 
     def _resume(self) -> None:
         path = None if self.folder is None else latest_checkpoint(self.folder / "checkpoints")
         if path is None:
             return
-        values = load_checkpoint(path)
+        values = load_checkpoint(path, rows=self._row_names().keys())
         try:
             self.objective.modules.load_state_dict(values["modules"])
             self.objective.load_state_dict(values.get("objective", {}))

@@ -28,7 +28,7 @@ SETTINGS = {
     "train.batch_size": 40,
     "train.ema_decay": 0.9,
     "train.checkpoint_every": 3,
-    "train.sparse_nodes": True,
+    "train.shard_nodes": True,
 }
 
 

@@ -16,6 +16,7 @@ import torch
 from edgeformers import distributed
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.nn.encoder import EncoderConfig
+from edgeformers.sharded_nodes import find_sharded
 from edgeformers.training import initialization
 from edgeformers.training.trainer import Trainer
 
@@ -38,11 +39,14 @@ LINKS = {
 }
 ACCUMULATED = {"train.gradient_accumulation": 2, "train.micro_batch_size": 5}
 SPARSE = {"train.sparse_nodes": True}
+SHARDED = {"train.shard_nodes": True}
 VARIANTS: dict[str, dict[str, Any]] = {
     "edges": {**EDGES, **ACCUMULATED},
     "edges-sparse": {**EDGES, **SPARSE},
+    "edges-sharded": {**EDGES, **SHARDED, "train.micro_batch_size": 5},
     "links": {**LINKS, "train.ema_decay": 0.9},
     "links-sparse": {**LINKS, **SPARSE, **ACCUMULATED},
+    "links-sharded": {**LINKS, **SHARDED, **ACCUMULATED, "train.ema_decay": 0.9},
 }
 
 
@@ -72,6 +76,8 @@ def main(network: str, out: Path) -> None:
         with suppress(Stopped):
             made = kind(settings=settings, show=False, device="cpu").fit(network, run=out / name)
             found[name] = made.evaluate()
+            is_sharded = settings.get("train.shard_nodes", False) and distributed.world_size() > 1
+            assert bool(find_sharded(made.model)) == is_sharded
         distributed.barrier()
     (out / f"found-{distributed.rank()}.json").write_text(json.dumps(found))
     distributed.barrier()
