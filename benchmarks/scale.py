@@ -49,6 +49,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "new": {},
         "batch": {"links.uniform_negatives": 512, "links.cached_negatives": 0},
         "cache": {"train.batch_size": 128},
+        "eager": {"train.cuda_graphs": False},
     },
 }
 
