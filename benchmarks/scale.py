@@ -41,14 +41,9 @@ SKEW = 2.0  # a node's share of the edges falls with its rank
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "edges": {"old": {"train.batch_size": 64}, "new": {}},
     "links": {
-        "old": {
-            "train.batch_size": 128,
-            "links.uniform_negatives": 128,
-            "links.cached_negatives": 0,
-        },
+        "old": {"train.batch_size": 128},
         "new": {},
-        "batch": {"links.uniform_negatives": 512, "links.cached_negatives": 0},
-        "cache": {"train.batch_size": 128},
+        "cache": {"links.uniform_negatives": 0, "links.cached_negatives": 4_096},
         "eager": {"train.cuda_graphs": False},
     },
 }

@@ -272,7 +272,7 @@ RECIPES: Mapping[str, Mapping[Task, Mapping[str, Any]]] = {
             "links.mask_false_negatives": True,
             "links.collaborative": True,
             "links.popularity_bias": True,
-            "links.cached_negatives": 4_096,
+            "links.uniform_negatives": 128,
             "links.logq": 1.0,
             "links.ensemble": True,
             "links.cold_node_rate": None,

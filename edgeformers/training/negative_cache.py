@@ -1,6 +1,7 @@
 """NegativeCache: the last computed states of target nodes, used as negatives of links.
 
-Encoding a negative costs as much as encoding a positive; reading its last state costs nothing.
+Encoding a negative costs as much as encoding a positive; reading its last state costs nothing. An
+encoder that changes quickly does not learn with them: see docs/scale.md.
 """
 
 from collections.abc import Callable
