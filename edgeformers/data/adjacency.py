@@ -1,19 +1,15 @@
 """Adjacency: edges grouped by node as compressed sparse rows, in linear time and memory."""
 
-import math
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from edgeformers.data.numba_kernels import group_edges
+from edgeformers.data.scratch import scratch_array
 from edgeformers.data.types import IntArray
-
-LARGE_ARRAY = 1 << 28  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +92,3 @@ def build_adjacency(
 def small_int(count: int) -> type[np.signedinteger]:
     """int32 if it can number `count` items, else int64."""
     return np.int32 if count < 2**31 else np.int64
-
-
-def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An uninitialized array; a large one is mapped to a temporary file without a name.
-
-    The system can then write its pages to disk instead of running out of memory. The file is in
-    the folder that TMPDIR names, and vanishes with the array.
-    """
-    if math.prod(shape) * np.dtype(dtype).itemsize < LARGE_ARRAY:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, dtype, "w+", shape=shape)

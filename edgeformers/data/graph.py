@@ -245,21 +245,20 @@ class EdgeTextGraph:
         profile edges.
         """
         codes = self.split(split)
-        unseen = ~self.seen_in_training(split)
         is_training, is_profile = codes == TRAIN, codes == PROFILE
+        has_profiles = bool(is_profile.any())
+        unseen = ~self.seen_in_training(split)
+        ends = (self.src, self.dst) if has_profiles else ()
         stratum_of_edge, num_strata = self._strata(strata)
         adjacency = build_adjacency(
             self.src,
             self.dst,
             self.num_nodes,
-            keep=(
-                is_training | (is_profile & unseen[self.src]),
-                is_training | (is_profile & unseen[self.dst]),
-            ),
+            keep=tuple(is_training | (is_profile & unseen[end]) for end in ends) or is_training,
             strata=stratum_of_edge,
             num_strata=num_strata,
         )
-        if not is_profile.any():
+        if not has_profiles:
             return adjacency
         return replace(adjacency, held_out=unseen & (adjacency.degrees() > 0))
 

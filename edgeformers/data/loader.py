@@ -1,7 +1,8 @@
 """Loaders: batches of a network in an order determined by (seed, epoch), made in advance."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from edgeformers.data.batch import (
     make_node_texts,
 )
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.random import hash_keys
+from edgeformers.data.random import hash_keys, permute
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Side
@@ -31,11 +32,13 @@ BATCH_SIZES: Mapping[Task, tuple[int, ...]] = {
 MIN_UPDATES = 200  # per epoch
 GPU_MIN_UPDATES = 1_000  # per epoch, with batches larger than these
 GPU_MAX_BATCH_SIZE = 1_024
+MAX_SORTED = 1 << 22  # examples whose order is stored
+EPOCH = 0xE90C  # random stream
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Ids:
     """A permutation of all examples, determined by seed and epoch."""
-    return np.argsort(hash_keys(seed, 0xE90C, epoch, np.arange(count)), kind="stable")
+    return np.argsort(hash_keys(seed, EPOCH, epoch, np.arange(count)), kind="stable")
 
 
 def default_batch_size(task: Task, count: int, *, gpu: bool = False) -> int:
@@ -51,12 +54,38 @@ def default_batch_size(task: Task, count: int, *, gpu: bool = False) -> int:
     return size
 
 
-def epoch_batches(count: int, size: int, *, seed: int, epoch: int) -> list[Ids]:
-    """The batches of an epoch in random order, not sorted by length: texts are packed, and
-    batches of texts of similar length would bias the updates.
+class EpochBatches(Sequence[Ids]):
+    """The batches of an epoch in random order, each made when it is needed.
+
+    They are not sorted by length: texts are packed, and batches of texts of similar length would
+    bias the updates. Up to `MAX_SORTED` examples are sorted by random keys (`epoch_order`); of
+    more, the order is never in memory (`permute`). A last batch of fewer than `least` examples is
+    left out.
     """
-    order = epoch_order(count, seed, epoch)
-    return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def __init__(self, examples: Ids, size: int, *, seed: int, epoch: int, least: int = 1) -> None:
+        self.examples, self.size, self.seed, self.epoch = examples, size, seed, epoch
+        full, rest = divmod(len(examples), size)
+        self._count = (full if size >= least else 0) + (rest >= least)
+        is_large = len(examples) > MAX_SORTED
+        self._order = None if is_large else epoch_order(len(examples), seed, epoch)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Ids: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ids]: ...
+    def __getitem__(self, index: int | slice) -> Ids | list[Ids]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        start = range(len(self))[index] * self.size
+        stop = min(start + self.size, len(self.examples))
+        if self._order is not None:
+            return np.asarray(self.examples[self._order[start:stop]])
+        places = permute(np.arange(start, stop), len(self.examples), self.seed, EPOCH, self.epoch)
+        return np.asarray(self.examples[places])
 
 
 @dataclass(frozen=True, kw_only=True)

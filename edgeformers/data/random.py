@@ -7,7 +7,10 @@ gives the same numbers, in any order and for any part of a table. Not for crypto
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
+
+FEISTEL_ROUNDS = 4
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -44,6 +47,25 @@ def hash_keys(seed: int, *streams: ArrayLike) -> NDArray[np.uint64]:
     for stream in streams:
         keys = splitmix64(keys ^ _as_uint64(stream))
     return keys
+
+
+def permute(index: Ids, count: int, seed: int, *streams: int) -> Ids:
+    """The places of some numbers below `count` in a random permutation of all of them.
+
+    A Feistel network permutes the numbers of an even number of bits; a result that is not below
+    `count` is permuted again. Nothing of the size of the permutation is stored.
+    """
+    half = np.uint64(max(1, -(-(count - 1).bit_length() // 2)))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    result = _as_uint64(index).copy()
+    todo = np.arange(len(result))
+    while len(todo):
+        left, right = result[todo] >> half, result[todo] & mask
+        for round_ in range(FEISTEL_ROUNDS):
+            left, right = right, left ^ (hash_keys(seed, *streams, round_, right) & mask)
+        result[todo] = left << half | right
+        todo = todo[result[todo] >= count]
+    return result.astype(np.int64)
 
 
 def uniform(keys: ArrayLike) -> NDArray[np.float64]:

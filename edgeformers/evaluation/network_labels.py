@@ -5,8 +5,9 @@ from collections.abc import Collection
 import numpy as np
 
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.scratch import rows_where
 from edgeformers.data.splits import TEST, TRAIN, VAL
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Ids, Mask
 from edgeformers.errors import InputError
 
 
@@ -16,14 +17,18 @@ def labeled_edge_parts(
     """The labeled edges of each part of a split; the required parts must not be empty."""
     if graph.labels is None:
         raise InputError(f"{graph.path} has no labels; name a label column in prepare (`label=`)")
-    labels = graph.labels
-    is_known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
-    is_known = is_known.any(1) if labels.ndim == 2 else is_known
-    codes = graph.split(split)
-    parts = {
-        part: np.flatnonzero((codes == code) & is_known).astype(np.int64)
-        for part, code in {"train": TRAIN, "val": VAL, "test": TEST}.items()
-    }
+    labels, codes = graph.labels, graph.split(split)
+
+    def is_known(rows: slice) -> Mask:
+        some = labels[rows]
+        if some.dtype.kind == "f":
+            return np.asarray(~np.isnan(some))
+        return np.asarray(some.any(1) if some.ndim == 2 else some >= 0)
+
+    def edges_of(code: int) -> Ids:
+        return rows_where(lambda rows: (codes[rows] == code) & is_known(rows), graph.num_edges)
+
+    parts = {"train": edges_of(TRAIN), "val": edges_of(VAL), "test": edges_of(TEST)}
     for part in required:
         if not len(parts[part]):
             raise InputError(

@@ -6,6 +6,7 @@ import numpy as np
 
 from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.scratch import rows_where
 from edgeformers.data.splits import TEST, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
@@ -138,8 +139,8 @@ def rank_links(
 
 
 def _positive_edges(graph: EdgeTextGraph, split: str, parts: Sequence[int]) -> Ids:
-    chosen = np.isin(graph.split(split), parts) & graph.is_positive
-    return np.flatnonzero(chosen).astype(np.int64)
+    codes, positive = graph.split(split), graph.is_positive
+    return rows_where(lambda rows: np.isin(codes[rows], parts) & positive[rows], graph.num_edges)
 
 
 def _link_table(

@@ -1,6 +1,7 @@
 """The objective of link prediction: pairs of ego-graphs, the softmax over keys, and ranking."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from edgeformers import distributed
 from edgeformers.config import RunConfig
 from edgeformers.data.batch import EgoBatch, LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.loader import EgoLoader
+from edgeformers.data.loader import EgoLoader, EpochBatches
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.random import hash_keys, uniform
 from edgeformers.data.splits import PROFILE
@@ -87,7 +88,7 @@ class LinkObjective(Objective):
         if self._cache is not None and state:
             self._cache.load_state_dict(state)
 
-    def batches(self, epoch: int) -> list[Ids]:
+    def batches(self, epoch: int) -> Sequence[Ids]:
         """The training links of every batch of an epoch; a single link would have no negatives.
 
         With `cold_node_rate`, some nodes are hidden in each epoch: read as unknown nodes.
@@ -96,7 +97,8 @@ class LinkObjective(Objective):
             drawn = uniform(hash_keys(self.seed, 0x4E0, epoch, np.arange(len(self._log_q))))
             self._hidden = torch.from_numpy(drawn < self.cold_node_rate).to(self.device)
         least = 1 if self.head.uniform_negatives or self._cached else 2
-        return [batch for batch in super().batches(epoch) if len(batch) >= least]
+        train, size = self.parts["train"], self.batch_size
+        return EpochBatches(train, size, seed=self.seed, epoch=epoch, least=least)
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[LinkBatch]:
         """The pairs and negatives of a batch for this process, in pieces of at most `micro`."""

@@ -4,9 +4,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from edgeformers import distributed
 from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
 from edgeformers.data.batch import tensors_of
-from edgeformers.data.loader import default_batch_size, epoch_batches
+from edgeformers.data.loader import EpochBatches, default_batch_size
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
@@ -59,11 +60,9 @@ class Objective(ABC):
         self.seed = train.seed
         self.select = fitted.select_metric  # the validation metric that selects the best epoch
 
-    def batches(self, epoch: int) -> list[Ids]:
+    def batches(self, epoch: int) -> Sequence[Ids]:
         """The training examples of every batch of an epoch."""
-        train = self.parts["train"]
-        batches = epoch_batches(len(train), self.batch_size, seed=self.seed, epoch=epoch)
-        return [train[batch] for batch in batches]
+        return EpochBatches(self.parts["train"], self.batch_size, seed=self.seed, epoch=epoch)
 
     @abstractmethod
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:
@@ -256,11 +255,14 @@ class Trainer:
     def _updates(self, epoch: int, start: int) -> Generator[tuple[list[Ids], list[list[Any]]]]:
         """The updates of an epoch from number `start` on: examples and batches."""
         size, batches = self.settings.gradient_accumulation, self.objective.batches(epoch)
-        groups = [batches[at : at + size] for at in range(0, len(batches), size)][start:]
-        flat = [ids for group in groups for ids in group]
-        with closing(prefetch(lambda ids: self._make(ids, epoch), flat)) as prefetched:
-            for group in groups:
-                yield group, [next(prefetched) for _ in group]
+
+        def make(number: int) -> tuple[Ids, list[Any]]:
+            return batches[number], self._make(batches[number], epoch)
+
+        numbers = range(start * size, len(batches))
+        with closing(prefetch(make, numbers)) as prefetched:
+            while group := list(islice(prefetched, size)):
+                yield [ids for ids, _ in group], [made for _, made in group]
 
     def _make(self, ids: Ids, epoch: int) -> list[Any]:
         pieces = self.objective.make(ids, epoch, self.state.micro_batch_size)

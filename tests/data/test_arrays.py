@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data import adjacency, storage
-from edgeformers.data.adjacency import scratch_array
+from edgeformers.data import scratch, storage
+from edgeformers.data.scratch import rows_where, scratch_array
 from edgeformers.data.storage import check_offsets, check_range, open_array, write_array
 from edgeformers.errors import FormatError
 
@@ -93,7 +93,7 @@ def test_checks_in_blocks_see_every_value(tmp_path, monkeypatch, block):
 
 
 def test_a_large_scratch_array_is_a_file_without_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(adjacency, "LARGE_ARRAY", 100)
+    monkeypatch.setattr(scratch, "LARGE_ARRAY", 100)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     array = scratch_array((50, 2), np.int32)
     array[:] = 7
@@ -101,3 +101,11 @@ def test_a_large_scratch_array_is_a_file_without_a_name(tmp_path, monkeypatch):
     assert array.sum() == 700
     assert not list(tmp_path.iterdir())
     assert not isinstance(scratch_array((2, 2), np.int32), np.memmap)
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_rows_are_chosen_slice_by_slice(monkeypatch, block):
+    monkeypatch.setattr(scratch, "BLOCK", block)
+    mask = np.array([True, False, True, True, False, False, True])
+    assert rows_where(lambda part: mask[part], len(mask)).tolist() == [0, 2, 3, 6]
+    assert rows_where(lambda part: mask[part], 0).tolist() == []

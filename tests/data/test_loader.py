@@ -8,37 +8,54 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeformers.data import loader
 from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, ego_batch
 from edgeformers.data.loader import (
     INFERENCE,
     EdgeLoader,
     EgoLoader,
+    EpochBatches,
     default_batch_size,
-    epoch_batches,
     epoch_order,
 )
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.nn.packed import PackedText
 
 
-@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9))
-def test_an_epoch_has_every_example_once(count, size, seed):
-    batches = epoch_batches(count, size, seed=seed, epoch=3)
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 9), st.booleans())
+def test_an_epoch_has_every_example_once(count, size, seed, is_large):
+    examples = np.arange(count) * 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "MAX_SORTED", -1 if is_large else 10**9)
+        batches = EpochBatches(examples, size, seed=seed, epoch=3)
     assert len(batches) == -(-count // size)
     assert all(0 < len(batch) <= size for batch in batches)
-    examples = np.sort(np.concatenate([np.empty(0, int), *batches]))
-    np.testing.assert_array_equal(examples, np.arange(count))
+    found = np.sort(np.concatenate([np.empty(0, int), *batches]))
+    np.testing.assert_array_equal(found, examples)
 
 
-def test_the_order_depends_on_seed_and_epoch_only():
+@pytest.mark.parametrize("most", [0, 1000])
+def test_the_order_depends_on_seed_and_epoch_only(monkeypatch, most):
+    monkeypatch.setattr(loader, "MAX_SORTED", most)
+
     def order(seed, epoch):
-        return np.concatenate(epoch_batches(200, 8, seed=seed, epoch=epoch)).tolist()
+        batches = EpochBatches(np.arange(200), 8, seed=seed, epoch=epoch)
+        assert [batch.tolist() for batch in batches[3:5]] == [batches[i].tolist() for i in (3, 4)]
+        return np.concatenate(batches).tolist()
 
     assert order(1, 2) == order(1, 2)
     assert order(1, 2) != order(1, 3)
     assert order(1, 2) != order(2, 2)
-    assert epoch_order(200, 1, 2).tolist() == order(1, 2)
+    assert most == 0 or epoch_order(200, 1, 2).tolist() == order(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "sizes"), [(3, 2, [3, 3]), (3, 1, [3, 3, 1]), (1, 2, [])]
+)
+def test_a_batch_that_is_too_small_is_left_out(size, least, sizes):
+    batches = EpochBatches(np.arange(7), size, seed=0, epoch=0, least=least)
+    assert [len(batch) for batch in batches] == sizes
 
 
 def test_sources_and_targets_of_one_type_may_have_different_neighbor_counts(make_network):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeformers.data.random import hash_keys, splitmix64, uniform
+from edgeformers.data.random import hash_keys, permute, splitmix64, uniform
 from edgeformers.errors import InputError
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -112,3 +112,20 @@ def test_invalid_seeds_and_keys_are_errors():
         hash_keys(0, np.array([0.5]))
     with pytest.raises(InputError, match="integers"):
         uniform(np.array(["7"]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 17, 1000, 4097])
+def test_a_permutation_has_every_number_once(count):
+    places = permute(np.arange(count), count, 7, 1)
+    assert np.sort(places).tolist() == list(range(count))
+    assert permute(np.array([count - 1]), count, 7, 1)[0] == places[-1]
+
+
+def test_permutations_look_random():
+    count = 50_000
+    first, second = (permute(np.arange(count), count, seed) for seed in (1, 2))
+    for other in (np.arange(count), second):
+        assert abs(np.corrcoef(first, other)[0, 1]) < 0.02
+        assert (first == other).sum() < 10
+    steps = np.bincount(np.diff(first) % 16, minlength=16)
+    assert abs(steps / (count / 16) - 1).max() < 0.1

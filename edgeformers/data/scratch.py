@@ -1,0 +1,38 @@
+"""Large arrays of a running process, which the system can move to disk."""
+
+import math
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from edgeformers.data.types import Ids, Mask
+
+LARGE_ARRAY = 1 << 28  # bytes
+BLOCK = 1 << 20  # rows at a time
+
+
+def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialized array; a large one is mapped to a temporary file without a name.
+
+    The system can then write its pages to disk instead of running out of memory. The file is in
+    the folder that TMPDIR names, and vanishes with the array.
+    """
+    if math.prod(shape) * np.dtype(dtype).itemsize < LARGE_ARRAY:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=shape)
+
+
+def rows_where(is_chosen: Callable[[slice], Mask], count: int) -> Ids:
+    """The numbers of the rows below `count` that are chosen, tested a slice at a time."""
+    parts = [slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    rows = scratch_array((sum(int(is_chosen(part).sum()) for part in parts),), np.int64)
+    end = 0
+    for part in parts:
+        found = np.flatnonzero(is_chosen(part))
+        rows[end : end + len(found)] = part.start + found
+        end += len(found)
+    return rows
