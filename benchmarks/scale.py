@@ -149,6 +149,7 @@ def measure(task: str, name: str, graph: EdgeTextGraph, options: argparse.Namesp
     )
     tokens = graph.token_store("random")
     settings = {
+        "model.backbone": options.backbone,
         "model.node_init": "random",
         "train.checkpoint_every": 1_000_000_000,
         "links.ensemble": False,
