@@ -4,10 +4,10 @@
     python -m benchmarks.post_training ../old . --network NETWORK
     python -m benchmarks.post_training . --device cuda
 
-Every checkout runs in a process of its own with an untrained model, whose score the ensemble
-ignores. Printed are the wall-clock and CPU seconds of each task, the peak memory of the process,
-and `full` MRR on test, which is that of LightGCN, ALS and EASE alone. By default, a network
-of the size of Amazon-Apps is simulated; its links do not depend on the length of texts.
+Every checkout runs in a process of its own with an untrained model, to whose score the ensemble
+gives little or no weight. Printed are the wall-clock and CPU seconds of each task, the peak memory
+of the process, and `full` MRR on test, which is mainly that of LightGCN, ALS and EASE. By default,
+a network of the size of Amazon-Apps is simulated; its links do not depend on the length of texts.
 """
 
 import argparse

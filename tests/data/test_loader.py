@@ -112,6 +112,8 @@ def test_links_are_the_ego_graphs_of_pairs_and_negatives(make_network, negatives
 class _Numbered:
     """Text i has one to three tokens i."""
 
+    states = None
+
     def take(self, text_ids, max_tokens):
         lengths = text_ids % 3 + 1
         return np.repeat(text_ids, lengths), np.cumsum([0, *lengths])
@@ -119,6 +121,8 @@ class _Numbered:
 
 class _Tokens:
     """Every text is two tokens."""
+
+    states = None
 
     def take(self, text_ids, max_tokens):
         return np.ones(2 * len(text_ids), np.int64), np.arange(len(text_ids) + 1) * 2
@@ -173,6 +177,8 @@ class Net:
 
 class EdgeNumbers:
     """The text of every edge is its number."""
+
+    states = None
 
     def take(self, text_ids, max_tokens):
         return np.asarray(text_ids), np.arange(len(text_ids) + 1)
