@@ -45,7 +45,7 @@ TOKENIZER = SCRATCH_VOCABULARY
 BACKBONE = "scratch:2x64"
 STEPS = 200
 SETTINGS: dict[str, Any] = {"train.batch_size": 64, "model.node_init": "random"}
-RESULTS = Path(__file__).parent / "results" / "big-network.json"
+RESULTS = Path(__file__).parent / "results" / "scale" / "big-network.json"
 
 
 @dataclass

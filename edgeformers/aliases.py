@@ -32,6 +32,7 @@ NEWER_SETTINGS: Mapping[str, Any] = {
     "links.cached_negatives": 0,
     "model.node_shrinkage": 0.0,
     "model.text_layers": 1,
+    "train.shard_nodes": None,
 }
 
 #: Fields of the training state in checkpoints that were renamed in 0.2.

@@ -190,17 +190,22 @@ def model_fingerprint(model: nn.Module) -> str:
     digest = hashlib.sha256()
     facts = {"model": model_name(model), "config": config.to_dict(), "encoder": asdict(encoder)}
     digest.update(json.dumps(facts, sort_keys=True).encode())
-    _hash_tensors(digest, gather_tensors(model, Path(tempfile.gettempdir())) or _tensors(model))
+    _hash_tensors(digest, gather_tensors(model) or _tensors(model))
     return str(distributed.broadcast(digest.hexdigest()))
 
 
-def gather_tensors(model: nn.Module, folder: Path) -> dict[str, Tensor]:
+def gather_tensors(model: nn.Module, folder: Path | None = None) -> dict[str, Tensor]:
     """The tensors of a model with a sharded node table, with all rows in the main process.
 
-    All processes must call it. The rows are in unnamed files in `folder`. Empty for other models.
+    All processes must call it. The rows are in unnamed files in `folder`, or else in the temporary
+    folder. Empty for other models.
     """
     rows = {f"/{name}": num_rows for name, num_rows in row_tensor_names(model).items()}
-    gathered: dict[str, Tensor] = gather_state(_tensors(model), rows, folder) if rows else {}
+    if not rows:
+        return {}
+    gathered: dict[str, Tensor] = gather_state(
+        _tensors(model), rows, folder or Path(tempfile.gettempdir())
+    )
     return gathered
 
 

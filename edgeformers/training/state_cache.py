@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,7 +45,9 @@ def cached_states(fitted: FittedModel[Any], folder: Path | None) -> Iterator[Non
     encoder = cast(TextEncoder, fitted.model.encoder)
     texts = np.setdiff1d(np.arange(len(tokens)), network.parts["test"])
     num_tokens = int(np.minimum(tokens.lengths[texts], max_tokens).sum())
-    folders = [*([folder] if folder is not None else []), Path(tempfile.gettempdir())]
+    folders = [] if folder is None else [folder]
+    with suppress(FileNotFoundError):  # no usable temporary folder
+        folders.append(Path(tempfile.gettempdir()))
     chosen = find_folder_for_states(num_tokens, encoder.width, folders)
     if chosen is None:
         print_message(

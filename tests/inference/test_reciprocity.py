@@ -146,7 +146,7 @@ def test_it_is_saved_and_loaded(mail, fitted, tmp_path):
 
 
 def test_reciprocity_may_be_the_only_component(mail, fitted, monkeypatch, tmp_path):
-    for limit in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
+    for limit in ("EASE_NODES", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.inference.ensemble.{limit}", 0)
     predictor = make().fit(mail)
     assert [c.name for c in predictor.fitted_.ensemble.components] == ["reciprocity"]

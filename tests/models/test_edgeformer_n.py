@@ -112,9 +112,9 @@ def test_a_dropped_center_is_unknown_in_all_its_places():
     dropping = NodeLookup._known_rows
     calls = []
 
-    def drop_centers(self, nodes):
+    def drop_centers(self, nodes, source):
         calls.append(nodes.shape)
-        return dropping(self, nodes) if nodes.shape == (3,) else nodes
+        return dropping(self, nodes, source) if nodes.shape == (3,) else nodes
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NodeLookup, "_known_rows", drop_centers)

@@ -24,9 +24,11 @@ def terminable():
     def terminate(*_):
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    handlers = {signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def tensors(trainer):
@@ -78,6 +80,7 @@ def test_an_interrupted_run_goes_on_at_its_step(
     assert events(tmp_path / "cut") == events(tmp_path / "whole")
 
 
+@pytest.mark.usefixtures("terminable")
 def test_a_second_interrupt_stops_at_once(make_edges, make_trainer, tmp_path, monkeypatch):
     def interrupt_twice(self, batches):
         signal.raise_signal(signal.SIGINT)

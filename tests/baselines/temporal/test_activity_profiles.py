@@ -202,7 +202,7 @@ def test_times_are_unusable_in_a_chronological_split(films):
 
 
 def test_activity_profiles_may_be_the_only_component(films, fitted, monkeypatch):
-    for name in ("EASE_TARGETS", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
+    for name in ("EASE_NODES", "ALS_LINKS", "LIGHTGCN_LINKS", "LIGHTGCN_LINKS_GPU"):
         monkeypatch.setattr(f"edgeformers.inference.ensemble.{name}", 0)
     plain = make(**{"links.ensemble": False}).fit(films)
     ensemble = fit_ensemble(plain.fitted_)
