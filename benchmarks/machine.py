@@ -5,6 +5,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 
 def machine() -> str:
     """The processor, its cores and the versions that matter."""
@@ -14,6 +16,12 @@ def machine() -> str:
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = names[0].partition(":")[2].strip() if names else cpu
     return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for the GPU, if the device is one."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

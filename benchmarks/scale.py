@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import edgeformers
-from benchmarks.machine import machine, print_table
+from benchmarks.machine import machine, print_table, synchronize
 from benchmarks.network import write_arrays, write_random_tokens
 from edgeformers.data.batch import LinkBatch
 from edgeformers.data.graph import EdgeTextGraph
@@ -84,7 +84,7 @@ class TimedTrainer(Trainer):
 
     def _update(self, ids: Any, batches: Any, factor: float, log: Any) -> torch.Tensor:
         if len(self.times) == self.warmup:
-            _wait(self.device)
+            synchronize(self.device)
         started = time.perf_counter()
         loss = super()._update(ids, batches, factor, log)
         self.launched.append(time.perf_counter() - started)
@@ -96,7 +96,7 @@ class TimedTrainer(Trainer):
         self.times.append(time.perf_counter())
         timed = self.times[self.warmup :]
         if len(timed) > 1 and timed[-1] - timed[0] >= self.seconds:
-            _wait(self.device)
+            synchronize(self.device)
             self.times[-1] = time.perf_counter()
             raise _Enough
         return loss
@@ -222,11 +222,6 @@ def _report(rates: list[Rate], options: argparse.Namespace) -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         written = {**facts, "backbone": options.backbone, "edges": options.edges, "rates": rows}
         (options.out / "scale-training.json").write_text(json.dumps(written, indent=1) + "\n")
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -509,7 +509,7 @@ def _gradients(bench: Bench, batch: Any, way: str, precision: str) -> dict[str, 
             found = read(batch)
         (found.float() * weights).sum().backward()
     if getattr(read, "failure", ""):
-        bench.note(f"parity {way}: could not be recorded: {read.failure}")
+        bench.note(f"parity {way}: could not be recorded: {read.graphs.failure}")
     grads = {
         n: p.grad.to_dense().clone() for n, p in model.named_parameters() if p.grad is not None
     }

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import edgeformers
-from benchmarks.machine import machine, print_table
+from benchmarks.machine import machine, print_table, synchronize
 from benchmarks.network import simulated_network
 from benchmarks.step import fresh
 from edgeformers.config import TrainSettings, parse_setting
@@ -187,10 +187,10 @@ class StepsAlone(Trainer):
         if self.state.epoch == PROFILED:
             self.found["busy_ms"] = self._watch(run)
             return
-        _wait(self.device)
+        synchronize(self.device)
         start = time.perf_counter()
         run()
-        _wait(self.device)
+        synchronize(self.device)
         self.found["whole_ms"] = (time.perf_counter() - start) / self.state.update * 1e3
 
     def _end_epoch(self, log: Any) -> None:
@@ -203,11 +203,11 @@ class StepsAlone(Trainer):
     def _watch(self, run: Callable[[], None]) -> float | None:
         """Run what is given under the profiler: milliseconds of a step that the GPU works."""
         assert self.timeline is not None
-        _wait(self.device)
+        synchronize(self.device)
         try:
             with torch.profiler.profile(activities=self.watched) as found:
                 run()
-                _wait(self.device)
+                synchronize(self.device)
             found.export_chrome_trace(str(self.timeline))
             return busy_ms(self.timeline) / self.state.update or None
         except Exception as error:  # the other figures are worth having without this one
@@ -221,11 +221,11 @@ class StepsAlone(Trainer):
         pieces = [[self._placed(piece) for piece in group] for group in groups]
         for batch in pieces[:PROFILED_STEPS]:
             self._bare_step(batch)
-        _wait(self.device)
+        synchronize(self.device)
         start = time.perf_counter()
         for batch in pieces:
             self._bare_step(batch)
-        _wait(self.device)
+        synchronize(self.device)
         bare = (time.perf_counter() - start) / len(pieces) * 1e3
         return {"bare_ms": bare, **_means([sizes(group) for group in groups])}
 
@@ -334,11 +334,6 @@ def _clean(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def _parser() -> argparse.ArgumentParser:

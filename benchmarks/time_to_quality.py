@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.machine import machine, print_table
+from benchmarks.machine import machine, print_table, synchronize
 from benchmarks.reference import pad_edges, padded_twin
 from benchmarks.workload import MAX_TOKENS
 from edgeformers.data.graph import EdgeTextGraph
@@ -59,7 +59,7 @@ def reference_seconds(made: EdgeClassifier, device: torch.device) -> float:
     batches = objective.batches(0)[: WARM_UP + TIMED]
     for at, ids in enumerate(batches):
         if at == WARM_UP:
-            _wait(device)
+            synchronize(device)
             started = time.perf_counter()
         batch = objective.loader.edges(ids)
         padded = pad_edges(batch, MAX_TOKENS).to(device)
@@ -68,13 +68,8 @@ def reference_seconds(made: EdgeClassifier, device: torch.device) -> float:
         found = head(twin(padded))
         torch.nn.functional.cross_entropy(found, batch.label.to(device)).backward()
         optimizer.step()
-    _wait(device)
+    synchronize(device)
     return (time.perf_counter() - started) / (len(batches) - WARM_UP)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def main() -> None:

@@ -347,7 +347,7 @@ Examples:
         if not self.everyone and self.out is not None:
             raise InputError("-o needs --all; the recommendations to one source are printed")
         if not self.everyone and self.engine != "local":
-            raise InputError("--engine needs --all; one source is no work for a cluster")
+            raise InputError("--engine needs --all; leave it out for one source")
         if self.everyone and self.explain:
             raise InputError("--explain works for one source; leave out --all")
 

@@ -30,7 +30,7 @@ BATCH_SIZES: Mapping[Task, tuple[int, ...]] = {
     "link-prediction": (128,),
 }
 MIN_UPDATES = 200  # per epoch
-GPU_MIN_UPDATES = 1_000  # per epoch, with batches larger than these
+GPU_MIN_UPDATES = 1_000  # per epoch that larger batches on a GPU must leave
 GPU_MAX_BATCH_SIZE = 1_024
 MAX_SORTED = 1 << 22  # examples whose order is stored
 EPOCH = 0xE90C  # random stream

@@ -24,7 +24,7 @@ from edgeformers.training.initialization import is_scratch
 PLANNED = ("model.text_layers", "train.frozen_layers")
 
 # Work is counted in tokens times layers, in a forward and backward pass.
-BUDGET = 1.5e6  # of a training: about two minutes on two cores with MiniLM
+BUDGET = 1.5e6  # of a run: about two minutes on two cores with MiniLM
 READOUT_TOKEN = 1 / 6  # of a token in the last layer, which needs only its key and value
 READOUT_TEXT = 1.5  # of a text in each layer with virtual tokens: these, and the row that is read
 FORWARD = 1 / 3  # of a forward pass alone
@@ -35,7 +35,7 @@ ENSEMBLE_SECONDS = 2e-3  # per training link, to fit the ensemble of links
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The texts that a training reads, and the backbone that reads them."""
+    """The texts that are read in training, and the backbone that reads them."""
 
     layers: int  # of the backbone
     read_texts: float  # in all epochs; with R-Drop, each twice
@@ -89,7 +89,7 @@ def has_plan(config: RunConfig, entry: ModelEntry) -> bool:
 def measure_workload(
     config: RunConfig, graph: EdgeTextGraph, num_train: int, layers: int
 ) -> Workload:
-    """What a training will read, from the counts of its network."""
+    """What training will read, from the counts of the network."""
     lengths = 2 + graph.text_lengths / CHARACTERS_PER_TOKEN
     tokens = float(np.minimum(lengths, config.data.max_tokens).mean()) if len(lengths) else 0.0
     epochs = config.train.epochs

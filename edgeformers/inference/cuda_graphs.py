@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ from edgeformers.nn.fast.dispatch import is_enabled
 MAX_GRAPHS = 32  # batches of further sizes run without graphs
 MAX_INFERENCE_TOKENS = 32_768  # larger batches fill the GPU
 MIN_USES = 3  # a capture costs about as much as three batches
+
+Graph = TypeVar("Graph")
 
 
 class CudaCapturer:
@@ -70,6 +72,31 @@ def uncached_autocast(kind: str) -> Iterator[None]:
         yield
 
 
+class GraphCache(Generic[Graph]):
+    """The captured graphs of a model by batch size, at most `MAX_GRAPHS`; none after a failure."""
+
+    def __init__(self) -> None:
+        self.failure = ""  # why the model could not be captured
+        self._graphs: dict[PaddedSize, Graph] = {}
+
+    def find(self, size: PaddedSize, capture: Callable[[], Graph] | None) -> Graph | None:
+        """The graph of a size; a missing one is captured, if there is room and `capture` is given.
+
+        A model whose capture fails runs without graphs from then on.
+        """
+        if capture is not None and size not in self._graphs and len(self._graphs) < MAX_GRAPHS:
+            try:
+                self._graphs[size] = capture()
+            except Exception as error:  # of any type, from a model that cannot be captured
+                self.failure = f"{type(error).__name__}: {error}".strip()
+                self.clear()
+        return self._graphs.get(size)
+
+    def clear(self) -> None:
+        """Free the memory of all graphs."""
+        self._graphs.clear()
+
+
 class GraphedEncoder:
     """Encodes batches of the host without gradients, small ones through CUDA graphs.
 
@@ -81,10 +108,9 @@ class GraphedEncoder:
         self, model: nn.Module, device: torch.device, *, capturer: CudaCapturer | None = None
     ) -> None:
         self.model, self.device = model, device
-        self.failure = ""  # why the model could not be captured
+        self.graphs: GraphCache[_ForwardGraph] = GraphCache()
         self._capturer = capturer
         self._uses: Counter[PaddedSize] = Counter()
-        self._graphs: dict[PaddedSize, _ForwardGraph] = {}
         self._weights = _address(model)
         self._lock = Lock()  # a graph has room for one batch
 
@@ -101,24 +127,18 @@ class GraphedEncoder:
         return (
             isinstance(batch, EdgeBatch | EgoBatch)
             and not self.model.training
-            and not self.failure
+            and not self.graphs.failure
             and 0 < batch.text.num_tokens <= MAX_INFERENCE_TOKENS
         )
 
     def _graph(self, batch: EdgeBatch | EgoBatch) -> "_ForwardGraph | None":
         if self._weights != _address(self.model):  # the model has been moved
-            self._graphs.clear()
+            self.graphs.clear()
             self._weights = _address(self.model)
         size = padded_size(batch, max_positions(self.model))
         self._uses[size] += 1
-        is_due = self._uses[size] >= MIN_USES and len(self._graphs) < MAX_GRAPHS
-        if size not in self._graphs and is_due:
-            try:
-                self._graphs[size] = self._capture(batch, size)
-            except Exception as error:  # of any type, from a model that cannot be captured
-                self.failure = f"{type(error).__name__}: {error}".strip()
-                self._graphs.clear()  # frees memory
-        return self._graphs.get(size)
+        is_due = self._uses[size] >= MIN_USES
+        return self.graphs.find(size, (lambda: self._capture(batch, size)) if is_due else None)
 
     def _capture(self, batch: EdgeBatch | EgoBatch, size: PaddedSize) -> "_ForwardGraph":
         self._capturer = self._capturer or CudaCapturer()

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from edgeformers.data.batch import EdgeBatch, EgoBatch, move, tensors_of
 from edgeformers.inference.cuda_graphs import (
-    MAX_GRAPHS,
     CudaCapturer,
+    GraphCache,
     can_use_graphs,
     clear_caches,
     max_positions,
@@ -28,7 +28,7 @@ from edgeformers.inference.cuda_graphs import (
 from edgeformers.inference.padding import PaddedSize, model_inputs, pad, padded_size, padding
 from edgeformers.nn.encoder import EncoderConfig
 
-MIN_STEPS = 200  # shorter trainings do not repay the capture
+MIN_STEPS = 200  # shorter runs do not repay the capture
 
 #: Rounded from measurements of `benchmarks.throughput` on an H200.
 LAUNCH_SECONDS_PER_LAYER = 5.5e-3  # of the kernels of both passes, one by one
@@ -60,7 +60,7 @@ def max_graph_tokens(setting: bool | None, config: EncoderConfig, *, steps: int)
     """The largest batch, in tokens, to use graphs for; 0: none.
 
     Without a `setting`, these are the batches whose kernels take less time than their launches, in
-    trainings of at least `MIN_STEPS`. The result is the same when a run is resumed.
+    runs of at least `MIN_STEPS`. The result is the same when a run is resumed.
     """
     if setting is not None:
         return NO_LIMIT if setting else 0
@@ -89,8 +89,9 @@ class BatchNodes(nn.Module):
 class GraphedModel:
     """Calls a model through CUDA graphs in training.
 
-    Without graphs run: evaluation, batches larger than `max_tokens`, sizes beyond `MAX_GRAPHS`, a
-    second forward pass before the backward pass of the first, and models that cannot be captured.
+    Without graphs run: evaluation, batches larger than `max_tokens`, sizes for which the
+    `GraphCache` has no room, a second forward pass before the backward pass of the first, and
+    models that cannot be captured.
     """
 
     def __init__(
@@ -102,8 +103,7 @@ class GraphedModel:
         own = {id(p) for p in self.nodes.parameters()}
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in own]
         self.gradients: list[Tensor] = []
-        self.failure = ""  # why the model could not be captured
-        self._graphs: dict[PaddedSize, _Graph] = {}
+        self.graphs: GraphCache[_Graph] = GraphCache()
         self._pending: Callable[[], Any] = lambda: None  # a pass that awaits its backward pass
 
     def __call__(self, batch: Any) -> Tensor:
@@ -136,19 +136,13 @@ class GraphedModel:
             isinstance(batch, EdgeBatch | EgoBatch)
             and self.model.training
             and torch.is_grad_enabled()
-            and not self.failure
+            and not self.graphs.failure
             and 0 < batch.text.num_tokens <= self.max_tokens
         )
 
     def _graph(self, batch: EdgeBatch | EgoBatch) -> "_Graph | None":
         size = padded_size(batch, max_positions(self.model))
-        if size not in self._graphs and len(self._graphs) < MAX_GRAPHS:
-            try:
-                self._graphs[size] = self._capture(batch, size)
-            except Exception as error:  # of any type, from a model that cannot be captured
-                self.failure = f"{type(error).__name__}: {error}".strip()
-                self._graphs.clear()  # frees memory
-        return self._graphs.get(size)
+        return self.graphs.find(size, lambda: self._capture(batch, size))
 
     def _capture(self, batch: EdgeBatch | EgoBatch, size: PaddedSize) -> "_Graph":
         if not self.gradients:

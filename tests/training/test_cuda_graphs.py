@@ -75,7 +75,7 @@ def test_a_graphed_model_matches_the_model(name):
     read = GraphedModel(model, max_tokens=10_000, capturer=Rerun())
     for batch in batches(name):
         compare(plain, model, read, batch)
-    assert bool(read.failure) == (name in NOT_CAPTURED)
+    assert bool(read.graphs.failure) == (name in NOT_CAPTURED)
     assert (read.capturer.captured > 0) == (name not in NOT_CAPTURED)
 
 
@@ -137,7 +137,7 @@ def test_a_model_that_cannot_be_captured_runs_and_keeps_the_reason():
     plain, model = twins("bert-nenn")
     read = GraphedModel(model, max_tokens=10_000, capturer=Rerun())
     compare(plain, model, read, egos(2, 3))
-    assert read.failure.startswith("InputError")
+    assert read.graphs.failure.startswith("InputError")
 
 
 def test_a_failed_capture_is_not_repeated():
