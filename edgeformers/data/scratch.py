@@ -1,8 +1,8 @@
-"""Large arrays of a running process, which the system can move to disk."""
+"""Arrays too large for memory: temporary files in their place, and rows read in blocks."""
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from edgeformers.data.types import Ids, Mask
 
 LARGE_ARRAY = 1 << 28  # bytes
-BLOCK = 1 << 20  # rows at a time
+BLOCK = 1 << 20  # rows in memory at a time
 
 
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -26,9 +26,15 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
+def row_slices(count: int, size: int | None = None) -> Iterator[slice]:
+    """Consecutive rows, `BLOCK` or `size` at a time."""
+    size = size or BLOCK
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
 def rows_where(is_chosen: Callable[[slice], Mask], count: int) -> Ids:
     """The numbers of the rows below `count` that are chosen, tested a slice at a time."""
-    parts = [slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    parts = list(row_slices(count))
     rows = scratch_array((sum(int(is_chosen(part).sum()) for part in parts),), np.int64)
     end = 0
     for part in parts:

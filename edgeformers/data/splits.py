@@ -1,14 +1,16 @@
 """Train/validation/test splits of edges: random, per node, chronological, or with cold nodes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeformers.data import scratch
 from edgeformers.data.numba_kernels import cut_groups, rank_in_groups, rows_of_groups
 from edgeformers.data.random import hash_keys
+from edgeformers.data.scratch import row_slices
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError, suggest
@@ -47,7 +49,6 @@ Unseen = Literal["keep", "drop", "drop_source", "drop_target"]
 NO_TIME = np.iinfo(np.int64).min
 MAX_PROFILE = 8  # profile edges per held-out node
 
-BLOCK = 1 << 20  # edges in memory at a time
 DIGIT = 16  # bits of a key that are counted at a time
 
 SortKeys = Callable[[Ids], NDArray[np.uint64]]  # the keys of edges with these numbers
@@ -209,7 +210,7 @@ def cold_edges(codes: SplitCodes, edges: EdgeList, side: Side) -> Mask:
 def count_cold_edges(codes: SplitCodes, edges: EdgeList, side: Side) -> int:
     """The number of `cold_edges`."""
     seen = seen_in_training(codes, edges)
-    rows = _slices(len(codes))
+    rows = row_slices(len(codes))
     return sum(int(_is_cold(codes, edges, side, seen, part).sum()) for part in rows)
 
 
@@ -222,7 +223,7 @@ def _is_cold(codes: SplitCodes, edges: EdgeList, side: Side, seen: Mask, rows: s
 def seen_in_training(codes: SplitCodes, edges: EdgeList) -> Mask:
     """Whether each node has a training edge [V]."""
     seen = np.zeros(edges.num_nodes, bool)
-    for rows in _slices(len(codes)):
+    for rows in row_slices(len(codes)):
         training = codes[rows] == TRAIN
         seen[edges.src[rows][training]] = True
         seen[edges.dst[rows][training]] = True
@@ -232,15 +233,10 @@ def seen_in_training(codes: SplitCodes, edges: EdgeList) -> Mask:
 def count_parts(codes: SplitCodes) -> dict[str, int]:
     """The number of edges in each part; `profile` only if it has any."""
     counts = np.zeros(256, np.int64)
-    for rows in _slices(len(codes)):
+    for rows in row_slices(len(codes)):
         counts += np.bincount(codes[rows], minlength=256)
     by_part = {part: int(counts[code]) for part, code in PARTS.items()}
     return {part: count for part, count in by_part.items() if count or part != "profile"}
-
-
-def _slices(count: int) -> Iterator[slice]:
-    """Consecutive rows, `BLOCK` at a time."""
-    return (slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK))
 
 
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
@@ -289,7 +285,7 @@ def _cut(
             _add_from_rank(codes, keys, int(end))
         return codes
     indptr = np.append(0, np.cumsum(np.bincount(node)))
-    limit = max(4 * BLOCK, count // 32)  # edges ranked at a time, unless a node has more
+    limit = max(4 * scratch.BLOCK, count // 32)  # edges ranked at a time, unless a node has more
     first = 0
     while first < len(indptr) - 1:
         last = int(np.searchsorted(indptr, indptr[first] + limit, side="right")) - 1
@@ -311,7 +307,7 @@ def _add_from_rank(codes: SplitCodes, keys: SortKeys, rank: int) -> None:
     while shift > 0:
         shift -= DIGIT
         counts = np.zeros(1 << DIGIT, np.int64)
-        for rows in _slices(len(codes)):
+        for rows in row_slices(len(codes)):
             block = keys(np.arange(rows.start, rows.stop)) >> np.uint64(shift)
             digits = block[block >> np.uint64(DIGIT) == prefix] & np.uint64((1 << DIGIT) - 1)
             counts += np.bincount(digits.astype(np.int64), minlength=1 << DIGIT)
@@ -319,7 +315,7 @@ def _add_from_rank(codes: SplitCodes, keys: SortKeys, rank: int) -> None:
         digit = int(np.searchsorted(totals, rank, side="right"))
         before = int(totals[digit] - counts[digit])
         prefix = (prefix << np.uint64(DIGIT)) | np.uint64(digit)
-    for rows in _slices(len(codes)):
+    for rows in row_slices(len(codes)):
         block = keys(np.arange(rows.start, rows.stop))
         ties = np.flatnonzero(block == prefix)
         codes[rows] += block > prefix

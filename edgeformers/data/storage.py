@@ -22,6 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
+from edgeformers.data.scratch import row_slices
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import LabelKind
 from edgeformers.decode import decode
@@ -51,8 +52,6 @@ REMEDY = "prepare the network again"  # if a file is damaged
 CACHE = "EDGEFORMERS_CACHE"
 SETTLED = 2 * 10**9  # ns; a file changed more recently may change again with the same times
 KEPT = 90 * 24 * 3600  # s; older cache entries are ignored and removed
-
-BLOCK_ROWS = 1 << 20  # rows of an array in memory at a time, where arrays are read in blocks
 
 Verify = bool | Literal["changed"]  # whether checksums are compared: of all files, or changed ones
 
@@ -90,10 +89,9 @@ def write_array(path: Path, dtype: DTypeLike, pieces: Iterable[NDArray[Any]]) ->
             writer.append(piece)
 
 
-def blocks(array: NDArray[Any], rows: int = BLOCK_ROWS) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The rows of an array, `rows` at a time, each block with the number of its first row."""
-    for start in range(0, len(array), rows):
-        yield start, array[start : start + rows]
+def blocks(array: NDArray[Any], size: int | None = None) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The rows of an array in blocks, each with the number of its first row."""
+    return ((rows.start, array[rows]) for rows in row_slices(len(array), size))
 
 
 def open_array(path: Path, kinds: str = "biuf") -> NDArray[Any]:

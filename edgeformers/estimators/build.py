@@ -192,7 +192,8 @@ def build_model(
         nodes.set_table(_initial_vectors(config, graph, split) if is_needed else None)
     if features is not None:
         nodes.set_features(features)
-    nodes.set_edge_counts(torch.from_numpy(graph.training_edge_counts(split)))
+    if config.model.node_shrinkage:
+        nodes.set_edge_counts(torch.from_numpy(graph.training_edge_counts(split)))
     nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))
     return model.to(options.device), tokens
 

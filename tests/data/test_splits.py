@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.data import splits
+from edgeformers.data import scratch
 from edgeformers.data.splits import (
     MAX_PROFILE,
     NO_TIME,
@@ -283,7 +283,7 @@ def test_cutting_in_blocks_equals_sorting_everything(times, block, per_node):
     how = "chronological_per_source" if per_node else "chronological"
     edges = EdgeList(src=node, dst=node + 3, num_nodes=6, times=np.array(times, np.int64))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splits, "BLOCK", block)
+        patch.setattr(scratch, "BLOCK", block)
         codes = make_split(SplitConfig(how=how), edges)
     expected = np.zeros(count, np.uint8)
     for group in [node == n for n in range(3)] if per_node else [np.ones(count, bool)]:
