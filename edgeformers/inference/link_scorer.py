@@ -219,13 +219,22 @@ class LinkScorer:
         for component in self.components:
             component.update(arrivals)
         self.group = torch.from_numpy(degree_group(history.degrees))
-        for name in ("_candidate_keys", "_moved_keys"):
-            self.__dict__.pop(name, None)
+        self._renew_keys(np.concatenate([edges.source, edges.target]))
 
     def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         weights, widths = self.weights[group], [part.size(1) for part in parts]
         vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
         return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
+
+    def _renew_keys(self, nodes: Ids) -> None:
+        """Compute the keys of nodes with new edges again; all others stay as they are."""
+        changed = np.intersect1d(nodes, self.candidates)
+        if not len(changed) or "_candidate_keys" not in self.__dict__:
+            return
+        rows, keys = np.searchsorted(self.candidates, changed), self.keys(changed)
+        self._candidate_keys[rows] = keys
+        if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
+            moved[torch.from_numpy(rows).to(moved.device)] = torch.from_numpy(keys).to(moved)
 
     @cached_property
     def _candidate_keys(self) -> Vectors:

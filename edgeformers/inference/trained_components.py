@@ -86,11 +86,15 @@ class TextComponent(ScoreComponent):
     def encode(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] of known nodes, read as sources or as targets."""
         options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)
-        vectors = encode_nodes(self.model, self.loader, nodes, options, side=side)
-        changed = [at for at, node in enumerate(nodes.tolist()) if node in self._arrived]
-        if changed:
-            around = [self._newest_edges(int(nodes[at]), side) for at in changed]
-            vectors[changed] = self._encode(nodes[changed], around).cpu().numpy()
+        changed = np.isin(nodes, list(self._arrived))
+        if not changed.any():
+            return encode_nodes(self.model, self.loader, nodes, options, side=side)
+        vectors = np.empty((len(nodes), int(self.model.width)), np.float32)  # type: ignore[arg-type]
+        kept, changed_nodes = nodes[~changed], nodes[changed]
+        if len(kept):
+            vectors[~changed] = encode_nodes(self.model, self.loader, kept, options, side=side)
+        around = [self._newest_edges(node, side) for node in changed_nodes.tolist()]
+        vectors[changed] = self._encode(changed_nodes, around).cpu().numpy()
         return vectors
 
     def encode_new(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import LinkTable
 from edgeformers.inference.components import (
@@ -190,14 +189,16 @@ def test_an_ensemble_of_version_0_1_is_named_and_kept(run):
         start = stop
 
 
+def old_link_run(folder, run, network):
+    """A link run of version 0.1 with its network, in a folder that may be written to."""
+    for name in (run, network):
+        shutil.copytree(FIXTURES / name, folder / name)
+    return load_fitted(folder / run, network=folder / network, device="cpu", show=False)
+
+
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """An old link run with its network, in a folder that may be written to."""
-    folder = tmp_path_factory.mktemp("old")
-    for name in ("reply-run", "replies"):
-        shutil.copytree(FIXTURES / name, folder / name)
-    network = EdgeTextGraph.open(folder / "replies")
-    return load_fitted(folder / "reply-run", network=network, device="cpu", show=False)
+    return old_link_run(tmp_path_factory.mktemp("old"), "reply-run", "replies")
 
 
 def test_recommendations_carry_shares_that_sum_to_their_scores(loaded):
@@ -246,3 +247,27 @@ def test_targets_of_later_edges_are_seen(loaded):
     fitted.update([(source, best, "try to reboot")])
     assert best not in [answer.node for answer in fitted.recommend(source, 10)]
     assert best in [a.node for a in fitted.recommend(source, len(fitted.nodes), exclude_seen=False)]
+
+
+@pytest.mark.parametrize(("run", "network"), [("link-run", "reviews"), ("reply-run", "replies")])
+def test_later_edges_renew_only_the_keys_of_their_nodes(run, network, tmp_path, monkeypatch):
+    fitted = old_link_run(tmp_path, run, network)
+    scorer, text = fitted.scorer, fitted.scorer.components[0]
+    (source,) = fitted.nodes.ids_of([0])
+    *kept, target = fitted.nodes.ids_of(scorer.candidates)
+    scorer.rank(np.array([0]), 1)  # computes all keys
+    encoded, encode = [], text.encode
+
+    def recorded(nodes, side):
+        encoded.extend(nodes.tolist())
+        return encode(nodes, side)
+
+    monkeypatch.setattr(text, "encode", recorded)
+    fitted.update([(source, target, "much better than before"), ("unknown", target, None)])
+    ends = {0, int(fitted.nodes.numbers([target], "target")[0])}
+    assert set(encoded) == ends & {*scorer.candidates.tolist()}
+    cached = scorer.cached_keys(scorer.candidates)
+    np.testing.assert_allclose(cached, scorer.keys(scorer.candidates), rtol=1e-4, atol=1e-5)
+    unchanged = fitted.nodes.numbers([name for name in kept if name != source], "target")
+    before = replace(fitted).scorer.keys(unchanged)
+    np.testing.assert_allclose(scorer.cached_keys(unchanged), before, rtol=1e-4, atol=1e-5)
