@@ -49,6 +49,10 @@ class InputError(EdgeformersError, ValueError):
     """The user's data or arguments cannot be used."""
 
 
+class UnknownNodeError(InputError):
+    """The network has no node of an id."""
+
+
 class ConfigError(InputError):
     """A setting is unknown or has an invalid value."""
 

@@ -35,6 +35,7 @@ ORDER = [
     "runs",
     "report",
     "experiments",
+    "serve",
     "cli",
 ]
 

@@ -12,6 +12,7 @@ from edgeformers.cli.prepare import Prepare
 from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
 from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
+from edgeformers.cli.serve import Serve
 from edgeformers.errors import EdgeformersError, with_options
 from edgeformers.file_errors import file_error_sentence
 from edgeformers.threads import set_thread_defaults
@@ -28,6 +29,7 @@ COMMANDS = {
     "reproduce": Reproduce,
     "report": Report,
     "quickstart": Quickstart,
+    "serve": Serve,
 }
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.types import Ids, Side
-from edgeformers.errors import InputError
+from edgeformers.errors import InputError, UnknownNodeError
 
 SEARCHED_IDS = 50_000  # ids compared with an unknown one to suggest the closest match
 
@@ -50,7 +50,7 @@ class NodeIndex:
             similar = ", ".join(f"'{name}'" for name in get_close_matches(unknown, known))
             hint = f"similar ids are {similar}" if similar else f"an example is '{known[0]}'"
             problem = f"the network has no {side or 'node'} '{unknown}'"
-            raise InputError("; ".join(filter(None, [problem, hint, remedy])))
+            raise UnknownNodeError("; ".join(filter(None, [problem, hint, remedy])))
         return numbers
 
     def ids_of(self, numbers: ArrayLike) -> list[str]:

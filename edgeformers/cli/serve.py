@@ -1,0 +1,34 @@
+"""The command that serves runs: serve."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeformers.cli.command import Command, argument, option
+from edgeformers.errors import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Command):
+    """Serve runs over HTTP: a REST API, and pages to explore them.
+
+    SIGHUP loads new versions of the runs; SIGTERM answers the requests that have begun and ends.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers serve run-edges run-links
+  edgeformers serve run-links --port 8080
+"""
+
+    runs: list[Path] = argument("Folders of trained runs.", metavar="RUN...")
+    host: str = option("Address to listen on.", "127.0.0.1")
+    port: int = option("Port to listen on; 0: any free one.", 8000)
+    network: Path | None = option("The network, if it has moved since training.")
+    device: str | None = option("cpu or cuda. [default: a GPU if available]")
+
+    def run(self) -> None:
+        for module in ("fastapi", "uvicorn"):
+            require(module, "serve")
+        from edgeformers.serve.server import serve
+
+        serve(self.runs, host=self.host, port=self.port, network=self.network, device=self.device)

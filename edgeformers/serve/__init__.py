@@ -1,0 +1,1 @@
+"""REST server and explorer for trained runs."""

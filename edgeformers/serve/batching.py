@@ -1,0 +1,145 @@
+"""Worker: one thread that runs all models, with waiting requests of a kind as one batch."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from edgeformers.errors import EdgeformersError
+
+BATCH_TOKENS = 8_192  # encoded at once
+QUEUE_TOKENS = 262_144  # waiting; more are refused
+WAIT_SECONDS = 60.0  # for an answer
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class OverloadedError(EdgeformersError):
+    """More requests are waiting than the server accepts."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """One item to compute; jobs with equal keys are computed together by `run` of the first."""
+
+    key: Hashable
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+    item: Any
+    tokens: int
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Worker:
+    """A thread that computes jobs in order of arrival, in batches limited by tokens.
+
+    A batch is what is waiting when the thread is free, so a single client never waits for others.
+    If a batch fails, its jobs are computed one by one, and only those fail that fail alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        queue_tokens: int = QUEUE_TOKENS,
+        observe: Callable[[int, int], None] | None = None,  # called with jobs and tokens of batches
+    ) -> None:
+        self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
+        self._observe = observe
+        self._jobs: deque[Job] = deque()
+        self._tokens = 0
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._work, name="edgeformers-worker", daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        """The number of waiting jobs."""
+        return len(self._jobs)
+
+    @property
+    def waiting_tokens(self) -> int:
+        return self._tokens
+
+    def compute(
+        self,
+        run: Callable[[Sequence[Item]], Sequence[Answer]],
+        items: Sequence[Item],
+        *,
+        key: Hashable,
+        tokens: Sequence[int],
+    ) -> list[Answer]:
+        """The answers of `run` to items, which may be computed with those of other requests."""
+        jobs = [
+            Job(key=key, run=run, item=item, tokens=max(1, cost))
+            for item, cost in zip(items, tokens, strict=True)
+        ]
+        self._submit(jobs)
+        try:
+            return [job.future.result(WAIT_SECONDS) for job in jobs]
+        except TimeoutError:
+            raise OverloadedError(f"no answer within {WAIT_SECONDS:.0f} s; try later") from None
+        finally:
+            for job in jobs:  # of a request that failed
+                job.future.cancel()
+
+    def close(self) -> None:
+        """Refuse new jobs, compute the waiting ones, and end the thread."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _submit(self, jobs: Sequence[Job]) -> None:
+        tokens = sum(job.tokens for job in jobs)
+        with self._changed:
+            if self._is_closing:
+                raise OverloadedError("the server is shutting down")
+            if self._jobs and self._tokens + tokens > self.queue_tokens:
+                raise OverloadedError(
+                    f"{len(self._jobs):,} texts and nodes are waiting already; try later"
+                )
+            self._jobs.extend(jobs)
+            self._tokens += tokens
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            if batch:
+                self._run(batch)
+
+    def _next_batch(self) -> list[Job]:
+        """The oldest job and others like it; empty when the worker is closed and done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._is_closing)
+            batch: list[Job] = []
+            others: deque[Job] = deque()
+            room = self.batch_tokens
+            while self._jobs:
+                job = self._jobs.popleft()
+                if not batch or (job.key == batch[0].key and job.tokens <= room):
+                    batch.append(job)
+                    room -= job.tokens
+                else:
+                    others.append(job)
+            self._jobs = others
+            self._tokens -= sum(job.tokens for job in batch)
+            return batch
+
+    def _run(self, batch: Sequence[Job]) -> None:
+        try:
+            answers = batch[0].run([job.item for job in batch])
+        except BaseException as error:  # libraries in Rust panic with their own kind
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:
+                for job in batch:
+                    self._run([job])
+            return
+        if self._observe is not None:
+            self._observe(len(batch), sum(job.tokens for job in batch))
+        for job, answer in zip(batch, answers, strict=True):
+            job.future.set_result(answer)

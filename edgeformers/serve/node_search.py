@@ -1,0 +1,71 @@
+"""NodeSearch: finds nodes by a part of their id."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Ids, Side
+from edgeformers.serve.schemas import NodeMatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matches:
+    """The first nodes that match, and how many match."""
+
+    nodes: list[NodeMatch]
+    total: int
+
+
+class NodeSearch:
+    """Searches all ids of a network with Arrow: about 10 ms for a million."""
+
+    def __init__(self, graph: EdgeTextGraph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def _ids(self) -> pa.Array:
+        """All ids in lower case."""
+        return pc.utf8_lower(self.graph.node_index.ids.combine_chunks())
+
+    def find(self, query: str, *, side: Side | None, limit: int) -> Matches:
+        """Nodes whose ids contain a text: exact matches first, then prefixes, then others."""
+        low, high = self._range(side)
+        ids, text = self._ids.slice(low, high - low), query.lower()
+        inside = _where(pc.match_substring(ids, text))
+        places = inside[: 20 * limit] if not text else inside
+        exact = _where(pc.equal(ids, text)) if text else inside[:0]
+        prefix = _where(pc.starts_with(ids, text)) if text else inside[:0]
+        ordered = np.concatenate([exact[:limit], prefix[: 2 * limit], places[: 3 * limit]])
+        _, first = np.unique(ordered, return_index=True)
+        best = ordered[np.sort(first)][:limit]
+        return Matches(nodes=self.describe(best + low), total=len(inside))
+
+    def describe(self, nodes: Ids) -> list[NodeMatch]:
+        """Nodes with their ids, sides and numbers of edges."""
+        degrees = np.diff(self.graph.adjacency.indptr)[nodes]
+        return [
+            NodeMatch(id=name, side=self._side(node), edges=count)
+            for name, node, count in zip(
+                self.graph.node_names(nodes), nodes.tolist(), degrees.tolist(), strict=True
+            )
+        ]
+
+    def _side(self, node: int) -> Side | None:
+        if not self.graph.is_bipartite:
+            return None
+        return "source" if node < self.graph.num_sources else "target"
+
+    def _range(self, side: Side | None) -> tuple[int, int]:
+        """The numbers of the first node of a side and of the one after the last."""
+        count = self.graph.num_nodes
+        if side is None or not self.graph.is_bipartite:
+            return 0, count
+        return (0, self.graph.num_sources) if side == "source" else (self.graph.num_sources, count)
+
+
+def _where(mask: pa.Array) -> Ids:
+    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))

@@ -1,0 +1,213 @@
+"""Service: everything the server answers, without HTTP. Its methods may be called by any thread."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgeformers.data.types import Side
+from edgeformers.inference.explain import Recommendation
+from edgeformers.serve.batching import Worker
+from edgeformers.serve.limits import Limits
+from edgeformers.serve.schemas import (
+    EdgeIn,
+    EdgePrediction,
+    ModelInfo,
+    Models,
+    NodeMatches,
+    OwnEdge,
+    Prediction,
+    Predictions,
+    Recommendations,
+)
+from edgeformers.serve.versions import ServedModel, Versions
+
+NODE_TOKENS = 128  # what ranking for a known node counts as
+BYTES_PER_TOKEN = 3  # of texts, about
+
+
+class Service:
+    """Answers requests about one or more runs; every answer names its model and version."""
+
+    def __init__(
+        self,
+        runs: Sequence[Path],
+        *,
+        store: Path | None = None,
+        network: Path | None = None,
+        device: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.versions = Versions(runs, network=network, device=device)
+        self.worker = Worker()
+
+    def close(self) -> None:
+        """Finish the waiting requests and stop."""
+        self.worker.close()
+
+    def models(self) -> Models:
+        """The served runs."""
+        return Models(
+            models=list(map(_model_info, self.versions.current)),
+            previous=list(map(_model_info, self.versions.previous)),
+        )
+
+    def reload(self) -> Models:
+        """Load the runs whose files have changed; requests are answered all the while."""
+        self.versions.reload()
+        return self.models()
+
+    def rollback(self) -> Models:
+        """Answer with the versions before the last reload again."""
+        self.versions.rollback()
+        return self.models()
+
+    def ready(self) -> None:
+        """Encode a text with every model; raises if one cannot."""
+        for model in self.versions.current:
+            if model.task == "edge-classification":
+                self.predict_edges([EdgeIn(source="", target="", text="ready")], model=model.name)
+            else:
+                self.recommend_new([OwnEdge(target="", text="ready")], k=1, model=model.name)
+
+    def predict_edges(
+        self, edges: Sequence[EdgeIn], *, ablations: bool = False, model: str | None = None
+    ) -> Predictions:
+        """The labels of edges; with `ablations` also from the text and from the nodes alone."""
+        self.limits.check_items(edges, "edges")
+        self.limits.check_texts([edge.text for edge in edges])
+        served = self.versions.find("edge-classification", model)
+        rows = [(edge.source, edge.target, edge.text) for edge in edges]
+        if ablations:  # an unknown node has an empty id
+            rows += [("", "", edge.text) for edge in edges]
+            rows += [(edge.source, edge.target, "") for edge in edges]
+        predicted = self.worker.compute(
+            lambda batch: _predictions(served, batch),
+            rows,
+            key=(id(served), "predict"),
+            tokens=[_tokens(text) for *_, text in rows],
+        )
+        count = len(edges)
+        answers = [EdgePrediction(**vars(prediction)) for prediction in predicted[:count]]
+        if ablations:
+            for at, answer in enumerate(answers):
+                answer.text_only, answer.node_only = (
+                    predicted[count + at],
+                    predicted[2 * count + at],
+                )
+        return Predictions(**_signature(served), predictions=answers)
+
+    def recommend(
+        self,
+        node: str,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        explain: int = 0,
+        model: str | None = None,
+    ) -> Recommendations:
+        """The k best targets of a node of the network."""
+        return self.recommend_all(
+            [node], k, exclude_seen=exclude_seen, explain=explain, model=model
+        )[0]
+
+    def recommend_all(
+        self,
+        nodes: Sequence[str],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        explain: int = 0,
+        model: str | None = None,
+    ) -> list[Recommendations]:
+        """The k best targets of each of several nodes of the network."""
+        self.limits.check_items(nodes, "nodes")
+        served = self.versions.find("link-prediction", model)
+
+        def run(batch: Sequence[str]) -> list[list[Recommendation]]:
+            return [
+                served.links.recommend(node, k, exclude_seen=exclude_seen, explain=explain)
+                for node in batch
+            ]
+
+        key = (id(served), "recommend", k, exclude_seen, explain)
+        costs = [NODE_TOKENS] * len(nodes)
+        answers = self.worker.compute(run, nodes, key=key, tokens=costs)
+        return [
+            _recommendations(served, node, answer)
+            for node, answer in zip(nodes, answers, strict=True)
+        ]
+
+    def recommend_new(
+        self,
+        edges: Sequence[OwnEdge],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        explain: int = 0,
+        model: str | None = None,
+    ) -> Recommendations:
+        """The k best targets of a new node, which is described by its edges."""
+        self.limits.check_items(edges, "edges")
+        self.limits.check_texts([edge.text for edge in edges])
+        served = self.versions.find("link-prediction", model)
+        pairs = [(edge.target, edge.text) for edge in edges]
+        answer = self._call(
+            lambda: served.links.recommend(
+                k=k, edges=pairs, exclude_seen=exclude_seen, explain=explain
+            ),
+            tokens=sum(_tokens(edge.text) for edge in edges),
+        )
+        return _recommendations(served, None, answer)
+
+    def search_nodes(
+        self, query: str, *, side: Side | None = None, limit: int = 20, model: str | None = None
+    ) -> NodeMatches:
+        """The nodes whose ids contain a text, whether in upper or lower case."""
+        served = self.versions.find(name=model)
+        found = served.node_search.find(query, side=side, limit=limit)
+        return NodeMatches(**_signature(served), nodes=found.nodes, total=found.total)
+
+    def _call(self, function: Callable[[], Any], *, tokens: int) -> Any:
+        """The result of a function that the worker runs on its own."""
+        (answer,) = self.worker.compute(
+            lambda _: [function()], [None], key=object(), tokens=[tokens]
+        )
+        return answer
+
+
+def _model_info(model: ServedModel) -> ModelInfo:
+    return ModelInfo(
+        name=model.name,
+        version=model.version,
+        task=model.task,
+        backbone=model.fitted.config.model.backbone,
+        loaded_at=model.loaded_at,
+    )
+
+
+def _signature(model: ServedModel) -> dict[str, Any]:
+    return {"model": model.name, "version": model.version}
+
+
+def _recommendations(
+    model: ServedModel, node: str | None, recommendations: list[Recommendation]
+) -> Recommendations:
+    return Recommendations(**_signature(model), node=node, recommendations=recommendations)
+
+
+def _predictions(model: ServedModel, rows: Sequence[tuple[str, str, str]]) -> list[Prediction]:
+    fitted = model.edges
+    output = fitted.predictions(list(rows))
+    probs = [None] * len(rows) if output.probs is None else output.probs.tolist()
+    return [
+        Prediction(
+            label=label, probabilities=own and dict(zip(fitted.label_names, own, strict=True))
+        )
+        for label, own in zip(fitted.label_values(output), probs, strict=True)
+    ]
+
+
+def _tokens(text: str) -> int:
+    """About the number of tokens of a text, with special tokens."""
+    return 2 + len(text.encode(errors="replace")) // BYTES_PER_TOKEN

@@ -1,0 +1,140 @@
+"""Versions: the models of runs, swapped for new versions while requests are answered."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from edgeformers.config import Task
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.errors import FormatError, InputError, suggest
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_model import CONFIG
+from edgeformers.serve.node_search import NodeSearch
+
+Fitted = FittedEdgeClassifier | FittedLinkPredictor
+VERSION_DIGITS = 12
+
+
+class UnknownModelError(InputError):
+    """The server has no model of a name, or none for a task."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServedModel:
+    """A loaded run under the name and version that answers carry."""
+
+    name: str
+    version: str
+    run: Path
+    fitted: Fitted
+    loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def task(self) -> Task:
+        return self.fitted.config.task
+
+    @property
+    def graph(self) -> EdgeTextGraph:
+        return self.fitted.network.graph
+
+    @cached_property
+    def node_search(self) -> NodeSearch:
+        return NodeSearch(self.graph)
+
+    @property
+    def links(self) -> FittedLinkPredictor:
+        assert isinstance(self.fitted, FittedLinkPredictor)
+        return self.fitted
+
+    @property
+    def edges(self) -> FittedEdgeClassifier:
+        assert isinstance(self.fitted, FittedEdgeClassifier)
+        return self.fitted
+
+
+class Versions:
+    """The models that answer requests, and those before the last swap for rollback."""
+
+    def __init__(
+        self, runs: Sequence[Path], *, network: Path | None = None, device: str | None = None
+    ) -> None:
+        self._runs = {
+            name: run.expanduser() for name, run in zip(run_names(runs), runs, strict=True)
+        }
+        self._network, self._device = network, device
+        self._swapping = threading.Lock()
+        self.previous: tuple[ServedModel, ...] = ()
+        self.current: tuple[ServedModel, ...] = tuple(map(self._load, self._runs))
+
+    def find(self, task: Task | None = None, name: str | None = None) -> ServedModel:
+        """The model of a name, or the first for a task; of any task, link models come first."""
+        models = sorted(self.current, key=lambda model: model.task != "link-prediction")
+        named = [model for model in models if name in (None, model.name)]
+        if not named:
+            names = [model.name for model in models]
+            raise UnknownModelError(f"no model '{name}' is served; {suggest(str(name), names)}")
+        suitable = [model for model in named if task in (None, model.task)]
+        if not suitable:
+            which = f"'{name}' is a run of {named[0].task}" if name else "no such run is served"
+            raise UnknownModelError(f"this needs a run of {task}, but {which}")
+        return suitable[0]
+
+    def reload(self) -> tuple[ServedModel, ...]:
+        """Load the runs whose files have changed, and answer with them from now on.
+
+        Without a change nothing is swapped. If a run cannot be loaded, all models stay.
+        """
+        with self._swapping:
+            loaded = {model.name: model for model in self.current}
+            models = tuple(
+                loaded[name] if loaded[name].version == model_version(run) else self._load(name)
+                for name, run in self._runs.items()
+            )
+            if models != self.current:
+                self.previous, self.current = self.current, models
+            return self.current
+
+    def rollback(self) -> tuple[ServedModel, ...]:
+        """Swap back to the models before the last swap, which are kept in turn."""
+        with self._swapping:
+            if not self.previous:
+                raise InputError("there is no earlier version: no model has been reloaded")
+            self.previous, self.current = self.current, self.previous
+            return self.current
+
+    def _load(self, name: str) -> ServedModel:
+        run = self._runs[name]
+        version = model_version(run)
+        fitted = load_fitted(run, network=self._network, device=self._device, show=False)
+        if fitted.config.task == "link-prediction":
+            _ = fitted.network  # raises if it cannot be found
+        return ServedModel(name=name, version=version, run=run, fitted=fitted)
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """The names of run folders; those with equal names get that of the parent folder in front."""
+    paths = [run.expanduser().resolve() for run in runs]
+    names = [path.name for path in paths]
+    unique = [
+        name if names.count(name) == 1 else f"{path.parent.name}-{name}"
+        for path, name in zip(paths, names, strict=True)
+    ]
+    for at, name in enumerate(unique):
+        if name in unique[:at]:
+            raise InputError(f"two runs are called '{name}'; rename one of their folders")
+    return unique
+
+
+def model_version(run: Path) -> str:
+    """The version of a run's model: a hash of config.json, which has the checksums of all files."""
+    folder = run / "model" if (run / "model").is_dir() else run
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FormatError(f"{run} has no trained model: {path} is missing; give a finished run")
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:VERSION_DIGITS]
