@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgeformers.data.adjacency import Adjacency, build_adjacency
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.scratch import count_values
 from edgeformers.data.splits import (
     PROFILE,
     TRAIN,
@@ -235,8 +236,8 @@ class EdgeTextGraph:
     def training_edge_counts(self, split: str) -> Ids:
         """The number of training edges of each node [V]."""
         chosen = self.split(split) == TRAIN
-        out = np.bincount(self.src[chosen], minlength=self.num_nodes)
-        return out + np.bincount(self.dst[chosen], minlength=self.num_nodes)
+        out, into = (count_values(end, self.num_nodes, chosen) for end in (self.src, self.dst))
+        return out + into
 
     def training_adjacency(self, split: str, *, strata: Strata = "none") -> Adjacency:
         """The training edges around every node; profile edges around a node that has none.

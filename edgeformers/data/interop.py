@@ -54,8 +54,8 @@ def _batches(
     graph: EdgeTextGraph, schema: pa.Schema, separator: str | None
 ) -> Iterator[pa.RecordBatch]:
     with (
-        pq.ParquetFile(graph.path / "edges.parquet") as edges,
-        pq.ParquetFile(graph.path / "texts.parquet") as texts,
+        pq.ParquetFile(graph.path / "edges.parquet", memory_map=True) as edges,
+        pq.ParquetFile(graph.path / "texts.parquet", memory_map=True) as texts,
     ):
         start = 0
         pairs = zip(rebatch(edges.iter_batches()), rebatch(texts.iter_batches()), strict=True)

@@ -284,7 +284,7 @@ class _NetworkWriter:
     ) -> NDArray[Any]:
         """Write a staged column as an array [E], converted batch by batch."""
         place = [field.name for field in self.kept].index(column)
-        with pq.ParquetFile(self.staged) as staged, ArrayWriter(self._path(file), dtype) as array:
+        with self._staged_columns() as staged, ArrayWriter(self._path(file), dtype) as array:
             for batch in staged.iter_batches(BATCH_ROWS, columns=[f"c{place}"]):
                 array.append(np.asarray(convert(batch.column(0))))
         return open_array(self._path(file))
@@ -327,7 +327,7 @@ class _NetworkWriter:
         number = pa.from_numpy_dtype(self.src.dtype)
         schema = pa.schema([("src", number), ("dst", number), *self.kept])
         with (
-            pq.ParquetFile(self.staged) as staged,
+            self._staged_columns() as staged,
             pq.ParquetWriter(self.folder / "edges.parquet", schema, compression="zstd") as writer,
         ):
             batches = staged.iter_batches(BATCH_ROWS)
@@ -351,6 +351,10 @@ class _NetworkWriter:
         numbers = (block.astype(dtype) + dtype(first) for _, block in blocks(staged))
         write_array(self._path(name), dtype, numbers)
         return open_array(self._path(name))
+
+    def _staged_columns(self) -> pq.ParquetFile:
+        # without a memory map, a reader keeps every row group that it has read
+        return pq.ParquetFile(self.staged, memory_map=True)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.npy"

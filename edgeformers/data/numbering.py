@@ -123,7 +123,7 @@ class NodeNumbering:
 
     def _sort_into_buckets(self, place: int) -> None:
         """Divide the rows of a node table into files by ranges of node numbers."""
-        with ExitStack() as stack, pq.ParquetFile(self._path(place)) as staged:
+        with ExitStack() as stack, pq.ParquetFile(self._path(place), memory_map=True) as staged:
             schema = staged.schema_arrow.append(pa.field("number", pa.int64()))
             writers: dict[int, pq.ParquetWriter] = {}
             for batch in staged.iter_batches(BATCH_ROWS):

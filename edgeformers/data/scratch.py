@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from edgeformers.data.types import Ids, Mask
+from edgeformers.data.types import Ids, IntArray, Mask
 
 LARGE_ARRAY = 1 << 28  # bytes
 BLOCK = 1 << 20  # rows in memory at a time
@@ -30,6 +30,17 @@ def row_slices(count: int, size: int | None = None) -> Iterator[slice]:
     """Consecutive rows, `BLOCK` or `size` at a time."""
     size = size or BLOCK
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def count_values(values: IntArray, minlength: int = 0, chosen: Mask | None = None) -> Ids:
+    """`np.bincount` of the values, or of the chosen ones, in blocks: it would copy them all."""
+    counts = np.zeros(minlength, np.int64)
+    for rows in row_slices(len(values)):
+        block = values[rows] if chosen is None else values[rows][chosen[rows]]
+        found = np.bincount(block, minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    return counts
 
 
 def rows_where(is_chosen: Callable[[slice], Mask], count: int) -> Ids:

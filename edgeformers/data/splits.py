@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgeformers.data import scratch
 from edgeformers.data.numba_kernels import cut_groups, rank_in_groups, rows_of_groups
 from edgeformers.data.random import hash_keys
-from edgeformers.data.scratch import row_slices
+from edgeformers.data.scratch import count_values, row_slices, scratch_array
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError, suggest
@@ -279,12 +279,13 @@ def _cut(
     memory does not grow with the edges, or with 1/32 of them.
     """
     ends = np.array([fractions[0], round(fractions[0] + fractions[1], 12)])
-    codes = np.zeros(count, np.uint8)
+    codes = scratch_array((count,), np.uint8)
+    codes[:] = 0
     if node is None:
         for end in np.floor(ends * count).astype(np.int64):
             _add_from_rank(codes, keys, int(end))
         return codes
-    indptr = np.append(0, np.cumsum(np.bincount(node)))
+    indptr = np.append(0, np.cumsum(count_values(node)))
     limit = max(4 * scratch.BLOCK, count // 32)  # edges ranked at a time, unless a node has more
     first = 0
     while first < len(indptr) - 1:

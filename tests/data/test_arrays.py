@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data import scratch, storage
-from edgeformers.data.scratch import rows_where, scratch_array
+from edgeformers.data.scratch import count_values, rows_where, scratch_array
 from edgeformers.data.storage import check_offsets, check_range, open_array, write_array
 from edgeformers.errors import FormatError
 
@@ -109,3 +109,12 @@ def test_rows_are_chosen_slice_by_slice(monkeypatch, block):
     mask = np.array([True, False, True, True, False, False, True])
     assert rows_where(lambda part: mask[part], len(mask)).tolist() == [0, 2, 3, 6]
     assert rows_where(lambda part: mask[part], 0).tolist() == []
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_values_are_counted_slice_by_slice(monkeypatch, block):
+    monkeypatch.setattr(scratch, "BLOCK", block)
+    values, chosen = np.array([1, 4, 1, 0, 2, 7], np.int32), np.arange(6) < 3
+    assert count_values(values).tolist() == np.bincount(values).tolist()
+    assert count_values(values, 9, chosen).tolist() == [0, 2, 0, 0, 1, 0, 0, 0, 0]
+    assert count_values(values[:0], 2).tolist() == [0, 0]

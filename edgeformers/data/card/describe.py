@@ -33,6 +33,7 @@ from edgeformers.data.card.distributions import (
 from edgeformers.data.card.findings import with_findings
 from edgeformers.data.card.phrasing import NAME_CHARACTERS, shorten
 from edgeformers.data.random import splitmix64
+from edgeformers.data.scratch import count_values
 from edgeformers.data.splits import PARTS
 from edgeformers.errors import with_options
 
@@ -97,7 +98,7 @@ def _counts(graph: "EdgeTextGraph", keys: dict[str, Array]) -> Counts:
 
 def _sides(graph: "EdgeTextGraph") -> list[SideSummary]:
     """Sources and targets; outgoing and incoming edges in a directed network of one node type."""
-    out, into = (np.bincount(ends, minlength=graph.num_nodes) for ends in (graph.src, graph.dst))
+    out, into = (count_values(ends, graph.num_nodes) for ends in (graph.src, graph.dst))
     border = graph.num_sources
     if graph.is_bipartite:
         targets = _side(graph, "targets", into[border:], border)

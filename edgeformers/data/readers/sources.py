@@ -104,8 +104,9 @@ class ParquetSource(FileSource):
 
     def batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         with self._open() as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=names):
-                yield batch.select(names)
+            for group in range(file.num_row_groups):  # a reader keeps all that it has read
+                for batch in file.iter_batches(BATCH_ROWS, [group], names):
+                    yield batch.select(names)
 
     @contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:

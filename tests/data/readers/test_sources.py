@@ -1,12 +1,15 @@
 import gzip
 import re
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from edgeformers.data.readers.sources import ParquetSource
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.errors import InputError
 from tests.data.readers.table_files import (
@@ -80,3 +83,15 @@ def test_what_is_wrong_with_a_frame_is_reported():
         read_edges(pd.DataFrame({**edge, "odd": [object()]}))
     with pytest.raises(InputError, match=r"column 'text' \(text\) holds struct"):
         read_edges(pa.table({**edge, "text": [{"a": 1}]}))
+
+
+def test_row_groups_of_a_parquet_file_are_not_kept_in_memory(tmp_path):
+    numbers = np.random.default_rng(0).integers(2**60, size=2_000_000)
+    pq.write_table(pa.table({"a": numbers}), tmp_path / "a.parquet", row_group_size=50_000)
+    before = pa.total_allocated_bytes()
+    used = [
+        pa.total_allocated_bytes() - before
+        for _ in ParquetSource(tmp_path / "a.parquet").batches(["a"])
+    ]
+    assert len(used) == 40
+    assert max(used) < numbers.nbytes / 3
