@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids, Side
-from edgeformers.serve.schemas import NodeMatch
+from edgeformers.serve.schemas import NodeEdge, NodeMatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,13 @@ class NodeSearch:
         best = ordered[np.sort(first)][:limit]
         return Matches(nodes=self.describe(best + low), total=len(inside))
 
+    def busiest(self, side: Side | None, count: int) -> list[NodeMatch]:
+        """The nodes with the most edges."""
+        low, high = self._range(side)
+        degrees = np.diff(self.graph.adjacency.indptr)[low:high]
+        some = np.argpartition(-degrees, min(count, len(degrees) - 1))[:count]
+        return self.describe(low + some[np.lexsort([some, -degrees[some]])])
+
     def describe(self, nodes: Ids) -> list[NodeMatch]:
         """Nodes with their ids, sides and numbers of edges."""
         degrees = np.diff(self.graph.adjacency.indptr)[nodes]
@@ -65,6 +72,29 @@ class NodeSearch:
         if side is None or not self.graph.is_bipartite:
             return 0, count
         return (0, self.graph.num_sources) if side == "source" else (self.graph.num_sources, count)
+
+
+def list_edges(graph: EdgeTextGraph, edges: Ids) -> list[NodeEdge]:
+    """Edges of a network with the ids of their nodes, texts and labels."""
+    ends = (graph.node_names(numbers[edges]) for numbers in (graph.src, graph.dst))
+    return [
+        NodeEdge(source=source, target=target, text=text, label=_label(graph, edge))
+        for edge, source, target, text in zip(
+            edges.tolist(), *ends, graph.texts(edges), strict=True
+        )
+    ]
+
+
+def _label(graph: EdgeTextGraph, edge: int) -> str | list[str] | float | None:
+    """The label of an edge: a name, several, or a number; None if it has none."""
+    if graph.labels is None:
+        return None
+    value, names = graph.labels[edge], graph.label_names
+    if graph.label_kind == "multi":
+        return [names[i] for i in np.flatnonzero(value)]
+    if graph.label_kind == "number":
+        return None if np.isnan(value) else float(value)
+    return names[value] if value >= 0 else None
 
 
 def _where(mask: pa.Array) -> Ids:

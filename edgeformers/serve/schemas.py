@@ -138,6 +138,23 @@ class NodeMatches(Answer):
     total: int = Field(description="How many nodes match.")
 
 
+class NodeEdge(BaseModel):
+    """An edge of a node, with its text."""
+
+    source: str
+    target: str
+    text: str
+    label: str | list[str] | float | None = None
+
+
+class NodeEdges(Answer):
+    """A page of the edges of a node, the last ones of the network first."""
+
+    edges: list[NodeEdge]
+    total: int = Field(description="How many edges the node has.")
+    next: str | None = Field(description="The cursor of the next page; None on the last one.")
+
+
 class Problem(BaseModel):
     """Problem details of RFC 9457."""
 

@@ -4,15 +4,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Side
+from edgeformers.errors import InputError
 from edgeformers.inference.explain import Recommendation
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
+from edgeformers.serve.node_search import list_edges
 from edgeformers.serve.schemas import (
     EdgeIn,
     EdgePrediction,
     ModelInfo,
     Models,
+    NodeEdges,
+    NodeMatch,
     NodeMatches,
     OwnEdge,
     Prediction,
@@ -22,6 +29,7 @@ from edgeformers.serve.schemas import (
 from edgeformers.serve.versions import ServedModel, Versions
 
 NODE_TOKENS = 128  # what ranking for a known node counts as
+CURSOR_DIGITS = 18
 BYTES_PER_TOKEN = 3  # of texts, about
 
 
@@ -167,6 +175,47 @@ class Service:
         served = self.versions.find(name=model)
         found = served.node_search.find(query, side=side, limit=limit)
         return NodeMatches(**_signature(served), nodes=found.nodes, total=found.total)
+
+    def graph(self, model: str | None = None) -> EdgeTextGraph:
+        """The network of a run."""
+        return self.versions.find(name=model).graph
+
+    def find_node(
+        self, node: str, side: Side | None = None, *, model: str | None = None
+    ) -> NodeMatch:
+        """A node of the network; without a side, the source of this id or else the target."""
+        served = self.versions.find(name=model)
+        number = served.graph.node_number(node, side)
+        return served.node_search.describe(np.array([number]))[0]
+
+    def busiest_nodes(
+        self, side: Side | None, limit: int = 20, *, model: str | None = None
+    ) -> list[NodeMatch]:
+        """The nodes with the most edges."""
+        return self.versions.find(name=model).node_search.busiest(side, limit)
+
+    def edges_of(
+        self,
+        node: str,
+        *,
+        side: Side | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+        model: str | None = None,
+    ) -> NodeEdges:
+        """A page of the edges of a node, the last ones of the network first."""
+        served = self.versions.find(name=model)
+        number = served.graph.node_number(node, side)
+        if not (start := cursor or "0").isdecimal() or len(start) > CURSOR_DIGITS:
+            raise InputError(f"`cursor` must be one that the server gave (got '{cursor}')")
+        edges = np.sort(served.graph.adjacency.edges_of(number))[::-1].astype(np.int64)
+        end = int(start) + limit
+        return NodeEdges(
+            **_signature(served),
+            edges=list_edges(served.graph, edges[int(start) : end]),
+            total=len(edges),
+            next=str(end) if end < len(edges) else None,
+        )
 
     def _call(self, function: Callable[[], Any], *, tokens: int) -> Any:
         """The result of a function that the worker runs on its own."""
