@@ -9,7 +9,7 @@ from edgeformers.errors import require
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(Command):
-    """Serve runs over HTTP: a REST API, and pages to explore them.
+    """Serve runs: a REST API and an explorer.
 
     SIGHUP loads new versions of the runs; SIGTERM answers the requests that have begun and ends.
     """
@@ -18,17 +18,38 @@ class Serve(Command):
 Examples:
   edgeformers serve run-edges run-links
   edgeformers serve run-links --port 8080
+
+\b
+For other machines, with a secret token:
+  openssl rand -hex 32 > token
+  edgeformers serve run-links --host 0.0.0.0 --token-file token
 """
 
     runs: list[Path] = argument("Folders of trained runs.", metavar="RUN...")
     host: str = option("Address to listen on.", "127.0.0.1")
     port: int = option("Port to listen on; 0: any free one.", 8000)
+    token_file: Path | None = option(
+        "File with a secret token; required to listen on an address that others can reach."
+    )
+    cors_origins: list[str] | None = option(
+        "Address of a web page that may call the API. Repeatable.",
+        names=["--cors-origin"],
+        metavar="ORIGIN",
+    )
     network: Path | None = option("The network, if it has moved since training.")
     device: str | None = option("cpu or cuda. [default: a GPU if available]")
 
     def run(self) -> None:
-        for module in ("fastapi", "uvicorn"):
+        for module in ("fastapi", "uvicorn", "prometheus_client"):
             require(module, "serve")
         from edgeformers.serve.server import serve
 
-        serve(self.runs, host=self.host, port=self.port, network=self.network, device=self.device)
+        serve(
+            self.runs,
+            host=self.host,
+            port=self.port,
+            token_file=self.token_file,
+            cors_origins=self.cors_origins or (),
+            network=self.network,
+            device=self.device,
+        )

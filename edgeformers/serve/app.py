@@ -1,15 +1,22 @@
 """The REST API: each route checks its input and calls one method of the service."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import FastAPI, Query
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from edgeformers import __version__
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
 from edgeformers.serve import schemas
+from edgeformers.serve.auth import Authentication
+from edgeformers.serve.gate import Gate
+from edgeformers.serve.login import add_login
 from edgeformers.serve.problems import add_error_handlers
 from edgeformers.serve.service import Service
 
@@ -18,19 +25,48 @@ Explain = Annotated[int, Query(ge=0, le=20, description="Reasons per recommendat
 ModelName = Annotated[str | None, Query(description="The name of a served run.")]
 
 
-def create_app(service: Service) -> FastAPI:
-    """The application of a service, which it closes at the end."""
+def create_app(
+    service: Service,
+    *,
+    tokens: Sequence[str] = (),
+    cors_origins: Sequence[str] = (),
+    only_local_names: bool = False,
+) -> FastAPI:
+    """The application of a service, which it closes at the end.
+
+    With `tokens`, requests need one of them. Pages of `cors_origins` may call the API from a
+    browser. `only_local_names` refuses requests whose Host header does not name this machine.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = service.limits.in_flight
         yield
         service.close()
 
-    app = FastAPI(title="edgeformers", version=__version__, lifespan=lifespan, redoc_url=None)
-    app.state.service = service
+    app = FastAPI(
+        title="edgeformers", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    authentication = Authentication(tokens)
+    app.add_middleware(
+        Gate,
+        authentication=authentication,
+        limits=service.limits,
+        metrics=service.metrics,
+        only_local_names=only_local_names,
+    )
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+        )
     add_error_handlers(app)
     _add_models(app, service)
-    _add_health(app, service)
+    _add_operations(app, service)
+    if authentication.is_required:
+        add_login(app, authentication)
     return app
 
 
@@ -81,24 +117,24 @@ def _add_models(app: FastAPI, service: Service) -> None:
     @app.post("/v1/recommendations")
     def recommend_many(request: schemas.RecommendRequest) -> schemas.RecommendationLists:
         """Recommend targets to a new node, described by its edges, or to several nodes."""
-        if (request.nodes is None) == (request.edges is None):
+        if bool(request.nodes) == bool(request.edges):
             raise InputError("give either `nodes` of the network or the `edges` of a new node")
         options: dict[str, Any] = {
             "exclude_seen": request.exclude_seen,
             "explain": request.explain,
             "model": request.model,
         }
-        if request.edges is not None:
+        if request.edges:
             results = [service.recommend_new(request.edges, request.k, **options)]
         else:
-            results = service.recommend_all(request.nodes or [], request.k, **options)
+            results = service.recommend_all(request.nodes, request.k, **options)
         first = results[0]
         return schemas.RecommendationLists(
             model=first.model, version=first.version, results=results
         )
 
 
-def _add_health(app: FastAPI, service: Service) -> None:
+def _add_operations(app: FastAPI, service: Service) -> None:
     @app.get("/health/live")
     async def live() -> schemas.Health:
         """Whether the process answers."""
@@ -109,3 +145,8 @@ def _add_health(app: FastAPI, service: Service) -> None:
         """Whether the models compute: every one encodes a text."""
         service.ready()
         return schemas.Health(status="ready")
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Metrics in the text format of Prometheus."""
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

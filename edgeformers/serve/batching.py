@@ -134,7 +134,8 @@ class Worker:
             answers = batch[0].run([job.item for job in batch])
         except BaseException as error:  # libraries in Rust panic with their own kind
             if len(batch) == 1:
-                batch[0].future.set_exception(error)
+                is_usual = isinstance(error, Exception)
+                batch[0].future.set_exception(error if is_usual else RuntimeError(repr(error)))
             else:
                 for job in batch:
                     self._run([job])

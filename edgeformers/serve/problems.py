@@ -9,13 +9,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from edgeformers.errors import EdgeformersError, FormatError, UnknownNodeError
+from edgeformers.errors import EdgeformersError, FormatError, InputError, UnknownNodeError
 from edgeformers.serve.batching import OverloadedError
 from edgeformers.serve.limits import TooLargeError
 from edgeformers.serve.versions import UnknownModelError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
+LISTED_ERRORS = 20
 #: The first class that an error belongs to decides.
 STATUSES: Mapping[type[EdgeformersError], HTTPStatus] = {
     OverloadedError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -60,11 +61,10 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         errors = [
-            {"at": "/".join(map(str, each["loc"])), "problem": each["msg"]}
-            for each in error.errors()[:20]
+            str(InputError(f"{'/'.join(map(str, each['loc']))}: {each['msg']}"))  # shortened
+            for each in error.errors()[:LISTED_ERRORS]
         ]
-        first = errors[0]
-        return problem(422, f"{first['at']}: {first['problem']}", errors=errors)
+        return problem(422, errors[0], errors=errors)
 
     app.add_exception_handler(EdgeformersError, of_library)
     app.add_exception_handler(HTTPException, of_http)

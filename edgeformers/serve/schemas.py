@@ -1,28 +1,43 @@
 """What requests and answers consist of; FastAPI validates with these and documents them."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from edgeformers.config import Task
 from edgeformers.data.types import Side
 from edgeformers.inference.explain import Recommendation
 
+NO_TEXT = re.compile("[\0\ud800-\udfff]")  # NUL and lone surrogates
+MOST_FIELDS = 50  # of an object in a request
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("it contains a NUL character; remove it")
+
+def _plain(text: str) -> str:
+    if found := NO_TEXT.search(text):
+        raise ValueError(f"it contains the character {found[0]!a}, which no text has; remove it")
     return text
 
 
-NodeId = Annotated[str, AfterValidator(_without_nul)]
-Text = Annotated[str, AfterValidator(_without_nul)]
+NodeId = Annotated[str, AfterValidator(_plain)]
+Text = Annotated[str, AfterValidator(_plain)]
 
 
-class Request(BaseModel):
-    """The body of a request; an unknown field is an error."""
+class Body(BaseModel):
+    """A part of the body of a request; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, values: object) -> object:
+        if isinstance(values, dict) and len(values) > MOST_FIELDS:  # each would be an error
+            raise ValueError(f"it has {len(values):,} fields")
+        return values
+
+
+class Request(Body):
+    """The body of a request."""
 
     model: str | None = Field(None, description="The name of a served run; by default the first.")
 
@@ -34,20 +49,16 @@ class Answer(BaseModel):
     version: str = Field(description="The fingerprint of the model's files.")
 
 
-class EdgeIn(BaseModel):
+class EdgeIn(Body):
     """An edge: two node ids, known or not, and a text."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: NodeId
     target: NodeId
     text: Text = ""
 
 
-class OwnEdge(BaseModel):
+class OwnEdge(Body):
     """An edge of a new node: the node at the other end and the text."""
-
-    model_config = ConfigDict(extra="forbid")
 
     target: NodeId
     text: Text = ""
@@ -56,7 +67,7 @@ class OwnEdge(BaseModel):
 class PredictRequest(Request):
     """Edges to predict the labels of."""
 
-    edges: list[EdgeIn]
+    edges: Annotated[list[EdgeIn], FailFast()]
     ablations: bool = Field(False, description="Also predict from the text or the nodes alone.")
 
 
@@ -90,8 +101,8 @@ class Recommendations(Answer):
 class RecommendRequest(Request):
     """Nodes of the network, or the edges of a new node, to recommend targets to."""
 
-    nodes: list[NodeId] | None = None
-    edges: list[OwnEdge] | None = None
+    nodes: Annotated[list[NodeId], FailFast()] = Field(default_factory=list)
+    edges: Annotated[list[OwnEdge], FailFast()] = Field(default_factory=list)
     k: int = Field(10, ge=1, le=1_000)
     exclude_seen: bool = True
     explain: int = Field(0, ge=0, le=20, description="Reasons per recommendation.")

@@ -1,17 +1,22 @@
 """Run the server: bind, load, announce, answer until a signal, drain."""
 
+import signal
 import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
-from edgeformers.errors import InputError
+from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.serve.app import create_app
+from edgeformers.serve.auth import check_address, is_local, read_tokens
 from edgeformers.serve.service import Service
 
-DRAIN_SECONDS = 30
+DRAIN_SECONDS = 30  # for requests that have begun when the server is told to stop
 
 
 def serve(
@@ -19,28 +24,78 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    token_file: Path | None = None,
+    cors_origins: Sequence[str] = (),
     network: Path | None = None,
     device: str | None = None,
 ) -> None:
-    """Serve runs until SIGINT or SIGTERM; requests that have begun are answered first."""
+    """Serve runs until SIGINT or SIGTERM; requests that have begun are answered first.
+
+    SIGHUP loads new versions of the runs.
+    """
+    tokens = read_tokens(token_file) if token_file is not None else []
+    check_address(host, has_tokens=bool(tokens))
     listener = _bind(host, port)
     service = Service(runs, network=network, device=device)
-    config = uvicorn.Config(
-        create_app(service),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+    app = create_app(
+        service,
+        tokens=tokens,
+        cors_origins=cors_origins,
+        only_local_names=is_local(host) and not tokens,
     )
-    address = f"http://{host}:{listener.getsockname()[1]}"
-    sys.stdout.write(f"serving {len(runs)} runs at {address} (API: {address}/docs)\n")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
+    )
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listener.getsockname()[1]}"
+    names = ", ".join(model.name for model in service.versions.current)
+    _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
+    _Server(config, service).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server that ends with exit code 0 after a signal, and reloads on SIGHUP."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        handlers = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=reload_and_print, args=[self._service], daemon=True).start()
+
+
+def reload_and_print(service: Service) -> None:
+    """Load new versions, and print which ones are served."""
+    try:
+        models = service.reload().models
+    except (EdgeformersError, OSError) as error:
+        _print(f"error: {error}; the versions before are still served")
+    else:
+        _print("serving " + ", ".join(f"{model.name} {model.version}" for model in models))
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[listener])
 
 
 def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), backlog=2048)
-    except OSError as error:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose `port=`"
+            f"cannot listen on {host}, port {port} ({reason}); choose another `port=`"
         ) from error

@@ -12,6 +12,7 @@ from edgeformers.errors import InputError
 from edgeformers.inference.explain import Recommendation
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
+from edgeformers.serve.metrics import Metrics
 from edgeformers.serve.node_search import list_edges
 from edgeformers.serve.schemas import (
     EdgeIn,
@@ -47,7 +48,11 @@ class Service:
     ) -> None:
         self.limits = limits or Limits()
         self.versions = Versions(runs, network=network, device=device)
-        self.worker = Worker()
+        self.metrics = Metrics()
+        self.worker = Worker(observe=self.metrics.observe_batch)
+        worker = self.worker
+        self.metrics.observe_queue(lambda: len(worker), lambda: worker.waiting_tokens)
+        self._show_versions()
 
     def close(self) -> None:
         """Finish the waiting requests and stop."""
@@ -63,12 +68,17 @@ class Service:
     def reload(self) -> Models:
         """Load the runs whose files have changed; requests are answered all the while."""
         self.versions.reload()
+        self._show_versions()
         return self.models()
 
     def rollback(self) -> Models:
         """Answer with the versions before the last reload again."""
         self.versions.rollback()
+        self._show_versions()
         return self.models()
+
+    def _show_versions(self) -> None:
+        self.metrics.set_models({each.name: each.version for each in self.versions.current})
 
     def ready(self) -> None:
         """Encode a text with every model; raises if one cannot."""
