@@ -84,6 +84,11 @@ With a table of your own:
     drop_repeats: bool = network_option(
         "Keep one of several edges with the same nodes and text.", False
     )
+    add: list[Path] | None = network_option(
+        "A store of new edges, as `serve` writes it: add its edges, and leave out what was removed "
+        "there. Repeatable.",
+        metavar="STORE",
+    )
     positive: str | None = network_option("Labels that count as links: 4,5. [default: all]")
     tokenizer: str = network_option("minilm, a folder, a Hub name, train:8000, or none.", "auto")
     edges: int = network_option("Edges of the simulated network.", 20_000)
@@ -103,6 +108,7 @@ With a table of your own:
             positive_labels=split_list(self.positive) or (),
             min_degree=self.min_degree,
             drop_repeats=self.drop_repeats,
+            add=self.add or (),
             keep_isolated=self.keep_isolated,
             progress=not self.quiet,
             on_error=choose("--on-error", self.on_error, ("stop", "skip")),

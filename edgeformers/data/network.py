@@ -24,6 +24,7 @@ from edgeformers.data.columns import (
     natural_order,
     write_label_sets,
 )
+from edgeformers.data.edge_store import EdgeStore
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.id_table import string_buffers
@@ -51,6 +52,7 @@ from edgeformers.data.storage import (
     open_array,
     write_array,
 )
+from edgeformers.data.store_merge import StoreMerge
 from edgeformers.data.table import (
     BATCH_ROWS,
     EDGE_FIELDS,
@@ -82,6 +84,7 @@ class PrepareConfig:
     keep_isolated: bool = False  # keep nodes of the node tables that have no edge
     min_degree: int = 1  # keep the k-core, in which every node has this many edges
     drop_repeats: bool = False  # of edges with equal source, target and text, keep the first
+    add: Sequence[str | PathLike[str]] = ()  # stores of new edges, which a server writes
     notes: Sequence[str] = ()
     check: Callable[[EdgeTextGraph], list[str]] | None = None  # may raise; returns more notes
     complete: Callable[[EdgeTextGraph], object] | None = None  # called before the folder appears
@@ -103,15 +106,23 @@ def write_network(
     splits = _checked_splits(table, config)
     tokenizer = checked_tokenizer(config.tokenizer)
     written = atomic_folder(out, overwrite=overwrite, check=check_replaceable)
-    with single_writer(out), written as folder:
+    with ExitStack() as stack:
+        stores = [stack.enter_context(EdgeStore.snapshot(path)) for path in config.add]
+        parts = [split.column for split in splits if split.how == "column"]
+        merge = StoreMerge(table, stores, parts)
+        stack.enter_context(single_writer(out))
+        folder = stack.enter_context(written)
         filtered, notes = filter_edges(
-            table,
+            merge.table,
             drop_repeats=config.drop_repeats,
             min_degree=config.min_degree,
             progress=config.progress,
         )
         writer = _NetworkWriter(folder, filtered, replace(config, notes=[*config.notes, *notes]))
         writer.read_table()
+        writer.meta = replace(
+            writer.meta, stores=merge.records(), notes=[*writer.meta.notes, *merge.notes()]
+        )
         writer.write_columns()
         writer.write_nodes(nodes)
         writer.write_edges()

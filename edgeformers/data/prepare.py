@@ -76,6 +76,7 @@ def prepare(
     positive_labels: Sequence[str] = (),
     min_degree: int = 1,
     drop_repeats: bool = False,
+    add: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     config: PrepareConfig | None = None,
     on_error: OnError = "stop",
     overwrite: bool = False,
@@ -96,8 +97,10 @@ def prepare(
     `splits` are `SplitConfig`s or descriptions such as "link=per-source+new-pairs". `tokenizer`
     is "minilm", a folder, a name on the Hugging Face hub, "train:8000", or None to tokenize
     later. `positive_labels` are the labels of edges that count as links (default: all edges).
-    `min_degree` keeps the k-core; `drop_repeats` keeps the first of identical edges. A `config`
-    is an alternative to these; arguments that differ from their defaults override it.
+    `min_degree` keeps the k-core; `drop_repeats` keeps the first of identical edges. `add` are
+    stores of a server: their edges follow those of `data`, from which nodes whose edges were
+    removed are left out. A `config` is an alternative to these; arguments that differ from their
+    defaults override it.
 
     `on_error="skip"` skips and counts unusable rows. See `PrepareOptions` for more arguments.
     """
@@ -113,6 +116,7 @@ def prepare(
         positive_labels=[positive_labels] if isinstance(positive_labels, str) else positive_labels,
         min_degree=min_degree,
         drop_repeats=drop_repeats,
+        add=[add] if isinstance(add, str | PathLike) else tuple(add),
         keep_isolated=options.pop("keep_isolated", False),
         progress=options.pop("progress", True),
     )
@@ -131,6 +135,11 @@ def prepare(
         _refuse_columns("the dataset simulated", **columns, nodes=_as_list(nodes))
         return prepare_simulated(out, config=config, overwrite=overwrite, **simulation)
     _refuse_columns(f"the dataset {dataset}", **columns)
+    if config.add:
+        raise InputError(
+            f"the dataset {dataset} is prepared as it was published; leave out `add=`, or name the "
+            "columns of its table"
+        )
     recipe = load_recipe(dataset)
     tables = [
         open_nodes(node_data, on_error=on_error, classes=recipe.node_classes)

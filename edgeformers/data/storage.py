@@ -271,6 +271,7 @@ class NetworkMeta:
     origin: str = ""
     skipped: dict[str, Any] = field(default_factory=dict)  # unusable rows of the input
     notes: list[str] = field(default_factory=list)  # for the data card
+    stores: list[dict[str, Any]] = field(default_factory=list)  # merged ones; see StoreMerge
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # size and SHA-256 of each file
 
     def write(self, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -176,6 +176,7 @@ class EdgeTable(_Stream):
     directed: bool = True
     label_kind: LabelKind = "class"
     label_separator: str | None = None  # between the labels of a set (label_kind "multi")
+    classes: Sequence[str] | None = None  # the allowed labels; None: any
     has_published_order: bool = False  # validation and test links are in their published order
 
     @classmethod

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import edgeformers as library
+from edgeformers.data.edge_store import EdgeStore, StoredEdge
 from tests.cli.commands import run_examples
 from tests.data.folders import contents
 
@@ -229,3 +230,18 @@ def test_metadata_in_a_glob_over_amazon_files_is_suggested_as_nodes(edgeformers,
     answer = edgeformers("prepare", "?.jsonl", "--nodes", "meta_*", "-o", "net", *QUICK)
     assert answer.code == 0, answer.err
     assert library.EdgeTextGraph.open(tmp_path / "net").node_label_names == ["Toys"]
+
+
+def test_a_store_of_new_edges_is_merged(edgeformers, edges, tmp_path):
+    with EdgeStore(tmp_path / "edges.sqlite") as store:
+        store.append([StoredEdge(source="new", target="elsewhere", text="hello")])
+    answer = edgeformers(
+        "prepare", edges, "-o", "net", "--tokenizer", "none", "--add", "edges.sqlite"
+    )
+    assert answer.code == 0
+    assert "21 edges with text from 6 sources to 4 targets" in answer.out
+    assert "1 edges were added from edges.sqlite" in answer.out
+    missing = edgeformers("prepare", edges, "-o", "other", *QUICK, "--add", "none.sqlite")
+    assert missing.code == 2
+    assert "none.sqlite: no such store" in missing.err
+    assert not (tmp_path / "other").exists()

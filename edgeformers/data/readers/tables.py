@@ -123,6 +123,7 @@ def read_edges(
         directed=directed,
         label_kind=labels.kind,
         label_separator=labels.separator,
+        classes=labels.classes,
         errors=errors,
     )
 
