@@ -30,6 +30,7 @@ from edgeformers.evaluation.significance import bootstrap_interval
 
 LinkProtocol = Literal["full", "sampled", "paper", "paper-shifted", "paper-unseen"]
 PROTOCOLS: tuple[LinkProtocol, ...] = get_args(LinkProtocol)
+ROLLING: Literal["rolling"] = "rolling"  # ranks as of the time of each link, see `rolling.py`
 IN_BATCH: tuple[LinkProtocol, ...] = ("paper", "paper-shifted", "paper-unseen")
 UNTUNED: tuple[LinkProtocol, ...] = ("paper", "sampled", "full")
 
@@ -231,5 +232,5 @@ def _groups(counts: ArrayLike, ranges: Mapping[str, tuple[int, int | None]]) -> 
 
 
 def _check_protocol(name: str) -> None:
-    if name not in PROTOCOLS:
+    if name not in (*PROTOCOLS, ROLLING):
         raise InputError(f"unknown protocol '{name}'; {suggest(name, PROTOCOLS)}")

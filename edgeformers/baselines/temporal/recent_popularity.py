@@ -1,0 +1,129 @@
+"""Recent popularity: candidates with many edges in the last days, weighted by their age."""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from edgeformers.baselines.base import Scores, ValidationRanking, best_setting, grid_search
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import PROFILE, TRAIN
+from edgeformers.data.types import Floats, Ids
+from edgeformers.errors import InputError
+from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.evaluation.rolling import RollingLinks
+
+DAY = 86_400_000_000  # microseconds
+MEMORIES = (30.0, 1.0, 2.0, 4.0, 8.0, 15.0, 60.0, 90.0, 180.0, 365.0, 1_000.0)  # days
+
+
+class DecayedCounts:
+    """log sum_e exp(-age_e / memory) over the links e to each candidate; -inf without links.
+
+    Logarithms rank as the sums do, and do not underflow for candidates that have long been quiet.
+    """
+
+    def __init__(self, num_candidates: int, memory: float) -> None:
+        self.memory = memory  # days
+        self._log_counts = np.full(num_candidates, -np.inf)  # at the time of the last link
+        self._time = 0
+
+    def add(self, columns: Ids, times: Ids) -> None:
+        """Count links [m] in time order."""
+        if not len(columns):
+            return
+        last = int(times[-1])
+        self._log_counts -= (last - self._time) / DAY / self.memory
+        self._time = last
+        ages = (last - times.astype(np.int64)) / DAY
+        np.logaddexp.at(self._log_counts, columns, -ages / self.memory)
+
+    def now(self) -> Floats:
+        """The values of all candidates [C] at the time of the last link."""
+        return self._log_counts
+
+    def copy(self) -> "DecayedCounts":
+        """The same counts, to which links are added independently."""
+        other = copy(self)
+        other._log_counts = self._log_counts.copy()
+        return other
+
+
+class RecentPopularity:
+    """Scores a candidate by its edges, each weighted by exp(-age / memory), whatever the query.
+
+    The memory is chosen on validation. `observe` counts edges that arrive after fitting.
+    """
+
+    counts: DecayedCounts
+
+    def __init__(self, memories: Sequence[float] = MEMORIES) -> None:
+        if any(memory <= 0 for memory in memories):
+            raise InputError(f"every memory must be above 0 days (got {min(memories)})")
+        self.memories = memories
+        self.setting: dict[str, Any] = {}
+
+    def fit(self, graph: EdgeTextGraph, split: str) -> Self:
+        """Count training links; choose the memory by full-ranking MRR on validation."""
+        ranking = ValidationRanking(graph, split)
+
+        def mrr(counts: DecayedCounts) -> float:
+            self.counts = counts
+            return ranking.mrr(lambda queries, nodes: self.scores(queries, nodes))
+
+        return self._fit(graph, split, mrr)
+
+    def fit_rolling(self, graph: EdgeTextGraph, split: str) -> Self:
+        """The same for the protocol `rolling`: choose the memory by rolling MRR on validation."""
+        links = RollingLinks(graph, split, "val")
+
+        def mrr(counts: DecayedCounts) -> float:
+            self.counts = counts.copy()
+            return links.rank(self).metrics("rolling")["mrr"]
+
+        return self._fit(graph, split, mrr)
+
+    def observe(self, edges: Ids) -> None:
+        """Count the links among edges that arrived."""
+        links = edges[self._graph.is_positive[edges]]
+        self.counts.add(*self._columns_and_times(links))
+
+    def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
+        """Query nodes [q] and candidate nodes [c] -> scores [q, c] after the last link."""
+        row = self.counts.now()[np.asarray(candidates) - self._first]
+        return np.tile(row.astype(np.float32), (len(np.asarray(queries)), 1))
+
+    def scores_at(self, sources: Ids, time: int) -> Floats:
+        """Source nodes [q] -> scores of all candidates [q, C]; time passes alike for all."""
+        values = self.counts.now()
+        return np.broadcast_to(values, (len(sources), len(values)))
+
+    def _fit(self, graph: EdgeTextGraph, split: str, mrr: Callable[[DecayedCounts], float]) -> Self:
+        if graph.times is None:
+            raise InputError(f"{graph.path} has no times, which recent popularity needs")
+        self._graph, candidates = graph, candidate_nodes(graph)
+        self._first = int(candidates[0])
+        trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive)
+        trained = trained[np.argsort(graph.times[trained], kind="stable")]
+        columns, times = self._columns_and_times(trained)
+
+        def count(memory: float) -> DecayedCounts:
+            counts = DecayedCounts(len(candidates), memory)
+            counts.add(columns, times)
+            return counts
+
+        self.counts, trials = grid_search(self.memories, count, mrr)
+        self.setting = {"memory_days": best_setting(trials)}
+        return self
+
+    def _columns_and_times(self, links: Ids) -> tuple[Ids, Ids]:
+        """The candidates that links lead to; an undirected link leads to both its ends."""
+        graph = self._graph
+        assert graph.times is not None
+        times, columns = graph.times[links], graph.dst[links].astype(np.int64) - self._first
+        if graph.is_bipartite or graph.is_directed:
+            return columns, times
+        ends = np.stack([columns, graph.src[links].astype(np.int64)], 1)
+        return ends.ravel(), np.repeat(times, 2)

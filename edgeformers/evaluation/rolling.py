@@ -1,0 +1,192 @@
+"""Protocol `rolling`: links in time order, each ranked with everything that is strictly earlier.
+
+A model is fitted on training edges. All later edges then arrive in time order. At each moment the
+model first ranks the links of that moment, and then reads its edges; nothing is fitted again.
+Candidates are the nodes that had an edge by then, also nodes that training never saw.
+"""
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Protocol
+
+import numpy as np
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.scratch import rows_where
+from edgeformers.data.splits import NO_TIME, PROFILE, TEST, TRAIN, VAL
+from edgeformers.data.types import Floats, Ids, IntArray, Mask
+from edgeformers.errors import InputError
+from edgeformers.evaluation.links import LinkTable, index_blocks
+from edgeformers.evaluation.metrics import expected_rank
+from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.evaluation.ranking import block_rows
+from edgeformers.evaluation.report import ROLLING, LinkReport
+from edgeformers.evaluation.scorers import Table, to_numpy
+
+_CODES = {"val": VAL, "test": TEST}
+
+
+class RollingScorer(Protocol):
+    """A fitted model that reads edges of the network as they arrive."""
+
+    def observe(self, edges: Ids) -> None:
+        """Read edges [m], in time order and later than all that were observed before."""
+        ...
+
+    def scores_at(self, sources: Ids, time: int) -> Table:
+        """Source nodes [q] -> scores [q, C] of all candidates at a time, from what was observed."""
+        ...
+
+
+class RollingLinks:
+    """The links of a part that `rolling` ranks, and what was known when each of them came.
+
+    A link is a positive edge. It is left out if its pair had an edge before, or if its target had
+    none: nobody could have ranked it.
+    """
+
+    def __init__(self, graph: EdgeTextGraph, split: str, part: str = "test") -> None:
+        if part not in _CODES:
+            raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
+        self.graph, self.num_candidates = graph, len(candidate_nodes(graph))
+        codes, times = graph.split(split), _checked_times(graph, split)
+        first_query = int(times[rows_where(lambda r: codes[r] == _CODES[part], len(codes))].min())
+        later = rows_where(lambda r: (codes[r] == VAL) | (codes[r] == TEST), len(codes))
+        if part == "val":
+            later = later[codes[later] == VAL]
+        later = later[np.argsort(times[later], kind="stable")]
+        self.earlier, self.arriving = np.split(later, [np.searchsorted(times[later], first_query)])
+        trained = rows_where(lambda r: (codes[r] == TRAIN) | (codes[r] == PROFILE), len(codes))
+        end = int(times[trained].max())
+        is_query = (codes[self.arriving] == _CODES[part]) & (times[self.arriving] > end)
+        self._is_query = is_query & graph.is_positive[self.arriving]
+        self._in_training = np.zeros(graph.num_nodes, bool)
+        self._in_training[graph.src[trained]] = self._in_training[graph.dst[trained]] = True
+        self._known = _KnownPairs(graph, trained)
+
+    def rank(self, scorer: RollingScorer) -> LinkReport:
+        """The ranks of all links, with the groups `new source`, `new target` and `both known`."""
+        known = self._known.copy()
+        scorer.observe(self.earlier)
+        known.add(self.earlier)
+        ranked, ranks = [np.empty(0, np.int64)], [np.empty(0)]
+        for moment in self._moments():
+            edges = self.arriving[moment]
+            links = edges[self._is_query[moment]]
+            links = links[known.is_rankable(links)]
+            for at in index_blocks(len(links), block_rows(self.num_candidates)):
+                ranked.append(links[at])
+                ranks.append(self._rank_block(scorer, known, links[at]))
+            scorer.observe(edges)
+            known.add(edges)
+        return self._report(np.concatenate(ranked), np.concatenate(ranks))
+
+    def _moments(self) -> Iterator[slice]:
+        """The arriving edges in groups of equal times."""
+        assert self.graph.times is not None
+        times = self.graph.times[self.arriving]
+        starts = np.flatnonzero(np.diff(times, prepend=times[:1] - 1)).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(times)], strict=True):
+            yield slice(start, stop)
+
+    def _rank_block(self, scorer: RollingScorer, known: "_KnownPairs", links: Ids) -> Floats:
+        assert self.graph.times is not None
+        sources, columns = known.pairs(links)
+        scores = to_numpy(scorer.scores_at(sources, int(self.graph.times[links[0]])))
+        own = scores[np.arange(len(links)), columns][:, None]
+        is_other = known.is_candidate(sources)
+        is_other[np.arange(len(links)), columns] = False
+        ahead = (~(scores <= own) & is_other).sum(1)  # NaN never wins
+        return expected_rank(ahead, ((scores == own) & is_other).sum(1))
+
+    def _report(self, links: Ids, ranks: Floats) -> LinkReport:
+        sources, targets = self.graph.src[links], self.graph.dst[links]
+        old_source, old_target = self._in_training[sources], self._in_training[targets]
+        groups = {
+            "new source": ~old_source,
+            "new target": ~old_target,
+            "both known": old_source & old_target,
+        }
+        queries = np.asarray(sources, np.int64)
+        return LinkReport(ranks={ROLLING: ranks}, groups=groups, queries=queries)
+
+
+class _KnownPairs:
+    """Which candidates have had an edge, and which each source had one with."""
+
+    def __init__(self, graph: EdgeTextGraph, trained: Ids) -> None:
+        self.graph, self._first = graph, int(candidate_nodes(graph)[0])
+        self._is_undirected = not graph.is_bipartite and not graph.is_directed
+        size = (graph.num_nodes, graph.num_nodes - self._first)
+        self._trained = LinkTable.from_pairs(*self._links(trained), *size)
+        self._arrived: dict[int, list[int]] = {}  # source -> columns
+        self._seen = np.zeros(size[1], bool)
+        self._mark_seen(trained)
+
+    def copy(self) -> "_KnownPairs":
+        """The same, to which edges are added independently."""
+        other = copy(self)
+        other._arrived, other._seen = {}, self._seen.copy()
+        return other
+
+    def add(self, edges: Ids) -> None:
+        """Add edges that arrived."""
+        sources, columns = self._links(edges)
+        for source, column in zip(sources.tolist(), columns.tolist(), strict=True):
+            self._arrived.setdefault(source, []).append(column)
+        self._mark_seen(edges)
+
+    def pairs(self, edges: Ids) -> tuple[Ids, Ids]:
+        """The source nodes and the candidate columns of edges."""
+        sources, targets = self.graph.src[edges], self.graph.dst[edges]
+        return sources.astype(np.int64), targets.astype(np.int64) - self._first
+
+    def is_rankable(self, edges: Ids) -> Mask:
+        """Whether the target of each edge had an edge, but none with the source."""
+        sources, columns = self.pairs(edges)
+        is_known = self._trained.contains(sources, columns)
+        for at, (source, column) in enumerate(zip(sources.tolist(), columns.tolist(), strict=True)):
+            is_known[at] |= column in self._arrived.get(source, ())
+        return np.asarray(self._seen[columns] & ~is_known)
+
+    def is_candidate(self, sources: Ids) -> Mask:
+        """[q] -> [q, C], which candidates may be recommended to each source."""
+        allowed = np.tile(self._seen, (len(sources), 1))
+        allowed[self._trained.of(sources)] = False
+        for row, source in enumerate(sources.tolist()):
+            allowed[row, self._arrived.get(source, [])] = False
+            if not self.graph.is_bipartite:
+                allowed[row, source] = False
+        return allowed
+
+    def _links(self, edges: Ids) -> tuple[Ids, Ids]:
+        """The links of edges; an undirected edge is a link in both directions."""
+        sources, columns = self.pairs(edges)
+        if not self._is_undirected:
+            return sources, columns
+        return np.concatenate([sources, columns]), np.concatenate([columns, sources])
+
+    def _mark_seen(self, edges: Ids) -> None:
+        sources, columns = self.pairs(edges)
+        self._seen[columns] = True
+        if not self.graph.is_bipartite:
+            self._seen[sources] = True
+
+
+def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
+    """The times of edges, if validation and test come after training."""
+    times, codes = graph.times, graph.split(split)
+    if times is None or (np.asarray(times) == NO_TIME).any():
+        raise InputError(f"{graph.path}: `rolling` needs a time for every edge")
+    ends: list[int] = []
+    for part in ((TRAIN, PROFILE), (VAL,), (TEST,)):
+        own = times[rows_where(lambda r, part=part: np.isin(codes[r], part), len(codes))]  # type: ignore[misc]
+        if not len(own):
+            raise InputError(f"{graph.path}: a part of the split '{split}' has no edges")
+        if ends and own.min() < ends[-1]:
+            raise InputError(
+                f"{graph.path}: `rolling` needs a chronological split, but '{split}' tests edges "
+                "that are older than edges it trains on; prepare with --split link=chronological"
+            )
+        ends.append(int(own.max()))
+    return times
