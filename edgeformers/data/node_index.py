@@ -1,20 +1,22 @@
 """NodeIndex: node ids, as users write them, to node numbers and back."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from edgeformers.data.id_table import IdTable
 from edgeformers.data.types import Ids, Side
-from edgeformers.errors import InputError, UnknownNodeError
+from edgeformers.errors import FormatError, InputError, UnknownNodeError
 
-SEARCHED_IDS = 50_000  # ids compared with an unknown one to suggest the closest match
+SEARCHED_IDS = 2_000  # ids compared with an unknown one to suggest the closest match
 
 
 class NodeIndex:
@@ -28,16 +30,21 @@ class NodeIndex:
     def __init__(self, ids: pa.ChunkedArray, num_sources: int | None = None) -> None:
         self.ids = ids
         self.num_sources = num_sources
+        self._tables: dict[Side | None, IdTable] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
         """The node numbers of `ids` on a side (None: the first match on any); -1 if unknown."""
-        first, known = self._side(side)
-        places = pc.index_in(pa.array([str(i) for i in ids], pa.string()), value_set=known)
-        offsets = pc.fill_null(places, -1 - first).to_numpy(zero_copy_only=False)
-        return np.asarray(offsets, np.int64) + first
+        wanted = pa.array([str(i) for i in ids], pa.string())
+        is_one_type = self.num_sources is None
+        sides: Sequence[Side | None] = [side] if side or is_one_type else get_args(Side)
+        numbers = np.full(len(wanted), -1, np.int64)
+        for own in sides:
+            places = self._table(None if is_one_type else own).find(wanted)
+            numbers = np.where((numbers < 0) & (places >= 0), places + self._side(own)[0], numbers)
+        return numbers
 
     def known_numbers(
         self, ids: Sequence[Any], side: Side | None = None, *, remedy: str = ""
@@ -46,7 +53,7 @@ class NodeIndex:
         numbers = self.numbers(ids, side)
         if (numbers < 0).any():
             unknown = str(ids[int(np.argmax(numbers < 0))])
-            known = self._side(side)[1].slice(0, SEARCHED_IDS).to_pylist()
+            known = _resembling(unknown, self._side(side)[1])
             similar = ", ".join(f"'{name}'" for name in get_close_matches(unknown, known))
             hint = f"similar ids are {similar}" if similar else f"an example is '{known[0]}'"
             problem = f"the network has no {side or 'node'} '{unknown}'"
@@ -77,6 +84,16 @@ class NodeIndex:
         (_, sources), (_, targets) = self._side("source"), self._side("target")
         return int(pc.sum(pc.is_in(sources, value_set=targets)).as_py() or 0)
 
+    def _table(self, side: Side | None) -> IdTable:
+        """Finds the ids of a side."""
+        if side not in self._tables:
+            table, ids = IdTable(), self._side(side)[1]
+            table.add(ids)
+            if len(table) != len(ids):
+                raise FormatError("two nodes have the same id; prepare the network again")
+            self._tables[side] = table
+        return self._tables[side]
+
     def _side(self, side: Side | None) -> tuple[int, pa.Array]:
         """The number of the first node of a side, and the ids of all its nodes."""
         if side is None or self.num_sources is None:
@@ -89,3 +106,22 @@ class NodeIndex:
     def _flat_ids(self) -> pa.Array:
         """All ids in one chunk; a slice of it copies nothing."""
         return self.ids.cast(pa.string()).combine_chunks()
+
+
+def _resembling(unknown: str, ids: pa.Array) -> list[str]:
+    """Some ids: of a large network those with the longest prefix or suffix of an unknown one."""
+    parts: list[tuple[Callable[..., pa.Array], Callable[[int], str]]] = [
+        (pc.starts_with, lambda length: unknown[:length]),
+        (pc.ends_with, lambda length: unknown[len(unknown) - length :]),
+    ]
+    alike: list[str] = []
+    for matches, part in parts if len(ids) > SEARCHED_IDS else ():
+        longest = bisect_left(
+            range(1, len(unknown) + 1),
+            True,
+            key=lambda n: not pc.any(matches(ids, part(n))).as_py(),
+        )
+        if longest:
+            matching = ids.filter(matches(ids, part(longest)))
+            alike += matching.slice(0, SEARCHED_IDS // 2).to_pylist()
+    return alike or list(ids.slice(0, SEARCHED_IDS).to_pylist())

@@ -165,11 +165,18 @@ class FittedModel(ABC, Generic[Loader]):
         for text in texts:
             if not isinstance(text, str | None):
                 raise InputError(f"the text of an edge must be a string (got {text!r})")
-        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())  # truncation changes it
-        limit = TOKEN_LIMIT + tokenizer.num_special_tokens_to_add(is_pair=False)
-        tokenizer.enable_truncation(limit if full else self.config.data.max_tokens)
+        tokenizer = self._full_tokenizer if full else self._short_tokenizer
         encoded = tokenizer.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(text.ids for text in encoded)
+
+    @cached_property
+    def _short_tokenizer(self) -> Tokenizer:
+        return _truncating(self.tokenizer, self.config.data.max_tokens)
+
+    @cached_property
+    def _full_tokenizer(self) -> Tokenizer:
+        special = self.tokenizer.num_special_tokens_to_add(is_pair=False)
+        return _truncating(self.tokenizer, TOKEN_LIMIT + special)
 
     def _find_network(self) -> Path:
         if self.network_path is not None and self.network_path.is_dir():
@@ -201,6 +208,13 @@ class FittedModel(ABC, Generic[Loader]):
             "split": self.attached.split,
             "parts": {part: len(edges) for part, edges in parts.items()},
         }
+
+
+def _truncating(tokenizer: Tokenizer, limit: int) -> Tokenizer:
+    """A copy that cuts texts to so many tokens."""
+    copied = Tokenizer.from_str(tokenizer.to_str())
+    copied.enable_truncation(limit)
+    return copied
 
 
 def fitted_model(model: Any, kind: type[Model]) -> Model:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from edgeformers.data.node_index import NodeIndex
-from edgeformers.errors import InputError
+from edgeformers.errors import FormatError, InputError, UnknownNodeError
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_ids_are_found_per_side(index):
 
 
 def test_with_one_node_type_the_side_makes_no_difference(index):
-    one_type = NodeIndex(index.ids)
+    one_type = NodeIndex(index.ids.slice(0, 5))
     assert one_type.numbers(["alien", "bob"], "source").tolist() == [3, 1]
     assert one_type.numbers(["alien", "bob"], "target").tolist() == [3, 1]
     assert (index.count_shared_ids(), one_type.count_shared_ids()) == (1, 0)
@@ -38,6 +38,20 @@ def test_an_unknown_id_or_number_is_an_error(index):
     for number in (-1, 6):
         with pytest.raises(InputError, match=f"got {number}"):
             index.ids_of([number])
+
+
+@pytest.mark.parametrize("unknown", ["uSer-012345", "user-12345", "user-01234"])
+def test_an_unknown_id_of_a_large_network_is_compared_with_those_that_begin_or_end_alike(unknown):
+    index = NodeIndex(pa.chunked_array([[f"user-{i:06d}" for i in range(20_000)]]))
+    with pytest.raises(UnknownNodeError, match="similar ids are 'user-01234"):
+        index.known_numbers([unknown])
+    with pytest.raises(UnknownNodeError, match="an example is"):
+        index.known_numbers(["§"])
+
+
+def test_ids_that_occur_twice_on_a_side_are_refused():
+    with pytest.raises(FormatError, match="same id"):
+        NodeIndex(pa.chunked_array([["ann", "ann"]])).numbers(["ann"])
 
 
 def test_a_network_has_an_index(reviews):
