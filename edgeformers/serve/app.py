@@ -1,5 +1,6 @@
 """The REST API: each route checks its input and calls one method of the service."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from edgeformers.serve.auth import Authentication
 from edgeformers.serve.gate import Gate
 from edgeformers.serve.login import add_login
 from edgeformers.serve.problems import add_error_handlers
-from edgeformers.serve.service import Service
+from edgeformers.serve.service import Embedded, Service
 
 K = Annotated[int, Query(ge=1, le=1_000, description="Number of recommendations.")]
 Explain = Annotated[int, Query(ge=0, le=20, description="Reasons per recommendation.")]
@@ -103,6 +104,17 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """Find nodes by a part of their id."""
         return service.search_nodes(query, side=side, limit=limit, model=model)
 
+    @app.get("/v1/nodes/{node:path}/edges")
+    def list_edges(
+        node: str,
+        side: Side | None = None,
+        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        model: ModelName = None,
+    ) -> schemas.NodeEdges:
+        """List the edges of a node with their texts, page by page."""
+        return service.edges_of(node, side=side, cursor=cursor, limit=limit, model=model)
+
     @app.get("/v1/nodes/{node:path}/recommendations")
     def recommend(
         node: str,
@@ -133,6 +145,16 @@ def _add_models(app: FastAPI, service: Service) -> None:
             model=first.model, version=first.version, results=results
         )
 
+    @app.post("/v1/embeddings")
+    def embed(request: schemas.EmbeddingRequest) -> schemas.Embeddings:
+        """Encode edges or nodes as vectors, in the format of OpenAI's API."""
+        given = request.input if isinstance(request.input, list) else [request.input]
+        inputs: Any = [
+            schemas.EdgeIn(source="", target="", text=each) if isinstance(each, str) else each
+            for each in given
+        ]
+        return _embeddings(service.embed(inputs, model=request.model), request)
+
 
 def _add_operations(app: FastAPI, service: Service) -> None:
     @app.get("/health/live")
@@ -146,7 +168,28 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         service.ready()
         return schemas.Health(status="ready")
 
+    @app.get("/info")
+    def info() -> schemas.Info:
+        """The models with their cards, data and evaluations, and the limits of requests."""
+        return service.info()
+
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in the text format of Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _embeddings(embedded: Embedded, request: schemas.EmbeddingRequest) -> schemas.Embeddings:
+    width = embedded.vectors.shape[1]
+    if request.dimensions not in (None, width):
+        raise InputError(f"`dimensions` must be {width} or left out (got {request.dimensions})")
+    values: list[Any] = embedded.vectors.tolist()
+    if request.encoding_format == "base64":
+        rows = embedded.vectors.astype("<f4")
+        values = [b64encode(row.tobytes()).decode() for row in rows]
+    return schemas.Embeddings(
+        model=embedded.model,
+        version=embedded.version,
+        data=[schemas.Embedding(index=at, embedding=value) for at, value in enumerate(values)],
+        usage=schemas.Usage(prompt_tokens=embedded.tokens, total_tokens=embedded.tokens),
+    )

@@ -1,9 +1,10 @@
 """What requests and answers consist of; FastAPI validates with these and documents them."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from typing_extensions import TypeAliasType
 
 from edgeformers.config import Task
 from edgeformers.data.types import Side
@@ -114,6 +115,55 @@ class RecommendationLists(Answer):
     results: list[Recommendations]
 
 
+class NodeIn(Body):
+    """A node of the network."""
+
+    node: NodeId
+    side: Side = "source"
+
+
+#: A named type, because an annotated one cannot be part of a union.
+Inputs = TypeAliasType("Inputs", Annotated[list[Text | EdgeIn | NodeIn], FailFast()])
+
+
+class EmbeddingRequest(Request):
+    """Inputs to encode, as for the embeddings API of OpenAI.
+
+    A string is the text of an edge between two unknown nodes. All inputs are edges or all are
+    nodes.
+    """
+
+    input: Text | EdgeIn | NodeIn | Inputs
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="base64: of the numbers as little-endian float32."
+    )
+    dimensions: int | None = Field(None, description="Must be the width of the vectors, if given.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class Embedding(BaseModel):
+    """The vector of an input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """The number of tokens that were encoded, with special tokens; 0 for nodes."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Answer):
+    """Vectors in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    usage: Usage
+
+
 class ModelInfo(BaseModel):
     """A served run."""
 
@@ -132,6 +182,25 @@ class Models(BaseModel):
 
     models: list[ModelInfo]
     previous: list[ModelInfo]
+
+
+class ModelDetails(ModelInfo):
+    """A served run with everything that is known about it."""
+
+    width: int = Field(description="Of the vectors of edges or nodes.")
+    labels: list[str] = Field(description="Those that are predicted; empty for links and numbers.")
+    network: dict[str, Any] = Field(description="The data: its name, origin, size and split.")
+    results: dict[str, Any] = Field(description="Evaluations, by the part of the split.")
+    index: dict[str, Any] | None = Field(description="How candidates are searched; None: exactly.")
+    card: str = Field(description="The model card in Markdown.")
+
+
+class Info(BaseModel):
+    """What is served, by which version of the library, and with which limits."""
+
+    edgeformers: str
+    models: list[ModelDetails]
+    limits: dict[str, int]
 
 
 class NodeMatch(BaseModel):

@@ -1,15 +1,21 @@
 """Service: everything the server answers, without HTTP. Its methods may be called by any thread."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from edgeformers import __version__
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
+from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.metrics import Metrics
@@ -17,9 +23,12 @@ from edgeformers.serve.node_search import list_edges
 from edgeformers.serve.schemas import (
     EdgeIn,
     EdgePrediction,
+    Info,
+    ModelDetails,
     ModelInfo,
     Models,
     NodeEdges,
+    NodeIn,
     NodeMatch,
     NodeMatches,
     OwnEdge,
@@ -29,9 +38,20 @@ from edgeformers.serve.schemas import (
 )
 from edgeformers.serve.versions import ServedModel, Versions
 
+READY_SECONDS = 1.0  # for which the answer to a health check is reused
 NODE_TOKENS = 128  # what ranking for a known node counts as
 CURSOR_DIGITS = 18
 BYTES_PER_TOKEN = 3  # of texts, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """Vectors [n, D] of inputs, with the model and the number of tokens it has read."""
+
+    model: str
+    version: str
+    vectors: Vectors
+    tokens: int
 
 
 class Service:
@@ -53,6 +73,7 @@ class Service:
         worker = self.worker
         self.metrics.observe_queue(lambda: len(worker), lambda: worker.waiting_tokens)
         self._show_versions()
+        self._ready_until = 0.0
 
     def close(self) -> None:
         """Finish the waiting requests and stop."""
@@ -80,8 +101,22 @@ class Service:
     def _show_versions(self) -> None:
         self.metrics.set_models({each.name: each.version for each in self.versions.current})
 
+    def info(self) -> Info:
+        """What is served: models, data, evaluations, limits."""
+        return Info(
+            edgeformers=__version__,
+            models=list(map(_model_details, self.versions.current)),
+            limits=asdict(self.limits),
+        )
+
     def ready(self) -> None:
         """Encode a text with every model; raises if one cannot."""
+        if time.monotonic() < self._ready_until:  # anybody may ask
+            return
+        self._encode_with_all()
+        self._ready_until = time.monotonic() + READY_SECONDS
+
+    def _encode_with_all(self) -> None:
         for model in self.versions.current:
             if model.task == "edge-classification":
                 self.predict_edges([EdgeIn(source="", target="", text="ready")], model=model.name)
@@ -178,6 +213,48 @@ class Service:
         )
         return _recommendations(served, None, answer)
 
+    def embed(
+        self, inputs: Sequence[EdgeIn] | Sequence[NodeIn], *, model: str | None = None
+    ) -> Embedded:
+        """The vectors of edges, or of nodes of the network."""
+        self.limits.check_items(inputs, "inputs")
+        rows = [
+            (each.source, each.target, each.text) for each in inputs if isinstance(each, EdgeIn)
+        ]
+        if len(rows) == len(inputs):
+            self.limits.check_texts([text for *_, text in rows])
+            served = self.versions.find("edge-classification", model)
+            edges = served.edges
+            vectors = self.worker.compute(
+                lambda batch: list(edges.embed_edges(list(batch))),
+                rows,
+                key=(id(served), "embed"),
+                tokens=[_tokens(text) for *_, text in rows],
+            )
+        elif not rows:
+            served = self.versions.find("link-prediction", model)
+            vectors = self._embed_nodes(
+                served, [each for each in inputs if isinstance(each, NodeIn)]
+            )
+        else:
+            raise InputError("some inputs are edges and some are nodes; send two requests")
+        tokens = served.fitted.pack([text for *_, text in rows]).num_tokens if rows else 0
+        return Embedded(**_signature(served), vectors=np.stack(vectors), tokens=tokens)
+
+    def _embed_nodes(self, served: ServedModel, nodes: Sequence[NodeIn]) -> list[Vectors]:
+        by_side: dict[Side, Iterator[Vectors]] = {}
+        for side in get_args(Side):
+            ids = [node.node for node in nodes if node.side == side]
+            served.links.nodes.known_numbers(ids, side)  # raises if one is unknown
+            answers = self.worker.compute(
+                partial(_node_vectors, served.links, side),
+                ids,
+                key=(id(served), "embed", side),
+                tokens=[NODE_TOKENS] * len(ids),
+            )
+            by_side[side] = iter(answers)
+        return [next(by_side[node.side]) for node in nodes]
+
     def search_nodes(
         self, query: str, *, side: Side | None = None, limit: int = 20, model: str | None = None
     ) -> NodeMatches:
@@ -245,6 +322,19 @@ def _model_info(model: ServedModel) -> ModelInfo:
     )
 
 
+def _model_details(model: ServedModel) -> ModelDetails:
+    fitted = model.fitted
+    return ModelDetails(
+        **vars(_model_info(model)),
+        width=fitted.width,
+        labels=fitted.label_names,
+        network=fitted.network_facts,
+        results=fitted.results,
+        index=None,
+        card=model.card,
+    )
+
+
 def _signature(model: ServedModel) -> dict[str, Any]:
     return {"model": model.name, "version": model.version}
 
@@ -265,6 +355,10 @@ def _predictions(model: ServedModel, rows: Sequence[tuple[str, str, str]]) -> li
         )
         for label, own in zip(fitted.label_values(output), probs, strict=True)
     ]
+
+
+def _node_vectors(links: FittedLinkPredictor, side: Side, nodes: Sequence[str]) -> list[Vectors]:
+    return list(links.embed_nodes(list(nodes), side=side))
 
 
 def _tokens(text: str) -> int:

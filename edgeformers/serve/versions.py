@@ -14,7 +14,7 @@ from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
-from edgeformers.inference.saved_model import CONFIG
+from edgeformers.inference.model_card import CARD, CONFIG
 from edgeformers.serve.node_search import NodeSearch
 
 Fitted = FittedEdgeClassifier | FittedLinkPredictor
@@ -33,6 +33,7 @@ class ServedModel:
     version: str
     run: Path
     fitted: Fitted
+    card: str
     loaded_at: float = field(default_factory=time.time)
 
     @property
@@ -114,7 +115,9 @@ class Versions:
         fitted = load_fitted(run, network=self._network, device=self._device, show=False)
         if fitted.config.task == "link-prediction":
             _ = fitted.network  # raises if it cannot be found
-        return ServedModel(name=name, version=version, run=run, fitted=fitted)
+        card = model_folder(run) / CARD
+        text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+        return ServedModel(name=name, version=version, run=run, fitted=fitted, card=text)
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
@@ -131,10 +134,14 @@ def run_names(runs: Sequence[Path]) -> list[str]:
     return unique
 
 
+def model_folder(run: Path) -> Path:
+    """The folder of a run's model; a saved model is its own."""
+    return run / "model" if (run / "model").is_dir() else run
+
+
 def model_version(run: Path) -> str:
     """The version of a run's model: a hash of config.json, which has the checksums of all files."""
-    folder = run / "model" if (run / "model").is_dir() else run
-    path = folder / CONFIG
+    path = model_folder(run) / CONFIG
     if not path.is_file():
         raise FormatError(f"{run} has no trained model: {path} is missing; give a finished run")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:VERSION_DIGITS]

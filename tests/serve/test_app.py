@@ -1,5 +1,8 @@
 """Every endpoint answers what the library computes, with the model and its version."""
 
+from base64 import b64decode
+
+import numpy as np
 import pytest
 
 
@@ -68,3 +71,72 @@ def test_an_unknown_node_is_404_with_similar_ids(client):
 def test_the_server_is_live_and_ready(client):
     assert client.get("/health/live").json() == {"status": "live"}
     assert client.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_edges_of_a_node_come_in_pages_with_texts(client, simulated):
+    pages, cursor = [], ""
+    while cursor is not None:
+        answer = client.get(f"/v1/nodes/item-000001/edges?limit=2&cursor={cursor}").json()
+        pages += answer["edges"]
+        cursor = answer["next"]
+    edges = simulated.adjacency.edges_of(simulated.node_number("item-000001", "target"))
+    assert len(pages) == answer["total"] == len(edges) > 2
+    assert {edge["text"] for edge in pages} == set(simulated.texts(edges))
+    assert {edge["target"] for edge in pages} == {"item-000001"}
+    assert client.get("/v1/nodes/item-000001/edges?cursor=x").status_code == 422
+
+
+def test_edges_are_embedded_by_text_and_endpoints(client, service):
+    edge = {"source": "user-000003", "target": "item-000001", "text": "My tent is fine."}
+    body = {"input": [edge, "My tent is fine."], "model": "edges"}
+    answer = client.post("/v1/embeddings", json=body).json()
+    fitted = service.versions.find("edge-classification").fitted
+    expected = fitted.embed_edges([tuple(edge.values()), ("", "", "My tent is fine.")])
+    vectors = [each["embedding"] for each in answer["data"]]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    assert [each["index"] for each in answer["data"]] == [0, 1]
+    assert (answer["object"], answer["model"]) == ("list", "edges")
+    assert answer["usage"]["total_tokens"] == fitted.pack([edge["text"]] * 2).num_tokens
+    coded = client.post("/v1/embeddings", json={**body, "encoding_format": "base64"}).json()
+    decoded = [np.frombuffer(b64decode(each["embedding"]), "<f4") for each in coded["data"]]
+    np.testing.assert_allclose(decoded, expected, atol=1e-5)
+
+
+def test_nodes_are_embedded_by_id(client, service):
+    nodes = [("item-000001", "target"), ("user-000003", "source"), ("item-000002", "target")]
+    inputs = [{"node": node, "side": side} for node, side in nodes]
+    answer = client.post("/v1/embeddings", json={"input": inputs}).json()
+    fitted = service.versions.find("link-prediction").fitted
+    expected = [fitted.embed_nodes([node], side=side)[0] for node, side in nodes]
+    np.testing.assert_allclose([x["embedding"] for x in answer["data"]], expected, atol=1e-5)
+    for wrong, status in (
+        ({"input": [*inputs, "a text"]}, 422),
+        ({"input": inputs, "dimensions": 7}, 422),
+        ({"input": [{"node": "nobody"}]}, 404),
+        ({"input": inputs, "model": "edges"}, 404),
+        ({"input": inputs, "model": "gpt-4"}, 404),
+        ({"input": [[1, 2, 3]]}, 422),
+        ({"input": []}, 422),
+    ):
+        assert client.post("/v1/embeddings", json=wrong).status_code == status
+
+
+def test_ablations_predict_from_the_text_and_from_the_nodes_alone(client, service):
+    edge = {"source": "user-000003", "target": "item-000001", "text": "My tent is fine."}
+    body = {"edges": [edge], "ablations": True}
+    (answer,) = client.post("/v1/edges/predict", json=body).json()["predictions"]
+    fitted = service.versions.find("edge-classification").fitted
+    rows = [("", "", edge["text"]), (edge["source"], edge["target"], "")]
+    for part, row in zip(("text_only", "node_only"), fitted.predict_proba(rows), strict=True):
+        values = list(answer[part]["probabilities"].values())
+        assert values == pytest.approx(row.tolist(), abs=1e-5)
+
+
+def test_info_has_the_card_the_data_and_the_limits(client):
+    info = client.get("/info").json()
+    edges, links = info["models"]
+    assert "## Limitations" in links["card"]
+    assert links["network"]["edges"] == 600
+    assert edges["labels"] == ["1", "2", "3", "4", "5"]
+    assert links["index"] is None
+    assert info["limits"]["items"] == 2_048
