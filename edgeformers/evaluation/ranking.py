@@ -155,7 +155,7 @@ def _count_sorted(
     table: Table, queries: Ids, position: Ids, columns: Ids, known: LinkTable | None
 ) -> tuple[Ids, Ids]:
     """The same as `_count_by_pair`, in a time that hardly depends on the pairs of a query."""
-    scores = torch.as_tensor(table)
+    scores = torch.as_tensor(table).contiguous()
     own, is_free = scores[position, columns], torch.ones_like(scores, dtype=torch.bool)
     if known is not None:
         is_free[known.of(queries)] = False

@@ -56,6 +56,16 @@ def test_a_query_with_many_pairs_is_ranked_as_others_are(seed, monkeypatch):
         assert ranks[0] == ranks[1] == ranks[2]
 
 
+def test_scores_in_column_order_are_ranked_without_a_warning(monkeypatch):
+    scores, row, positive, *_ = draw_problem(0)
+    monkeypatch.setattr("edgeformers.evaluation.ranking.MANY_PAIRS", 1)
+    ranks = [
+        rank_full(FunctionScorer(lambda rows, own=own: own[:, rows].T, 11), positive, queries=row)
+        for own in (scores.T.copy(), np.asfortranarray(scores.T))
+    ]
+    np.testing.assert_array_equal(*ranks)
+
+
 def test_the_known_links_of_a_query_are_read_once_for_all_its_pairs(monkeypatch):
     known = known_links(np.zeros(900, np.int64), np.arange(900), 1)
     read, links_of = [], LinkTable.of
