@@ -108,6 +108,58 @@ class NodeIndex:
         return self.ids.cast(pa.string()).combine_chunks()
 
 
+class GrowingNodeIndex(NodeIndex):
+    """The nodes of a network and those that arrived later, which have the next numbers."""
+
+    def __init__(self, index: NodeIndex) -> None:
+        super().__init__(index.ids, index.num_sources)
+        self._tables = index._tables  # which are made once
+        self._later: dict[tuple[Side | None, str], int] = {}
+        self._later_ids: list[str] = []
+        self._forgotten: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self.ids) + len(self._later_ids)
+
+    def add(self, name: str, side: Side) -> int:
+        """The number of a node on a side; a new one gets the next number."""
+        (number,) = super().numbers([name], side).tolist()
+        if number < 0:
+            key = (None if self.num_sources is None else side, name)
+            number = self._later.setdefault(key, len(self))
+            if number == len(self):
+                self._later_ids.append(name)
+            self._forgotten.discard(number)
+        return int(number)
+
+    def forget(self, number: int) -> None:
+        """Answer that a later node is unknown until it is added again."""
+        if number >= len(self.ids):
+            self._forgotten.add(number)
+
+    def later(self) -> dict[tuple[Side | None, str], int]:
+        """The numbers of the nodes that arrived later, by side (None: one node type) and id."""
+        return {key: n for key, n in self._later.items() if n not in self._forgotten}
+
+    def numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
+        numbers = super().numbers(ids, side)
+        is_one_type = self.num_sources is None
+        sides = [None] if is_one_type else [side] if side else get_args(Side)
+        for at in np.flatnonzero(numbers < 0).tolist() if self._later else ():
+            keys = ((own, str(ids[at])) for own in sides)
+            known = (self._later[key] for key in keys if key in self._later)
+            numbers[at] = next((n for n in known if n not in self._forgotten), -1)
+        return numbers
+
+    def ids_of(self, numbers: ArrayLike) -> list[str]:
+        nodes = np.asarray(numbers, np.int64)
+        is_later = (nodes >= len(self.ids)) & (nodes < len(self))
+        names = super().ids_of(np.where(is_later, 0, nodes))
+        for at in np.flatnonzero(is_later).tolist():
+            names[at] = self._later_ids[nodes[at] - len(self.ids)]
+        return names
+
+
 def _resembling(unknown: str, ids: pa.Array) -> list[str]:
     """Some ids: of a large network those with the longest prefix or suffix of an unknown one."""
     parts: list[tuple[Callable[..., pa.Array], Callable[[int], str]]] = [

@@ -62,6 +62,29 @@ class InnerProductScorer:
 
 
 @dataclass(frozen=True)
+class JoinedScorer:
+    """The candidates of two scorers of the same queries, one after the other."""
+
+    first: Scorer
+    second: Scorer
+
+    @property
+    def num_candidates(self) -> int:
+        return self.first.num_candidates + self.second.num_candidates
+
+    def scores(self, rows: Ids, columns: Ids | None = None) -> Table:
+        first, second = self.first.scores(rows), self.second.scores(rows)
+        if isinstance(first, Tensor):
+            table: Table = torch.cat([first, torch.as_tensor(second).to(first)], 1)
+        else:
+            table = np.concatenate([first, second], 1)
+        return table if columns is None else table[:, columns]
+
+    def pick(self, rows: Ids, columns: Ids) -> NDArray[Any]:
+        return to_numpy(self.scores(rows)[np.arange(len(rows))[:, None], columns])
+
+
+@dataclass(frozen=True)
 class FunctionScorer:
     """Any function of query rows [b] that returns scores [b, C]."""
 

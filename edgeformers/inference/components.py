@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -44,12 +45,17 @@ class NewEdges:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
-    """New edges between known nodes as links: an undirected edge links both its ends."""
+    """New edges as links: an undirected edge links both its ends.
 
-    edges: NewEdges  # as they arrived, also those of unknown nodes
-    source: Ids  # [n]
+    Nodes that the model was not fitted on have numbers from N on, in the order of their arrival.
+    """
+
+    edges: NewEdges  # as they arrived
+    source: Ids  # [n], of links between two nodes that the model was fitted on
     target: Ids  # [n]
     is_new: NDArray[np.bool_]  # [n], whether the two nodes were not linked before
+    linked: Ids  # [m], the targets of all links
+    new_nodes: Mapping[Side, Ids]  # from N on: sources and targets with new edges
     history: "EdgeHistory"  # with these edges
 
 
@@ -58,34 +64,84 @@ class EdgeHistory:
 
     def __init__(self, graph: EdgeTextGraph, split: str, degrees: Ids) -> None:
         known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
+        self.num_nodes = graph.num_nodes  # N; arrays have room for later nodes
+        self._is_bipartite = graph.is_bipartite
         self._is_undirected = not graph.is_bipartite and not graph.is_directed
         source, target = self._links(graph.src[known], graph.dst[known])
         self._trained = LinkTable.from_pairs(source, target, graph.num_nodes)
         self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target
+        self._sources: dict[int, Counter[int]] = defaultdict(Counter)  # of new targets
         self.num_links = self._trained.degrees.copy()  # [N], targets of each source
         self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
         self.degrees = degrees.astype(np.int64)  # [N], edges of each node
 
     def targets_of(self, source: int) -> Ids:
-        """The target of every edge of a source; a target occurs once per edge."""
+        """The target of every edge of a source; a target occurs once per edge.
+
+        Only targets that the model was fitted on, as those have vectors.
+        """
+        arrived = np.array([*self._arrived.get(source, Counter()).elements()], np.int64)
+        arrived = arrived[arrived < self.num_nodes]
+        if source >= self.num_nodes:
+            return arrived
         start, stop = self._trained.indptr[source : source + 2]
         counts = self._trained.counts[start:stop].astype(np.int64)
         trained = np.repeat(self._trained.candidates[start:stop], counts)
-        return np.concatenate([trained, np.array([*self._arrived[source].elements()], np.int64)])
+        return np.concatenate([trained, arrived])
+
+    def later_targets(self, source: int) -> Ids:
+        """The targets of the edges of a source that arrived."""
+        return np.array([*self._arrived.get(source, ())], np.int64)
+
+    def links_of(self, node: int, side: Side) -> tuple[Ids, Ids]:
+        """The nodes that a new one is linked to and that have vectors, with counts of edges."""
+        own = (self._arrived if side == "source" else self._sources).get(node, Counter())
+        links = sorted((other, count) for other, count in own.items() if other < self.num_nodes)
+        nodes, counts = np.array(links, np.int64).reshape(-1, 2).T
+        return nodes, counts
 
     def add(self, edges: NewEdges) -> Arrivals:
         """Append edges in time order."""
         known = (edges.source >= 0) & (edges.target >= 0)
         source, target = self._links(edges.source[known], edges.target[known])
-        is_new = ~self._trained.contains(source, target)
+        ends = np.concatenate([edges.source, edges.target])
+        self._reserve(1 + int(ends.max(initial=0)))
+        has_vectors = (source < self.num_nodes) & (target < self.num_nodes)
+        is_new = has_vectors.copy()
+        is_new[is_new] = ~self._trained.contains(source[is_new], target[is_new])
         for at, (node, other) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
             is_new[at] &= other not in self._arrived[node]
             self._arrived[node][other] += 1
+            if other >= self.num_nodes:
+                self._sources[other][node] += 1
         np.add.at(self.num_links, source[is_new], 1)
         np.add.at(self.popularity, target, 1)
-        ends = np.concatenate([edges.source, edges.target])
         np.add.at(self.degrees, ends[ends >= 0], 1)
-        return Arrivals(edges=edges, source=source, target=target, is_new=is_new, history=self)
+        return Arrivals(
+            edges=edges,
+            source=source[has_vectors],
+            target=target[has_vectors],
+            is_new=is_new[has_vectors],
+            linked=target,
+            new_nodes=self._new_nodes(edges),
+            history=self,
+        )
+
+    def _new_nodes(self, edges: NewEdges) -> dict[Side, Ids]:
+        """The nodes without trained vectors; with one node type, each is on both sides."""
+        ends: dict[Side, Ids] = {"source": edges.source, "target": edges.target}
+        if not self._is_bipartite:
+            both = np.concatenate([edges.source, edges.target])
+            ends = {"source": both, "target": both}
+        return {side: np.unique(nodes[nodes >= self.num_nodes]) for side, nodes in ends.items()}
+
+    def _reserve(self, num_nodes: int) -> None:
+        """Make room for new nodes; the time per node does not depend on how many there are."""
+        for name in ("num_links", "popularity", "degrees"):
+            array = getattr(self, name)
+            if num_nodes > len(array):
+                room = np.zeros(num_nodes + num_nodes // 2 - len(array), array.dtype)
+                setattr(self, name, np.concatenate([array, room]))
 
     def _links(self, source: IntArray, target: IntArray) -> tuple[Ids, Ids]:
         if not self._is_undirected:
@@ -129,15 +185,27 @@ class ScoreComponent(ABC):
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that must be saved, by the names of the arguments that restore it."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and not name.startswith("_")
+        }
+
+    def __copy__(self) -> "ScoreComponent":
+        """A component with the same tensors that takes in edges on its own."""
+        return type(self)(**self.tensors())
 
 
 class FactorComponent(ScoreComponent):
-    """A component with fixed vectors of all nodes: queries [N, R] and keys [N, R]."""
+    """A component with fixed vectors of all nodes: queries [N, R] and keys [N, R].
+
+    Edges that arrive change the queries of their sources. A new node has vectors that are folded
+    in again with each of its edges.
+    """
 
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self.query, self.key = query.float(), key.float()
-        self._owns_query = False  # other objects may use the tensor
+        self._changed: Mapping[Side, dict[int, Tensor]] = {"source": {}, "target": {}}
 
     def check(self, num_nodes: int) -> None:
         """Queries and keys [N, R]; other matrices have as many columns, and [N] or [R] rows."""
@@ -149,23 +217,39 @@ class FactorComponent(ScoreComponent):
                 raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}, not {expected}")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
-        return (self.query if side == "source" else self.key)[torch.from_numpy(nodes)]
+        table, changed = self.query if side == "source" else self.key, self._changed[side]
+        rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
+        if changed:
+            for at, node in enumerate(nodes.tolist()):
+                if node in changed:
+                    rows[at] = changed[node]
+        return rows
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         linked = edges.neighbors(side)
-        nodes, counts = np.unique(linked[linked >= 0], return_counts=True)
-        if not len(nodes):
-            return self.query.new_zeros(self.query.size(1))
-        return self._fold_in(nodes, counts, side).sum(0).float()
+        has_vector = (linked >= 0) & (linked < len(self.query))
+        return self._folded(*np.unique(linked[has_vector], return_counts=True), side)
 
     def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
         return self._fold_in(nodes, counts, "source").float()
 
-    def _own_query(self) -> Tensor:
-        """The queries as a tensor that no other object uses, to be changed in place."""
-        if not self._owns_query:
-            self.query, self._owns_query = self.query.clone(), True
-        return self.query
+    def update(self, arrivals: Arrivals) -> None:
+        sources, queries = self._updated(arrivals)
+        self._changed["source"].update(zip(sources.tolist(), queries.float(), strict=True))
+        for side, nodes in arrivals.new_nodes.items():
+            for node in nodes.tolist():
+                links = arrivals.history.links_of(node, side)
+                self._changed[side][node] = self._folded(*links, side)
+
+    def _folded(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
+        """The vector [R] of a new node with `counts` edges to each node."""
+        if not len(nodes):
+            return self.query.new_zeros(self.query.size(1))
+        return self._fold_in(nodes, counts, side).sum(0).float()
+
+    def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
+        """The sources [n] whose queries change with new links, and their new queries [n, R]."""
+        raise NotImplementedError
 
     def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
         """What each node adds to the vector of a new one with `counts` edges to each: [h, R]."""
@@ -179,14 +263,14 @@ class MeanComponent(FactorComponent):
         linked = (self.key if side == "source" else self.query)[torch.from_numpy(nodes)]
         return linked.double() / len(nodes)
 
-    def update(self, arrivals: Arrivals) -> None:
-        """Let every new link enter the mean with the weight of one."""
+    def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
+        """Every new link enters the mean with the weight of one."""
         source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
         nodes, position, counts = np.unique(source, return_inverse=True, return_counts=True)
         links = torch.from_numpy(arrivals.history.num_links[nodes])[:, None]
-        total = self.query[nodes] * (links - torch.from_numpy(counts)[:, None])
+        total = self.vectors(nodes, "source") * (links - torch.from_numpy(counts)[:, None])
         total.index_add_(0, torch.from_numpy(position), self.key[target])
-        self._own_query()[nodes] = total / links
+        return nodes, total / links
 
 
 class LightGCNComponent(MeanComponent):
@@ -219,20 +303,24 @@ class ALSComponent(FactorComponent):
 
     def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
         linked = (self.key if side == "source" else self.query)[torch.from_numpy(nodes)].double()
-        gram = self.gram
-        if side == "target":
-            penalty = (gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
-            gram = _gram(self.query) + penalty * torch.eye(len(gram), dtype=torch.float64)
+        gram = self.gram if side == "source" else self._target_gram
         weight = (self.alpha * torch.from_numpy(counts))[:, None]
         left = gram + (linked * weight).T @ linked
         solution: Tensor = torch.linalg.solve(left, ((1 + weight) * linked).T)
         return solution.T
 
-    def update(self, arrivals: Arrivals) -> None:
-        """Solve again for the factors of every source with new edges."""
-        for source in np.unique(arrivals.source).tolist():
-            linked = np.unique(arrivals.history.targets_of(source), return_counts=True)
-            self._own_query()[source] = self._fold_in(*linked, "source").sum(0).float()
+    def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
+        """Factors are solved for again."""
+        sources = np.unique(arrivals.source)
+        linked = (np.unique(arrivals.history.targets_of(n), return_counts=True) for n in sources)
+        rows = [self._fold_in(*links, "source").sum(0) for links in linked]
+        return sources, torch.stack(rows) if rows else self.query[:0]
+
+    @cached_property
+    def _target_gram(self) -> Tensor:
+        """What `gram` is for new targets, from the queries instead of the keys."""
+        penalty = (self.gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
+        return _gram(self.query) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
 
 
 class EASEComponent(FactorComponent):
@@ -254,15 +342,21 @@ class EASEComponent(FactorComponent):
         linked = torch.from_numpy(nodes)
         if side == "source":
             return self.left[linked].double()
-        gram = _gram(self.query) + self.penalty * _gram(self.left)
-        queries = self.query[linked].double()
-        solution: Tensor = torch.linalg.lstsq(gram, queries.T, driver="gelsd").solution
-        return solution.T
+        return self.query[linked].double() @ self._target_inverse
 
-    def update(self, arrivals: Arrivals) -> None:
-        """Add the targets of new links."""
+    def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
+        """The targets of new links are added."""
         source, target = arrivals.source[arrivals.is_new], arrivals.target[arrivals.is_new]
-        self._own_query().index_add_(0, torch.from_numpy(source), self.left[target])
+        nodes, position = np.unique(source, return_inverse=True)
+        queries = self.vectors(nodes, "source")
+        return nodes, queries.index_add(0, torch.from_numpy(position), self.left[target])
+
+    @cached_property
+    def _target_inverse(self) -> Tensor:
+        """The pseudoinverse of Q^T Q + penalty left^T left."""
+        gram = _gram(self.query) + self.penalty * _gram(self.left)
+        inverse: Tensor = torch.linalg.pinv(gram, hermitian=True)
+        return inverse
 
 
 class ReciprocityComponent(ScoreComponent):
@@ -276,6 +370,7 @@ class ReciprocityComponent(ScoreComponent):
 
     def __init__(self, offsets: Tensor, nodes: Tensor) -> None:
         self.offsets, self.nodes = offsets.long(), nodes.long()
+        self._arrived: dict[int, set[int]] = defaultdict(set)  # node -> nodes with an edge to it
 
     def check(self, num_nodes: int) -> None:
         offsets, nodes = self.offsets.flatten(), self.nodes.flatten()
@@ -292,21 +387,29 @@ class ReciprocityComponent(ScoreComponent):
         return torch.empty(0)
 
     def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable:
-        nobody = len(self.offsets) - 1
-        known = np.where(candidates < 0, nobody, candidates)
-        position, column = self._links.among(nodes.clip(min=0), known)
-        is_known = nodes[position] >= 0
-        return LinkTable.from_pairs(position[is_known], column[is_known], len(nodes))
+        rows = np.flatnonzero((nodes >= 0) & (nodes < len(self.offsets) - 1))
+        position, linked = self._links.of(nodes[rows])
+        arrived = [
+            (at, node)
+            for at, center in enumerate(nodes.tolist())
+            for node in self._arrived.get(center, ())
+        ]
+        later, later_linked = np.array(arrived, np.int64).reshape(-1, 2).T
+        linked = np.concatenate([linked, later_linked])
+        column = np.full(1 + max(linked.max(initial=-1), candidates.max(initial=-1)), -1)
+        known = np.flatnonzero(candidates >= 0)
+        column[candidates[known]] = known
+        columns, rows = column[linked], np.concatenate([rows[position], later])
+        return LinkTable.from_pairs(rows[columns >= 0], columns[columns >= 0], len(nodes))
 
     def update(self, arrivals: Arrivals) -> None:
         """Add the new links."""
-        links = self._links
-        source = np.concatenate([links.candidates, arrivals.source])
-        target = np.concatenate([links.queries, arrivals.target])
-        links = LinkTable.from_pairs(target, source, links.num_queries)
-        self.offsets, self.nodes = map(torch.from_numpy, (links.indptr, links.candidates))
+        edges = arrivals.edges
+        for source, target in zip(edges.source.tolist(), edges.target.tolist(), strict=True):
+            if source >= 0 and target >= 0:
+                self._arrived[target].add(source)
 
-    @property
+    @cached_property
     def _links(self) -> LinkTable:
         return LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
 

@@ -120,7 +120,8 @@ class Explainer:
     def _own_edges(self, source: int, new: NewEdges | None) -> _OwnEdges:
         later = self.text.later_edges(source, new)
         adjacency, graph = self.text.loader.source_sampler.adjacency, self.graph
-        number = np.empty(0, np.int64) if new is not None else adjacency.edges_of(source)
+        is_known = new is None and source < graph.num_nodes
+        number = adjacency.edges_of(source) if is_known else np.empty(0, np.int64)
         number = np.sort(number).astype(np.int64)
         ends = np.stack([graph.src[number], graph.dst[number]]).astype(np.int64)
         is_out = np.concatenate([ends[0] == source, np.array([e[2] for e in later], bool)])
@@ -133,7 +134,10 @@ class Explainer:
             number=np.concatenate([number, np.full(len(later), -1)]),
             neighbor=neighbor,
             is_out=is_out,
-            is_link=positive & (is_out | is_undirected) & (neighbor >= 0),
+            is_link=positive
+            & (is_out | is_undirected)
+            & (neighbor >= 0)
+            & (neighbor < graph.num_nodes),
             is_negative=negative,
             later_texts=[text for _, text, *_ in later],
         )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from edgeformers.config import LinkSettings
 from edgeformers.data.loader import EgoLoader
+from edgeformers.data.node_index import GrowingNodeIndex
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
@@ -60,7 +61,9 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """The link score of this model: parts as `LinkHead.factors` has them, and the ensemble."""
         trained: list[ScoreComponent] = [self._text]
         if self.head.is_collaborative:
-            trained.append(NodeVectorComponent(self.head, self.model.get_submodule("nodes")))
+            trained.append(
+                NodeVectorComponent(self.head, self.model.get_submodule("nodes"), len(self.nodes))
+            )
         if self.head.bias is not None:
             trained.append(PopularityComponent(self.head))
         ensemble = self.ensemble or Ensemble(
@@ -115,8 +118,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The scores of (source, target) pairs; higher means a likelier link."""
-        src = self.nodes.known_numbers([source for source, _ in pairs], "source")
-        dst = self.nodes.known_numbers([target for _, target in pairs], "target")
+        src = self.live_nodes.known_numbers([source for source, _ in pairs], "source")
+        dst = self.live_nodes.known_numbers([target for _, target in pairs], "target")
         sources, rows = np.unique(src, return_inverse=True)
         targets, columns = np.unique(dst, return_inverse=True)
         scores = self.scorer.among(sources, targets).pick(rows, columns[:, None])
@@ -124,8 +127,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def explain(self, source: str, target: str) -> dict[str, float]:
         """What each component contributes to the score of a pair; the values sum to the score."""
-        (query,) = self.nodes.known_numbers([source], "source").tolist()
-        (key,) = self.nodes.known_numbers([target], "target").tolist()
+        (query,) = self.live_nodes.known_numbers([source], "source").tolist()
+        (key,) = self.live_nodes.known_numbers([target], "target").tolist()
         return self.scorer.explain(query, key)
 
     def recommend(
@@ -150,7 +153,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         new = None if edges is None else self.new_edges(edges, "source")
         if new is None:
             remedy = "describe a new source by its edges with `edges=`"
-            numbers = self.nodes.known_numbers([node], "source", remedy=remedy)
+            numbers = self.live_nodes.known_numbers([node], "source", remedy=remedy)
             query, exclude = self.scorer.queries(numbers), self.seen(numbers)
         else:
             query = self.scorer.fold_in_source(new)
@@ -162,7 +165,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return [
             Recommendation(node=name, score=score, because=because, components=parts, quotes=quotes)
             for name, score, parts, (because, quotes) in zip(
-                self.nodes.ids_of(ranking.node),
+                self.live_nodes.ids_of(ranking.node),
                 ranking.score.tolist(),
                 self.scorer.shares(query, ranking.node),
                 reasons,
@@ -173,13 +176,18 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     @cached_property
     def _explainer(self) -> Explainer:
         graph = self.network.graph
-        return Explainer(scorer=self.scorer, text=self._text, graph=graph, nodes=self.nodes)
+        return Explainer(scorer=self.scorer, text=self._text, graph=graph, nodes=self.live_nodes)
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
-        seen = seen_links(self.network.graph, sources)
-        if "_history" in self.__dict__:  # edges have arrived since fitting
-            later = self._positions([self._history.targets_of(node) for node in sources.tolist()])
+        rows = np.flatnonzero(sources < len(self.nodes))
+        seen = seen_links(self.network.graph, sources[rows])
+        if len(rows) < len(sources) or "_history" in self.__dict__:  # edges have arrived
+            seen = LinkTable.from_pairs(rows[seen.queries], seen.candidates, len(sources))
+            own = [self._history.later_targets(node) for node in sources.tolist()]
+            if not self.network.graph.is_bipartite:
+                own = [np.append(targets, node) for targets, node in zip(own, sources, strict=True)]
+            later = self._positions(own)
             rows = np.concatenate([seen.queries, later.queries])
             columns = np.concatenate([seen.candidates, later.candidates])
             seen = LinkTable.from_pairs(rows, columns, len(sources))
@@ -188,7 +196,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
         """The edges of a new node on `side`."""
         other: Side = "target" if side == "source" else "source"
-        known = self.nodes.numbers([name for name, _ in edges], other)
+        known = self.live_nodes.numbers([name for name, _ in edges], other)
         unknown, texts = np.full(len(known), -1), [text for _, text in edges]
         ends = (unknown, known) if side == "source" else (known, unknown)
         return NewEdges(source=ends[0], target=ends[1], texts=texts)
@@ -196,15 +204,21 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def update(self, edges: Sequence[tuple[str, str, str | None]]) -> None:
         """Take in (source, target, text) edges that arrived after fitting, in time order.
 
-        What has been learned stays; nodes are read, scored and grouped with their new edges. Only
-        this object takes them in: `save` writes the model as it was fitted.
+        What has been learned stays; nodes are read, scored and grouped with their new edges. A node
+        that the network does not have is known from then on: a source gets recommendations, a
+        target is recommended, both from their edges. Only this object takes edges in: `save` writes
+        the model as it was fitted. No other thread may use the object meanwhile.
         """
-        new = NewEdges(
-            source=self.nodes.numbers([source for source, _, _ in edges], "source"),
-            target=self.nodes.numbers([target for _, target, _ in edges], "target"),
-            texts=[text for _, _, text in edges],
-        )
+        add = self.live_nodes.add
+        ends = [(add(source, "source"), add(target, "target")) for source, target, _ in edges]
+        source, target = np.array(ends, np.int64).reshape(-1, 2).T
+        new = NewEdges(source=source, target=target, texts=[text for _, _, text in edges])
         self.scorer.update(new, self._history)
+
+    @cached_property
+    def live_nodes(self) -> GrowingNodeIndex:
+        """The nodes of the network and those that `update` has added."""
+        return GrowingNodeIndex(self.nodes)
 
     @cached_property
     def _history(self) -> EdgeHistory:
@@ -218,12 +232,13 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             return nodes.astype(np.int64)
         if isinstance(nodes, str):
             raise InputError(f"nodes must be a list of ids (got '{nodes}')")
-        return self.nodes.known_numbers(list(nodes), side)
+        return self.live_nodes.known_numbers(list(nodes), side)
 
     def _positions(self, nodes: Sequence[Ids]) -> LinkTable:
         """Candidate nodes of several sources as positions among all candidates."""
         rows = np.repeat(np.arange(len(nodes)), [len(own) for own in nodes])
-        columns = np.concatenate([np.empty(0, np.int64), *nodes]) - self.scorer.candidates[0]
+        linked = np.concatenate([np.empty(0, np.int64), *nodes])
+        columns = np.searchsorted(self.scorer.candidates, linked)
         return LinkTable.from_pairs(rows, columns, len(nodes))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
-from edgeformers.evaluation.scorers import to_numpy
+from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
 from edgeformers.inference.components import (
     COMPONENTS,
     EdgeHistory,
@@ -21,6 +21,7 @@ from edgeformers.inference.components import (
     restore_component,
 )
 from edgeformers.inference.encode import Vectors
+from edgeformers.inference.growing import GrowingArray
 
 #: Sources are weighted by their number of edges, in the groups of the evaluation report.
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)
@@ -115,14 +116,28 @@ class LinkScorer:
         candidates: Ids,
         device: torch.device | str = "cpu",  # where scores are computed
     ) -> None:
-        self.components, self.candidates = components, candidates
+        self.components, self._candidates = components, GrowingArray(candidates)
+        self.num_trained = len(candidates)  # candidates that arrived later come after these
         self.device = torch.device(device)
-        self.weights, self.group = weights.float().cpu(), group.long().cpu()
+        self.weights, self._group = (
+            weights.float().cpu(),
+            GrowingArray(group.cpu().long().clone().numpy()),
+        )
+
+    @property
+    def candidates(self) -> Ids:
+        """The nodes [C] that can be recommended, sorted."""
+        return self._candidates.rows
+
+    @property
+    def group(self) -> Ids:
+        """The degree group of each node."""
+        return self._group.rows
 
     def queries(self, sources: Ids) -> Queries:
         """Known sources; -1 is not allowed here, see `fold_in`."""
         parts = [component.vectors(sources, "source") for component in self.components]
-        return self._queries(sources, parts, self.group[torch.from_numpy(sources)])
+        return self._queries(sources, parts, torch.from_numpy(self.group[sources]))
 
     def fold_in_source(self, edges: NewEdges) -> Queries:
         """A source that is not in the network, from its edges."""
@@ -140,15 +155,22 @@ class LinkScorer:
 
     def cached_keys(self, targets: Ids) -> Vectors:
         """The `keys` of candidates, from those of all candidates once something was ranked."""
-        if "_candidate_keys" in self.__dict__:
-            return self._candidate_keys[np.searchsorted(self.candidates, targets)]
-        return self.keys(targets)
+        if "_candidate_keys" not in self.__dict__:
+            return self.keys(targets)
+        place = np.searchsorted(self.candidates, targets)
+        is_later = place >= self.num_trained
+        keys: Vectors = self._candidate_keys[np.where(is_later, 0, place)]
+        keys[is_later] = self._later_keys.rows[place[is_later] - self.num_trained]
+        return keys
 
     def among(self, queries: Ids | Queries, candidates: Ids | None = None) -> Scorer:
         """The scores of sources and chosen or all candidates, as evaluation ranks them."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
         keys = self._moved_keys if candidates is None else self._moved(self.keys(candidates))
         scorer: Scorer = InnerProductScorer(sources.vectors, keys)
+        if candidates is None and len(self.candidates) > self.num_trained:
+            later = InnerProductScorer(sources.vectors, self._later_keys.rows)
+            scorer = JoinedScorer(scorer, later)
         targets = self.candidates if candidates is None else candidates
         for _, bonus, weights in self.bonuses(sources, targets):
             scorer = BonusScorer(scorer, bonus, weights)
@@ -218,8 +240,13 @@ class LinkScorer:
         arrivals = history.add(edges)
         for component in self.components:
             component.update(arrivals)
-        self.group = torch.from_numpy(degree_group(history.degrees))
-        self._renew_keys(np.concatenate([edges.source, edges.target]))
+        ends = np.unique(np.concatenate([edges.source, edges.target]))
+        ends = ends[ends >= 0]
+        self._group.append(np.zeros(max(0, int(ends.max(initial=0)) + 1 - len(self.group)), int))
+        self.group[ends] = degree_group(history.degrees[ends])
+        later = arrivals.new_nodes["target"]
+        self._candidates.append(later[later > self.candidates[-1]])
+        self._renew_keys(ends)
 
     def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         weights, widths = self.weights[group], [part.size(1) for part in parts]
@@ -228,17 +255,29 @@ class LinkScorer:
 
     def _renew_keys(self, nodes: Ids) -> None:
         """Compute the keys of nodes with new edges again; all others stay as they are."""
-        changed = np.intersect1d(nodes, self.candidates)
-        if not len(changed) or "_candidate_keys" not in self.__dict__:
+        if "_candidate_keys" not in self.__dict__:
             return
-        rows, keys = np.searchsorted(self.candidates, changed), self.keys(changed)
+        rows = np.searchsorted(self.candidates, nodes)
+        rows = rows[self.candidates[np.minimum(rows, len(self.candidates) - 1)] == nodes]
+        if not len(rows):
+            return
+        keys, is_later = self.keys(self.candidates[rows]), rows >= self.num_trained
+        later, missing = rows[is_later] - self.num_trained, len(self.candidates) - self.num_trained
+        missing -= len(self._later_keys.rows)
+        self._later_keys.append(np.zeros((missing, keys.shape[1]), np.float32))
+        self._later_keys.rows[later] = keys[is_later]
+        rows, keys = rows[~is_later], keys[~is_later]
         self._candidate_keys[rows] = keys
         if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
             moved[torch.from_numpy(rows).to(moved.device)] = torch.from_numpy(keys).to(moved)
 
     @cached_property
     def _candidate_keys(self) -> Vectors:
-        return self.keys(self.candidates)
+        return self.keys(self.candidates[: self.num_trained])
+
+    @cached_property
+    def _later_keys(self) -> GrowingArray:
+        return GrowingArray(self.keys(self.candidates[self.num_trained :]))
 
     @cached_property
     def _moved_keys(self) -> Vectors | Tensor:

@@ -77,6 +77,8 @@ class TextComponent(ScoreComponent):
         """Encode nodes with their newest edges from now on."""
         edges = arrivals.edges
         ends = zip(edges.source.tolist(), edges.target.tolist(), edges.texts, strict=True)
+        for node in {*edges.source.tolist(), *edges.target.tolist()}:
+            self._of_targets.pop(node, None)
         for source, target, text in ends:
             if source >= 0:
                 self._arrived[source].append((target, text, True, UNKNOWN))
@@ -86,7 +88,7 @@ class TextComponent(ScoreComponent):
     def encode(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] of known nodes, read as sources or as targets."""
         options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)
-        changed = np.isin(nodes, list(self._arrived))
+        changed = np.array([node in self._arrived for node in nodes.tolist()], bool)
         if not changed.any():
             return encode_nodes(self.model, self.loader, nodes, options, side=side)
         vectors = np.empty((len(nodes), int(self.model.width)), np.float32)  # type: ignore[arg-type]
@@ -111,6 +113,9 @@ class TextComponent(ScoreComponent):
         missing = np.array([node for node in targets.tolist() if node not in self._of_targets])
         if len(self._of_targets) + len(missing) > CACHED_TARGETS:
             self._of_targets, missing = {}, targets
+        is_later = missing >= self.loader.graph.num_nodes
+        self._of_targets |= dict.fromkeys(missing[is_later].tolist())
+        missing = missing[~is_later].astype(np.int64)
         if len(missing):
             read = self._known_edge_vectors(missing, "target")
             for at, node in enumerate(missing.tolist()):
@@ -162,9 +167,11 @@ class TextComponent(ScoreComponent):
     def _newest_edges(self, node: int, side: Side) -> list[_Edge]:
         """As many edges as the model reads of a node: the newest, then sampled training edges."""
         graph, is_source = self.loader.graph, side == "source"
-        if graph.is_bipartite:
+        if graph.is_bipartite and node < graph.num_nodes:
             is_source = node < graph.num_sources
         sampler = self.loader.source_sampler if is_source else self.loader.target_sampler
+        if node >= graph.num_nodes:
+            return self._arrived[node][: -1 - sum(sampler.sizes) : -1]
         sample = sampler.sample(np.array([node]), epoch=INFERENCE)
         ids = sample.edge_ids[sample.mask].astype(np.int64)
         neighbors, is_out = sample.neighbors[sample.mask].tolist(), graph.src[ids] == node
@@ -176,14 +183,19 @@ class TextComponent(ScoreComponent):
         return self.options.encode(self.model, self._batch(centers, around))
 
     def _batch(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> EgoBatch:
+        """A batch in which nodes that are not in the network are unknown."""
         edges = [edge for own in around for edge in own]
+        neighbors = np.array([neighbor for neighbor, *_ in edges], np.int64)
         return EgoBatch.from_counts(
             text=self.pack([text for _, text, *_ in edges]),
-            center=torch.from_numpy(np.asarray(centers, np.int64)),
+            center=torch.from_numpy(self._in_network(np.asarray(centers, np.int64))),
             counts=torch.tensor([len(own) for own in around]),
-            neighbor=torch.tensor([neighbor for neighbor, *_ in edges], dtype=torch.int64),
+            neighbor=torch.from_numpy(self._in_network(neighbors)),
             is_out=torch.tensor([is_out for _, _, is_out, _ in edges], dtype=torch.bool),
         )
+
+    def _in_network(self, nodes: Ids) -> Ids:
+        return np.where(nodes < self.loader.graph.num_nodes, nodes, UNKNOWN)
 
     @torch.inference_mode()
     def _factors(self, states: Tensor | Vectors, side: Side) -> Tensor:
@@ -195,13 +207,14 @@ class NodeVectorComponent(ScoreComponent):
 
     name = "node_vectors"
 
-    def __init__(self, head: LinkHead, table: nn.Module) -> None:
-        self.head, self.table = head, table
+    def __init__(self, head: LinkHead, table: nn.Module, num_nodes: int) -> None:
+        self.head, self.table, self.num_nodes = head, table, num_nodes
 
     @torch.inference_mode()
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         assert self.head.weight is not None
-        numbers = torch.from_numpy(nodes).to(self.head.weight.device)
+        numbers = torch.from_numpy(np.where(nodes < self.num_nodes, nodes, UNKNOWN))
+        numbers = numbers.to(self.head.weight.device)
         return self.head.node_factors(side, self.table(numbers))
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
@@ -220,16 +233,20 @@ class PopularityComponent(ScoreComponent):
     @torch.inference_mode()
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         assert self.head.bias is not None
-        numbers = torch.from_numpy(nodes)
+        is_known = nodes < len(self.rise)
+        numbers = torch.from_numpy(np.where(is_known, nodes, UNKNOWN))
         bias = self.head.popularity_factors(side, numbers.to(self.head.bias.device)).cpu()
-        return bias if side == "source" else bias + self.rise[numbers][:, None]
+        if side == "target":
+            bias[is_known] += self.rise[numbers[is_known]][:, None]
+        return bias
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         return torch.tensor([1.0 if side == "source" else 0.0])
 
     def update(self, arrivals: Arrivals) -> None:
         """Raise the bias as log(1 + edges) rises."""
-        nodes, counts = np.unique(arrivals.target, return_counts=True)
+        linked = arrivals.linked[arrivals.linked < len(self.rise)]
+        nodes, counts = np.unique(linked, return_counts=True)
         edges = arrivals.history.popularity[nodes]
         self.rise[nodes] += torch.from_numpy(np.log1p(edges) - np.log1p(edges - counts)).float()
 

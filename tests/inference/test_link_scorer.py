@@ -126,7 +126,8 @@ def test_new_edges_change_the_group_and_the_scores_of_their_nodes(scorer, simula
         def __init__(self):
             self._trained = LinkTable.from_pairs([], [], N)
             self._arrived, self.popularity = defaultdict(Counter), np.zeros(N, int)
-            self.num_links = np.zeros(N, int)
+            self.num_links, self.num_nodes = np.zeros(N, int), N
+            self._sources, self._is_bipartite = defaultdict(Counter), False
             self._is_undirected, self.degrees = False, np.array([4, 0, 0, 3, 11, 0])
 
     history, before = History(), scorer.scores(np.arange(N))
@@ -264,7 +265,8 @@ def test_later_edges_renew_only_the_keys_of_their_nodes(run, network, tmp_path, 
 
     monkeypatch.setattr(text, "encode", recorded)
     fitted.update([(source, target, "much better than before"), ("unknown", target, None)])
-    ends = {0, int(fitted.nodes.numbers([target], "target")[0])}
+    numbers = fitted.live_nodes.numbers
+    ends = {0, int(numbers([target], "target")[0]), int(numbers(["unknown"], "source")[0])}
     assert set(encoded) == ends & {*scorer.candidates.tolist()}
     cached = scorer.cached_keys(scorer.candidates)
     np.testing.assert_allclose(cached, scorer.keys(scorer.candidates), rtol=1e-4, atol=1e-5)
