@@ -15,6 +15,7 @@ from edgeformers import __version__
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
 from edgeformers.serve import schemas
+from edgeformers.serve.api_page import add_api_page
 from edgeformers.serve.auth import Authentication
 from edgeformers.serve.gate import Gate
 from edgeformers.serve.login import add_login
@@ -24,6 +25,10 @@ from edgeformers.serve.service import Embedded, Service
 K = Annotated[int, Query(ge=1, le=1_000, description="Number of recommendations.")]
 Explain = Annotated[int, Query(ge=0, le=20, description="Reasons per recommendation.")]
 ModelName = Annotated[str | None, Query(description="The name of a served run.")]
+DESCRIPTION = (
+    "Every answer names its model and version. A request that names no model goes to the first run "
+    "that can answer it. Errors are problem details (RFC 9457) with a sentence in `detail`."
+)
 
 
 def create_app(
@@ -46,7 +51,12 @@ def create_app(
         service.close()
 
     app = FastAPI(
-        title="edgeformers", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="edgeformers",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     authentication = Authentication(tokens)
     app.add_middleware(
@@ -66,6 +76,7 @@ def create_app(
     add_error_handlers(app)
     _add_models(app, service)
     _add_operations(app, service)
+    add_api_page(app)
     if authentication.is_required:
         add_login(app, authentication)
     return app
