@@ -17,6 +17,7 @@ from edgeformers.errors import InputError
 from edgeformers.serve import schemas
 from edgeformers.serve.api_page import add_api_page
 from edgeformers.serve.auth import Authentication
+from edgeformers.serve.explore.pages import add_explorer
 from edgeformers.serve.gate import Gate
 from edgeformers.serve.login import add_login
 from edgeformers.serve.problems import add_error_handlers
@@ -77,6 +78,7 @@ def create_app(
     _add_models(app, service)
     _add_operations(app, service)
     add_api_page(app)
+    add_explorer(app, service, has_login=authentication.is_required)
     if authentication.is_required:
         add_login(app, authentication)
     return app

@@ -1,37 +1,27 @@
 """Pages to log in and out, for people; programs send a token with each request."""
 
-from html import escape
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from edgeformers.serve.auth import COOKIE, SESSION_SECONDS, Authentication
-
-PAGE = """<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>Log in · edgeformers</title>
-<main><h1>Log in</h1>
-<form method="post" action="login">
-<label>Token <input name="token" type="password" autocomplete="current-password" required></label>
-<input type="hidden" name="next" value="{next}">
-<button>Log in</button> {problem}
-</form></main></html>
-"""
+from edgeformers.serve.explore.rendering import html, theme_of
 
 
 def add_login(app: FastAPI, authentication: Authentication) -> None:
     """Add the routes /login and /logout."""
 
     @app.get("/login", include_in_schema=False)
-    async def show(next: str = "/") -> Response:
-        return login_page(next)
+    async def show(request: Request, next: str = "/") -> Response:
+        return login_page(request, next)
 
     @app.post("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
         form = parse_qs((await request.body()).decode("utf-8", "replace"))
         token, page = (form.get(name, [""])[0] for name in ("token", "next"))
         if not authentication.has_token(token):
-            return login_page(page, "This is not the token of the server.")
+            return login_page(request, page, "This is not the token of the server.")
         response = RedirectResponse(local_page(page), 303)
         response.set_cookie(
             COOKIE,
@@ -50,11 +40,10 @@ def add_login(app: FastAPI, authentication: Authentication) -> None:
         return response
 
 
-def login_page(page: str, problem: str = "") -> Response:
+def login_page(request: Request, page: str, problem: str = "") -> Response:
     """The form; `page` is opened after logging in."""
-    status = 401 if problem else 200
-    text = PAGE.format(next=escape(local_page(page)), problem=escape(problem))
-    return HTMLResponse(text, status, {"Content-Security-Policy": "default-src 'none'"})
+    values = {"title": "Log in", "next": local_page(page), "problem": problem}
+    return html("login.html.j2", {**values, "theme": theme_of(request)}, 401 if problem else 200)
 
 
 def local_page(page: str) -> str:

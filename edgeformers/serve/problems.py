@@ -43,9 +43,14 @@ def error_problem(error: BaseException) -> Response:
     if not isinstance(error, EdgeformersError):
         log.error("a request failed", exc_info=error)
         return problem(500, "an internal error; the server's log has the details")
-    status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
+    status = error_status(error)
     is_overload = status == HTTPStatus.SERVICE_UNAVAILABLE
     return problem(status, str(error), {"Retry-After": str(RETRY_SECONDS)} if is_overload else None)
+
+
+def error_status(error: EdgeformersError) -> HTTPStatus:
+    """The status of the response to an error of the library."""
+    return next(status for kind, status in STATUSES.items() if isinstance(error, kind))
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -73,7 +73,7 @@ def test_a_page_needs_nothing_else():
     html = render_html(everything("films"))
     for reference in ("http://example", "https://", "url(", "@import", "<script", "<link"):
         assert reference not in html
-    for feature in ('name="viewport"', "prefers-color-scheme: dark", "@media print"):
+    for feature in ('name="viewport"', "color-scheme: light dark", "@media print"):
         assert feature in html
 
 
