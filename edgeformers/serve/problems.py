@@ -9,7 +9,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from edgeformers.errors import EdgeformersError, FormatError, InputError, UnknownNodeError
+from edgeformers.data.edge_store import KeyConflictError
+from edgeformers.errors import (
+    EdgeformersError,
+    FileError,
+    FormatError,
+    InputError,
+    UnknownNodeError,
+)
+from edgeformers.locks import BusyError
 from edgeformers.serve.batching import OverloadedError
 from edgeformers.serve.limits import TooLargeError
 from edgeformers.serve.versions import UnknownModelError
@@ -23,6 +31,9 @@ STATUSES: Mapping[type[EdgeformersError], HTTPStatus] = {
     TooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     UnknownNodeError: HTTPStatus.NOT_FOUND,
     UnknownModelError: HTTPStatus.NOT_FOUND,
+    KeyConflictError: HTTPStatus.CONFLICT,
+    BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
+    FileError: HTTPStatus.INSUFFICIENT_STORAGE,  # the disk of the store is full, for example
     FormatError: HTTPStatus.CONFLICT,  # files on the server are damaged
     EdgeformersError: HTTPStatus.UNPROCESSABLE_ENTITY,
 }

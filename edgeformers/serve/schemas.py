@@ -65,6 +65,26 @@ class OwnEdge(Body):
     text: Text = ""
 
 
+class NewEdge(EdgeIn):
+    """An edge that has arrived."""
+
+    label: Text | None = None
+    time: float | str | None = Field(None, description="Unix seconds, or ISO 8601.")
+
+
+class AddRequest(Body):
+    """Edges that have arrived, in their order."""
+
+    edges: Annotated[list[NewEdge], FailFast()]
+
+
+class Added(Answer):
+    """How many edges were stored, and how many were there already."""
+
+    added: int
+    duplicates: int
+
+
 class PredictRequest(Request):
     """Edges to predict the labels of."""
 

@@ -10,23 +10,28 @@ from typing import Any, get_args
 import numpy as np
 
 from edgeformers import __version__
+from edgeformers.data.edge_store import StoredEdge, edge_time
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.types import Side
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
+from edgeformers.serve.live_edges import LiveEdges, default_store
 from edgeformers.serve.metrics import Metrics
 from edgeformers.serve.node_search import list_edges
 from edgeformers.serve.schemas import (
+    Added,
     EdgeIn,
     EdgePrediction,
     Info,
     ModelDetails,
     ModelInfo,
     Models,
+    NewEdge,
+    NodeEdge,
     NodeEdges,
     NodeIn,
     NodeMatch,
@@ -67,7 +72,8 @@ class Service:
         limits: Limits | None = None,
     ) -> None:
         self.limits = limits or Limits()
-        self.versions = Versions(runs, network=network, device=device)
+        self.live = LiveEdges(store or default_store(runs[0]))
+        self.versions = Versions(runs, network=network, device=device, prepare=self.live.catch_up)
         self.metrics = Metrics()
         self.worker = Worker(observe=self.metrics.observe_batch)
         worker = self.worker
@@ -78,6 +84,7 @@ class Service:
     def close(self) -> None:
         """Finish the waiting requests and stop."""
         self.worker.close()
+        self.live.close()
 
     def models(self) -> Models:
         """The served runs."""
@@ -89,12 +96,14 @@ class Service:
     def reload(self) -> Models:
         """Load the runs whose files have changed; requests are answered all the while."""
         self.versions.reload()
+        self._catch_up()
         self._show_versions()
         return self.models()
 
     def rollback(self) -> Models:
         """Answer with the versions before the last reload again."""
         self.versions.rollback()
+        self._catch_up()
         self._show_versions()
         return self.models()
 
@@ -255,13 +264,50 @@ class Service:
             by_side[side] = iter(answers)
         return [next(by_side[node.side]) for node in nodes]
 
+    def add_edges(self, edges: Sequence[NewEdge], key: str | None = None) -> Added:
+        """Store edges on disk and take them in; `key` makes a repeated request harmless."""
+        self.limits.check_items(edges, "edges")
+        self.limits.check_texts([edge.text for edge in edges])
+        stored = [
+            StoredEdge(
+                source=edge.source,
+                target=edge.target,
+                text=edge.text,
+                label=edge.label,
+                time=None if edge.time is None else edge_time(edge.time),
+            )
+            for edge in edges
+        ]
+        appended = self.live.append(stored, key)
+        self._catch_up()
+        return Added(
+            **_signature(self.versions.find()),
+            added=appended.added,
+            duplicates=appended.duplicates,
+        )
+
+    def _catch_up(self) -> None:
+        """Let all models take in what is new in the store."""
+
+        def run(batch: Sequence[None]) -> Sequence[None]:
+            for model in self.versions.current:
+                self.live.catch_up(model)
+            return batch
+
+        self.worker.compute(run, [None], key="catch up", tokens=[1])
+
     def search_nodes(
         self, query: str, *, side: Side | None = None, limit: int = 20, model: str | None = None
     ) -> NodeMatches:
         """The nodes whose ids contain a text, whether in upper or lower case."""
         served = self.versions.find(name=model)
         found = served.node_search.find(query, side=side, limit=limit)
-        return NodeMatches(**_signature(served), nodes=found.nodes, total=found.total)
+        later = self.live.find_nodes(served, query, side)
+        return NodeMatches(
+            **_signature(served),
+            nodes=[*found.nodes, *later][:limit],
+            total=found.total + len(later),
+        )
 
     def graph(self, model: str | None = None) -> EdgeTextGraph:
         """The network of a run."""
@@ -272,8 +318,9 @@ class Service:
     ) -> NodeMatch:
         """A node of the network; without a side, the source of this id or else the target."""
         served = self.versions.find(name=model)
-        number = served.graph.node_number(node, side)
-        return served.node_search.describe(np.array([number]))[0]
+        if later := self.live.find_nodes(served, node, side, is_exact=True):
+            return later[0]
+        return served.node_search.describe(served.node_numbers([node], side))[0]
 
     def busiest_nodes(
         self, side: Side | None, limit: int = 20, *, model: str | None = None
@@ -292,17 +339,37 @@ class Service:
     ) -> NodeEdges:
         """A page of the edges of a node, the last ones of the network first."""
         served = self.versions.find(name=model)
-        number = served.graph.node_number(node, side)
         if not (start := cursor or "0").isdecimal() or len(start) > CURSOR_DIGITS:
             raise InputError(f"`cursor` must be one that the server gave (got '{cursor}')")
-        edges = np.sort(served.graph.adjacency.edges_of(number))[::-1].astype(np.int64)
-        end = int(start) + limit
+        first, end = int(start), int(start) + limit
+        later = self.live.edges_of(served.graph, node, side)
+        edges = self._network_edges(served, node, side, may_be_new=bool(later))
+        before = max(0, first - len(later)), max(0, end - len(later))
         return NodeEdges(
             **_signature(served),
-            edges=list_edges(served.graph, edges[int(start) : end]),
-            total=len(edges),
-            next=str(end) if end < len(edges) else None,
+            edges=[
+                *(
+                    NodeEdge(**{n: getattr(each, n) for n in NodeEdge.model_fields})
+                    for each in later[first:end]
+                ),
+                *list_edges(served.graph, edges[slice(*before)]),
+            ],
+            total=len(later) + len(edges),
+            next=str(end) if end < len(later) + len(edges) else None,
         )
+
+    def _network_edges(
+        self, served: ServedModel, node: str, side: Side | None, *, may_be_new: bool
+    ) -> Ids:
+        """The edges of a node in the network that were not removed, the last ones first."""
+        graph = served.graph
+        (number,) = graph.node_index.numbers([node], side).tolist()
+        if number < 0:
+            if not may_be_new:
+                served.node_numbers([node], side)  # raises
+            return np.empty(0, np.int64)
+        edges = np.sort(graph.adjacency.edges_of(number))[::-1].astype(np.int64)
+        return edges[~self.live.is_removed(graph, edges)]
 
     def _call(self, function: Callable[[], Any], *, tokens: int) -> Any:
         """The result of a function that the worker runs on its own."""

@@ -3,13 +3,14 @@
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from edgeformers.config import Task
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Ids, Side
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
@@ -44,6 +45,12 @@ class ServedModel:
     def graph(self) -> EdgeTextGraph:
         return self.fitted.network.graph
 
+    def node_numbers(self, ids: Sequence[str], side: Side | None) -> Ids:
+        """The numbers of nodes; one that neither the network nor later edges have is an error."""
+        is_links = isinstance(self.fitted, FittedLinkPredictor)
+        index = self.links.live_nodes if is_links else self.fitted.nodes
+        return index.known_numbers(ids, side)
+
     @cached_property
     def node_search(self) -> NodeSearch:
         return NodeSearch(self.graph)
@@ -63,8 +70,14 @@ class Versions:
     """The models that answer requests, and those before the last swap for rollback."""
 
     def __init__(
-        self, runs: Sequence[Path], *, network: Path | None = None, device: str | None = None
+        self,
+        runs: Sequence[Path],
+        *,
+        network: Path | None = None,
+        device: str | None = None,
+        prepare: Callable[[ServedModel], None] = lambda model: None,  # called before it is used
     ) -> None:
+        self._prepare = prepare
         self._runs = {
             name: run.expanduser() for name, run in zip(run_names(runs), runs, strict=True)
         }
@@ -106,6 +119,8 @@ class Versions:
         with self._swapping:
             if not self.previous:
                 raise InputError("there is no earlier version: no model has been reloaded")
+            for model in set(self.previous) - set(self.current):
+                self._prepare(model)
             self.previous, self.current = self.current, self.previous
             return self.current
 
@@ -117,7 +132,9 @@ class Versions:
             _ = fitted.network  # raises if it cannot be found
         card = model_folder(run) / CARD
         text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-        return ServedModel(name=name, version=version, run=run, fitted=fitted, card=text)
+        model = ServedModel(name=name, version=version, run=run, fitted=fitted, card=text)
+        self._prepare(model)
+        return model
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:

@@ -1,0 +1,85 @@
+"""Edges that arrive while the server runs are on disk, read at once, and taken in again later."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from edgeformers.serve.app import create_app
+from edgeformers.serve.live_edges import default_store
+from edgeformers.serve.service import Service
+
+EDGES = [
+    {"source": "zoe", "target": "item-000001", "text": "My tent is excellent."},
+    {"source": "zoe", "target": "kayak", "text": "A good kayak.", "label": "5", "time": 1.5e9},
+    {"source": "user-000003", "target": "kayak", "text": "The kayak is fine."},
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "edges.sqlite"
+
+
+@pytest.fixture
+def open_client(runs, store):
+    """Clients of new services with the same store."""
+    services = []
+
+    def open_client():
+        services.append(Service(runs, store=store, device="cpu"))
+        return TestClient(create_app(services[-1]))
+
+    yield open_client
+    for service in services:
+        service.close()
+
+
+def recommended(client, node, **more):
+    answer = client.get(f"/v1/nodes/{node}/recommendations", params={"k": 100, **more})
+    assert answer.status_code == 200, answer.text
+    return [each["node"] for each in answer.json()["recommendations"]]
+
+
+def test_new_edges_are_visible_to_the_next_request_and_after_a_restart(open_client, store):
+    client = open_client()
+    assert client.get("/v1/nodes/zoe/recommendations").status_code == 404
+    assert not store.exists()
+    answer = client.post("/v1/edges", json={"edges": EDGES})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["added"], answer.json()["duplicates"]) == (3, 0)
+    for each in (client, open_client()):
+        assert "item-000001" not in recommended(each, "zoe")
+        assert "kayak" in recommended(each, "user-000001")
+        assert "kayak" not in recommended(each, "user-000003")
+        found = each.get("/v1/nodes?query=kay").json()
+        assert found["nodes"] == [{"id": "kayak", "side": "target", "edges": 2}]
+        own = each.get("/v1/nodes/zoe/edges").json()
+        assert [edge["text"] for edge in own["edges"]] == [EDGES[1]["text"], EDGES[0]["text"]]
+        mixed = each.get("/v1/nodes/item-000001/edges?limit=1").json()
+        assert mixed["edges"][0]["source"] == "zoe"
+        more = each.get(f"/v1/nodes/item-000001/edges?limit=1&cursor={mixed['next']}").json()
+        assert more["edges"][0]["source"] != "zoe"
+
+
+def test_duplicates_count_once_and_keys_make_requests_repeatable(open_client):
+    client, key = open_client(), {"Idempotency-Key": "one"}
+    first = client.post("/v1/edges", json={"edges": EDGES[:1]}, headers=key).json()
+    again = client.post("/v1/edges", json={"edges": EDGES[:1]}, headers=key).json()
+    assert (first["added"], again["added"]) == (1, 1)
+    conflict = client.post("/v1/edges", json={"edges": EDGES}, headers=key)
+    assert conflict.status_code == 409
+    both = client.post("/v1/edges", json={"edges": EDGES[:2]}).json()
+    assert (both["added"], both["duplicates"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "change", [{"source": ""}, {"time": "yesterday"}, {"time": 1e300}, {"label": 5}, {"text": "\0"}]
+)
+def test_edges_that_cannot_be_stored_are_refused(open_client, store, change):
+    client = open_client()
+    answer = client.post("/v1/edges", json={"edges": [{**EDGES[0], **change}]})
+    assert answer.status_code == 422
+    assert client.get("/v1/nodes/zoe/edges").status_code == 404
+
+
+def test_the_store_is_next_to_the_first_run(tmp_path):
+    assert default_store(tmp_path / "run") == tmp_path / "run.edges.sqlite"
