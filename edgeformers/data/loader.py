@@ -162,7 +162,7 @@ class EgoLoader:
         """
         src = self.graph.src[edge_ids].astype(np.int64)
         dst = self.graph.dst[edge_ids].astype(np.int64)
-        egos = self._pack(
+        egos = self.pack(
             self.source_sampler.sample(src, partners=dst, epoch=epoch),
             self.target_sampler.sample(dst, partners=src, epoch=epoch),
             self.target_sampler.sample(negatives, epoch=epoch),
@@ -174,12 +174,13 @@ class EgoLoader:
         if self.graph.is_bipartite and len(nodes):
             side = "target" if nodes[0] >= self.graph.num_sources else "source"
         sampler = self.source_sampler if side == "source" else self.target_sampler
-        return self._pack(sampler.sample(nodes, epoch=epoch))
+        return self.pack(sampler.sample(nodes, epoch=epoch))
 
     def workload(self, nodes: Ids) -> Ids:
         """The approximate cost of each node: the number of edges in its ego graph."""
         degrees = self.source_sampler.adjacency.degrees()
         return np.minimum(degrees[nodes], sum(self.source_sampler.sizes))
 
-    def _pack(self, *samples: Neighborhoods) -> EgoBatch:
+    def pack(self, *samples: Neighborhoods) -> EgoBatch:
+        """Sampled ego graphs as one batch."""
         return ego_batch(self.graph, self.tokens, *samples, max_tokens=self.max_tokens)

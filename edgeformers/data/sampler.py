@@ -97,6 +97,33 @@ class EgoSampler:
             center=center, edge_ids=edge_ids, neighbors=neighbors, mask=edge_ids >= 0
         )
 
+    def sample_without(self, center: int, removed: ArrayLike, *, epoch: int = 0) -> Neighborhoods:
+        """The neighborhood of a node as `sample` draws it, but without some edges.
+
+        Edges of the sample that stay are kept; in each stratum, others replace the removed ones.
+        """
+        gone = np.asarray(removed, np.int64)
+        sample = self.sample([center], epoch=epoch)
+        if not np.isin(sample.edge_ids, gone).any():
+            return sample
+        wider = EgoSampler(self.adjacency, [n + len(gone) for n in self.sizes], seed=self.seed)
+        drawn, more = (
+            np.stack([each.edge_ids[0], each.neighbors[0]], 1)
+            for each in (sample, wider.sample([center], epoch=epoch))
+        )
+        rows = np.full_like(drawn, -1)  # [N, 2]
+        ends = zip(np.cumsum(self.sizes), np.cumsum(wider.sizes), strict=True)
+        for (end, wide_end), size in zip(ends, self.sizes, strict=True):
+            own, spare = drawn[end - size : end], more[wide_end - size - len(gone) : wide_end]
+            spare = spare[~np.isin(spare[:, 0], own[:, 0])]
+            both = np.concatenate([own, spare])
+            both = both[(both[:, 0] >= 0) & ~np.isin(both[:, 0], gone)][: (own[:, 0] >= 0).sum()]
+            rows[end - size : end - size + len(both)] = both
+        edge_ids, neighbors = rows.T[:, None]
+        return Neighborhoods(
+            center=sample.center, edge_ids=edge_ids, neighbors=neighbors, mask=edge_ids >= 0
+        )
+
     def _epoch_key(self, epoch: int) -> np.uint64:
         """The random key of an epoch; that of the last epoch is cached."""
         last = self._last_key

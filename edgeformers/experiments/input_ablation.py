@@ -283,8 +283,8 @@ class EdgesOfOtherNodes(EdgeLoader):
 class EgosOfUnknownNodes(EgoLoader):
     """Loads ego graphs whose center and neighbors are unknown nodes."""
 
-    def _pack(self, *samples: Neighborhoods) -> EgoBatch:
-        batch = super()._pack(*samples)
+    def pack(self, *samples: Neighborhoods) -> EgoBatch:
+        batch = super().pack(*samples)
         center, neighbor = (
             torch.full_like(nodes, UNKNOWN) for nodes in (batch.center, batch.neighbor)
         )

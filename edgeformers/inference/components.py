@@ -173,6 +173,17 @@ class ScoreComponent(ABC):
         """
         return None
 
+    def query_without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        """The query [R] of a source that keeps only `kept` [h] of its `counts` edges to each node.
+
+        It undoes `update`; what was learned from the edges stays.
+        """
+        return query
+
+    def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
+        """The key [R] of a target that keeps only `kept` of the `edges` to it, as above."""
+        return key
+
     def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable | None:
         """Pairs, as positions in `nodes` and `candidates`, that score 1 on top of the product."""
         return None
@@ -233,6 +244,17 @@ class FactorComponent(ScoreComponent):
     def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
         return self._fold_in(nodes, counts, "source").float()
 
+    def query_without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        if (kept == counts).all():
+            return query
+        if not kept.any():
+            return torch.zeros_like(query)
+        return self._without(query.double(), nodes, counts, kept).float()
+
+    def _without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        """As `query_without`, with a link left."""
+        raise NotImplementedError
+
     def update(self, arrivals: Arrivals) -> None:
         sources, queries = self._updated(arrivals)
         self._changed["source"].update(zip(sources.tolist(), queries.float(), strict=True))
@@ -262,6 +284,10 @@ class MeanComponent(FactorComponent):
     def _fold_in(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
         linked = (self.key if side == "source" else self.query)[torch.from_numpy(nodes)]
         return linked.double() / len(nodes)
+
+    def _without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        gone = self.key[torch.from_numpy(nodes[kept == 0])].double().sum(0)
+        return (query * len(nodes) - gone) / int(np.count_nonzero(kept))
 
     def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
         """Every new link enters the mean with the weight of one."""
@@ -309,6 +335,11 @@ class ALSComponent(FactorComponent):
         solution: Tensor = torch.linalg.solve(left, ((1 + weight) * linked).T)
         return solution.T
 
+    def _without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        solved = self._fold_in(nodes, counts, "source").sum(0)  # a trained query differs a little
+        left = kept > 0
+        return query - solved + self._fold_in(nodes[left], kept[left], "source").sum(0)
+
     def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
         """Factors are solved for again."""
         sources = np.unique(arrivals.source)
@@ -343,6 +374,9 @@ class EASEComponent(FactorComponent):
         if side == "source":
             return self.left[linked].double()
         return self.query[linked].double() @ self._target_inverse
+
+    def _without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+        return query - self.left[torch.from_numpy(nodes[kept == 0])].double().sum(0)
 
     def _updated(self, arrivals: Arrivals) -> tuple[Ids, Tensor]:
         """The targets of new links are added."""

@@ -20,9 +20,10 @@ from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_links
 from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
-from edgeformers.inference.explain import Explainer, Reason, Recommendation
+from edgeformers.inference.counterfactual import Counterfactual
+from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer
+from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries, Ranking
 from edgeformers.inference.trained_components import (
     NodeVectorComponent,
     PopularityComponent,
@@ -31,6 +32,14 @@ from edgeformers.inference.trained_components import (
 from edgeformers.models.link_head import LinkHead
 
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """The recommendations to a source with all its edges, and without some of them."""
+
+    before: list[Recommendation]
+    after: list[Recommendation]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -146,37 +155,81 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         leaves out targets that the source is already linked to. `explain` adds what the scores
         consist of: that many nodes of the source's history and texts of each recommended node.
         """
-        if (node is None) == (edges is None):
-            raise InputError("give either a node of the network or the edges of a new node")
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
-        new = None if edges is None else self.new_edges(edges, "source")
-        if new is None:
+        query, new, seen = self._source(node, edges)
+        ranking = self.scorer.rank(query, k, exclude=seen if exclude_seen else None)
+        found = self._recommendations(ranking, self.scorer.shares(query, ranking.node))
+        return self._explainer.explain(query, new, ranking, found, explain) if explain else found
+
+    def what_if(
+        self,
+        node: str | None = None,
+        k: int = 10,
+        *,
+        without: Sequence[str],
+        exclude_seen: bool = True,
+        edges: EdgeTexts | None = None,
+    ) -> WhatIf:
+        """The k best targets of a source before and after it loses its edges with some nodes.
+
+        The source is given as for `recommend`. Scores are computed again without the edges, as
+        `inference/counterfactual.py` describes; then their nodes may be recommended too.
+        """
+        before = self.recommend(node, k, exclude_seen=exclude_seen, edges=edges)
+        if edges is not None:
+            kept = [edge for edge in edges if edge[0] not in without]
+            after = self.recommend(k=k, exclude_seen=exclude_seen, edges=kept)
+            return WhatIf(before=before, after=after)
+        sources = self.live_nodes.known_numbers([node], "source")
+        removed = np.unique(self.live_nodes.known_numbers(list(without), "target"))
+        own = self._counterfactual.own_edges(int(sources[0]), None)
+        if len(unread := np.setdiff1d(removed, own.neighbor)):
+            raise InputError(
+                f"'{node}' has no edge with '{self.live_nodes.ids_of(unread)[0]}' that the model "
+                "reads; edges outside of the training part are not read"
+            )
+        seen = self.seen(sources) if exclude_seen else None
+        ranking, shares = self._counterfactual.rank(int(sources[0]), removed, k, seen)
+        return WhatIf(before=before, after=self._recommendations(ranking, shares))
+
+    def _source(
+        self, node: str | None, edges: EdgeTexts | None
+    ) -> tuple[Queries, NewEdges | None, LinkTable]:
+        """A known or a new source, the edges of a new one, and the targets it is linked to."""
+        if (node is None) == (edges is None):
+            raise InputError("give either a node of the network or the edges of a new node")
+        if edges is None:
             remedy = "describe a new source by its edges with `edges=`"
             numbers = self.live_nodes.known_numbers([node], "source", remedy=remedy)
-            query, exclude = self.scorer.queries(numbers), self.seen(numbers)
-        else:
-            query = self.scorer.fold_in_source(new)
-            exclude = self._positions([new.target[new.target >= 0]])
-        ranking = self.scorer.rank(query, k, exclude=exclude if exclude_seen else None)
-        reasons: list[tuple[list[Reason], list[Reason]]] = [([], []) for _ in ranking.node]
-        if explain:
-            reasons = self._explainer.explain(query, new, ranking, explain)
+            return self.scorer.queries(numbers), None, self.seen(numbers)
+        new = self.new_edges(edges, "source")
+        seen = self._positions([new.target[new.target >= 0]])
+        return self.scorer.fold_in_source(new), new, seen
+
+    def _recommendations(
+        self, ranking: Ranking, shares: Sequence[dict[str, float]]
+    ) -> list[Recommendation]:
+        names, scores = self.live_nodes.ids_of(ranking.node), ranking.score.tolist()
         return [
-            Recommendation(node=name, score=score, because=because, components=parts, quotes=quotes)
-            for name, score, parts, (because, quotes) in zip(
-                self.live_nodes.ids_of(ranking.node),
-                ranking.score.tolist(),
-                self.scorer.shares(query, ranking.node),
-                reasons,
-                strict=True,
-            )
+            Recommendation(node=name, score=score, components=parts)
+            for name, score, parts in zip(names, scores, shares, strict=True)
         ]
 
     @cached_property
+    def _counterfactual(self) -> Counterfactual:
+        return Counterfactual(
+            scorer=self.scorer,
+            text=self._text,
+            graph=self.network.graph,
+            history=lambda: self._history,
+        )
+
+    @cached_property
     def _explainer(self) -> Explainer:
-        graph = self.network.graph
-        return Explainer(scorer=self.scorer, text=self._text, graph=graph, nodes=self.live_nodes)
+        return Explainer(
+            counterfactual=self._counterfactual, graph=self.network.graph, nodes=self.live_nodes
+        )
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""

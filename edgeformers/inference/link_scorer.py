@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
 from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
@@ -137,13 +137,13 @@ class LinkScorer:
     def queries(self, sources: Ids) -> Queries:
         """Known sources; -1 is not allowed here, see `fold_in`."""
         parts = [component.vectors(sources, "source") for component in self.components]
-        return self._queries(sources, parts, torch.from_numpy(self.group[sources]))
+        return self.weighted(sources, parts, torch.from_numpy(self.group[sources]))
 
     def fold_in_source(self, edges: NewEdges) -> Queries:
         """A source that is not in the network, from its edges."""
         parts = [component.fold_in(edges, "source")[None] for component in self.components]
         group = torch.from_numpy(degree_group(np.array([len(edges)])))
-        return self._queries(np.array([-1]), parts, group)
+        return self.weighted(np.array([-1]), parts, group)
 
     def fold_in_target(self, edges: NewEdges) -> Vectors:
         """The key [R] of a target that is not in the network, from its edges."""
@@ -199,25 +199,36 @@ class LinkScorer:
 
     def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
         """For one source, the contributions of the components to the score of each target."""
-        products = (query.vectors[0] * self.cached_keys(targets)).astype(np.float64)  # [t, R]
-        parts = np.split(products, np.cumsum(query.widths)[:-1], axis=1)
-        table = np.stack([part.sum(1) for part in parts], 1)  # [t, P]
+        table = self.products(query, self.cached_keys(targets))
         for at, bonus, weights in self.bonuses(query, targets):
             table[bonus.candidates, at] += weights[0]
         names = [component.name for component in self.components]
         return [dict(zip(names, row, strict=True)) for row in table.tolist()]
 
+    def products(self, query: Queries, keys: Vectors) -> Floats:
+        """What the components' vectors of one source add to its scores with keys [t, R]: [t, P]."""
+        products = (query.vectors[0] * keys).astype(np.float64)
+        parts = np.split(products, np.cumsum(query.widths)[:-1], axis=1)
+        return np.stack([part.sum(1) for part in parts], 1)
+
+    def mean_shares(self, query: Queries) -> dict[str, float]:
+        """For one source, the contributions of the components to the mean score of candidates."""
+        table = self.products(query, self.mean_key[None])
+        for at, bonus, weights in self.bonuses(query, self.candidates):
+            table[0, at] += weights[0] * len(bonus.candidates) / len(self.candidates)
+        names = [component.name for component in self.components]
+        return dict(zip(names, table[0].tolist(), strict=True))
+
     def history_shares(
-        self, query: Queries, links: tuple[Ids, Ids], targets: Ids
+        self, query: Queries, links: tuple[Ids, Ids], keys: Vectors
     ) -> dict[str, Vectors]:
-        """What the links of one source add to the score of each target, by component: [h, t].
+        """What the links of one source add to its scores with keys [t, R], by component: [h, t].
 
         `links` are the linked nodes [h] and how often each is linked. A component that does not
         count for this source, or is not made from links, is left out. Parts that do not sum to a
         trained query are scaled to the closest multiple of their sum.
         """
-        shares, keys = {}, self.cached_keys(targets)
-        stops = np.cumsum(query.widths)
+        shares, stops = {}, np.cumsum(query.widths)
         for component, stop, width in zip(self.components, stops, query.widths, strict=True):
             own = slice(stop - width, stop)
             vector = query.vectors[0, own]
@@ -248,7 +259,8 @@ class LinkScorer:
         self._candidates.append(later[later > self.candidates[-1]])
         self._renew_keys(ends)
 
-    def _queries(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
+    def weighted(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
+        """Sources [n] of degree groups [n], from the query vectors of each component."""
         weights, widths = self.weights[group], [part.size(1) for part in parts]
         vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
         return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
@@ -270,6 +282,12 @@ class LinkScorer:
         self._candidate_keys[rows] = keys
         if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
             moved[torch.from_numpy(rows).to(moved.device)] = torch.from_numpy(keys).to(moved)
+
+    @cached_property
+    def mean_key(self) -> Vectors:
+        """The mean [R] of the keys of all candidates, as of its first use."""
+        mean: Vectors = self._candidate_keys.mean(0, dtype=np.float64).astype(np.float32)
+        return mean
 
     @cached_property
     def _candidate_keys(self) -> Vectors:

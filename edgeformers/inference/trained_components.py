@@ -10,14 +10,17 @@ from torch import Tensor, nn
 
 from edgeformers.data.batch import UNKNOWN, EgoBatch
 from edgeformers.data.loader import INFERENCE, EgoLoader
+from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.types import Ids, Side
 from edgeformers.inference.components import Arrivals, NewEdges, ScoreComponent
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_nodes
 from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText
 
-#: Of a node: the neighbor, the text, whether it leads there, its number (-1: not in the network).
+#: Of a node: the neighbor, the text, whether it leads there, and its number.
 _Edge = tuple[int, str | None, bool, int]
+#: Edges of a node by number; ~i is the i-th of those that are not in the network.
+EdgeNumbers = frozenset[int]
 
 
 CACHED_TARGETS = 2_000  # whose edges' vectors are kept for explanations: about 25 MB
@@ -32,7 +35,7 @@ class EdgeVectors:
 
     owner: Ids  # [E], the position of the node
     neighbor: Ids  # [E], the node at the other end; -1 if unknown
-    edge: Ids  # [E]; -1 if it is not in the network
+    edge: Ids  # [E], its number; ~i for the i-th edge that is not in the network
     vectors: Vectors  # [E, D]
 
     def of(self, position: int) -> "EdgeVectors":
@@ -67,6 +70,10 @@ class TextComponent(ScoreComponent):
         self._arrived: dict[int, list[_Edge]] = defaultdict(list)
         self._of_targets: dict[int, EdgeVectors | None] = {}
 
+    @property
+    def width(self) -> int:
+        return int(self.model.width)  # type: ignore[arg-type]
+
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return self._factors(self.encode(nodes, side), side)
 
@@ -91,22 +98,41 @@ class TextComponent(ScoreComponent):
         changed = np.array([node in self._arrived for node in nodes.tolist()], bool)
         if not changed.any():
             return encode_nodes(self.model, self.loader, nodes, options, side=side)
-        vectors = np.empty((len(nodes), int(self.model.width)), np.float32)  # type: ignore[arg-type]
+        vectors = np.empty((len(nodes), self.width), np.float32)
         kept, changed_nodes = nodes[~changed], nodes[changed]
         if len(kept):
             vectors[~changed] = encode_nodes(self.model, self.loader, kept, options, side=side)
-        around = [self._newest_edges(node, side) for node in changed_nodes.tolist()]
+        around = [self._read_edges(node, side) for node in changed_nodes.tolist()]
         vectors[changed] = self._encode(changed_nodes, around).cpu().numpy()
         return vectors
 
     def encode_new(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:
         """node_repr [n, D] of nodes that are not in the network, each from its own edges."""
         size, around = self.options.batch, [_edges(new, side) for new in nodes]
-        parts = [torch.empty(0, int(self.model.width), device=self.options.device)]  # type: ignore[arg-type]
+        parts = [torch.empty(0, self.width, device=self.options.device)]
         for at in range(0, len(nodes), size):
             part = around[at : at + size]
             parts.append(self._encode(np.full(len(part), UNKNOWN), part))
         return torch.cat(parts)
+
+    def vectors_without(
+        self,
+        nodes: Sequence[int],
+        removed: Sequence[EdgeNumbers],
+        side: Side,
+        new: NewEdges | None = None,
+    ) -> Tensor:
+        """The vectors [n, D] of nodes, known or new, each without some of its edges."""
+        pairs = list(zip(nodes, removed, strict=True))
+        if not pairs:
+            return torch.empty(0, self.width)
+        if new is not None or any(node in self._arrived for node in nodes):
+            around = [self._read_edges(node, side, gone, new) for node, gone in pairs]
+            states = self._encode(np.array(nodes), around)
+        else:
+            samples = [self._sample(node, side, gone) for node, gone in pairs]
+            states = self.options.encode(self.model, self.loader.pack(*samples))
+        return self._factors(states, side).cpu()
 
     def target_edge_vectors(self, targets: Ids) -> "list[EdgeVectors | None]":
         """What each edge that is read adds to the vector of each target; cached."""
@@ -120,28 +146,32 @@ class TextComponent(ScoreComponent):
             read = self._known_edge_vectors(missing, "target")
             for at, node in enumerate(missing.tolist()):
                 self._of_targets[node] = None if read is None else read.of(at)
+        for node in set(targets.tolist()) & self._arrived.keys():
+            self._of_targets[node] = self._later_edge_vectors(node, "target")
         return [self._of_targets[node] for node in targets.tolist()]
 
     def source_edge_vectors(self, source: int, new: NewEdges | None) -> "EdgeVectors | None":
-        """The same for one source, known or new; edges after training come first."""
-        later = self.later_edges(source, new)
-        if not later:
-            return self._known_edge_vectors(np.array([source]), "source") if new is None else None
-        edges = later if new is not None else self._newest_edges(source, "source")
-        numbers = np.array([number for *_, number in edges])
-        return self._edge_vectors(self._batch(np.array([source]), [edges]), "source", numbers)
+        """The same for one source, known or new."""
+        if new is None and source not in self._arrived:
+            return self._known_edge_vectors(np.array([source]), "source")
+        return self._later_edge_vectors(source, "source", new)
 
-    def later_edges(self, source: int, new: NewEdges | None) -> list[_Edge]:
-        """The edges of a source that are not in the network, the newest first."""
-        if new is not None:
-            return _edges(new, "source")
-        return list(reversed(self._arrived.get(source, [])))
+    def later_edges(self, node: int, new: NewEdges | None = None) -> list[_Edge]:
+        """The edges of a node, known or new, that are not in the network; numbered from ~0 on."""
+        edges = self._arrived.get(node, []) if new is None else _edges(new, "source")
+        return [(*edge[:3], ~at) for at, edge in enumerate(edges)]
+
+    def _later_edge_vectors(
+        self, node: int, side: Side, new: NewEdges | None = None
+    ) -> "EdgeVectors | None":
+        edges = self._read_edges(node, side, frozenset(), new)
+        numbers = np.array([number for *_, number in edges], np.int64)
+        return self._edge_vectors(self._batch(np.array([node]), [edges]), side, numbers)
 
     def _known_edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
-        sampler = self.loader.source_sampler if side == "source" else self.loader.target_sampler
-        sample = sampler.sample(nodes, epoch=INFERENCE)
-        batch = self.loader.nodes(nodes, side=side)
-        return self._edge_vectors(batch, side, sample.edge_ids[sample.mask].astype(np.int64))
+        sample = self._sampler(int(nodes[0]), side).sample(nodes, epoch=INFERENCE)
+        edge = sample.edge_ids[sample.mask].astype(np.int64)
+        return self._edge_vectors(self.loader.pack(sample), side, edge)
 
     @torch.inference_mode()
     def _edge_vectors(self, batch: EgoBatch, side: Side, edge: Ids) -> "EdgeVectors | None":
@@ -164,20 +194,36 @@ class TextComponent(ScoreComponent):
         neighbor = batch.neighbor.numpy()
         return EdgeVectors(owner=owner.numpy(), neighbor=neighbor, edge=edge, vectors=vectors)
 
-    def _newest_edges(self, node: int, side: Side) -> list[_Edge]:
-        """As many edges as the model reads of a node: the newest, then sampled training edges."""
-        graph, is_source = self.loader.graph, side == "source"
-        if graph.is_bipartite and node < graph.num_nodes:
-            is_source = node < graph.num_sources
-        sampler = self.loader.source_sampler if is_source else self.loader.target_sampler
+    def _read_edges(
+        self,
+        node: int,
+        side: Side,
+        removed: EdgeNumbers = frozenset(),
+        new: NewEdges | None = None,
+    ) -> list[_Edge]:
+        """The edges that the model reads of a node: the newest, then sampled training edges."""
+        later = [edge for edge in self.later_edges(node, new) if edge[-1] not in removed]
+        if new is not None:
+            return later
+        graph, size = self.loader.graph, sum(self._sampler(node, side).sizes)
+        newest = later[: -1 - size : -1]
         if node >= graph.num_nodes:
-            return self._arrived[node][: -1 - sum(sampler.sizes) : -1]
-        sample = sampler.sample(np.array([node]), epoch=INFERENCE)
+            return newest
+        sample = self._sample(node, side, removed)
         ids = sample.edge_ids[sample.mask].astype(np.int64)
         neighbors, is_out = sample.neighbors[sample.mask].tolist(), graph.src[ids] == node
         trained = zip(neighbors, graph.texts(ids), is_out.tolist(), ids.tolist(), strict=True)
-        size = sum(sampler.sizes)
-        return [*reversed(self._arrived[node][-size:]), *trained][:size]
+        return [*newest, *trained][:size]
+
+    def _sample(self, node: int, side: Side, removed: EdgeNumbers) -> Neighborhoods:
+        numbers = [number for number in removed if number >= 0]
+        return self._sampler(node, side).sample_without(node, numbers, epoch=INFERENCE)
+
+    def _sampler(self, node: int, side: Side) -> EgoSampler:
+        graph, is_source = self.loader.graph, side == "source"
+        if graph.is_bipartite and node < graph.num_nodes:
+            is_source = node < graph.num_sources
+        return self.loader.source_sampler if is_source else self.loader.target_sampler
 
     def _encode(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> Tensor:
         return self.options.encode(self.model, self._batch(centers, around))
@@ -242,6 +288,9 @@ class PopularityComponent(ScoreComponent):
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         return torch.tensor([1.0 if side == "source" else 0.0])
+
+    def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
+        return key - float(np.log1p(edges) - np.log1p(kept))
 
     def update(self, arrivals: Arrivals) -> None:
         """Raise the bias as log(1 + edges) rises."""

@@ -14,7 +14,7 @@ import torch
 from edgeformers.data.prepare import prepare
 from edgeformers.estimators import LinkPredictor
 from edgeformers.inference.components import ALSComponent
-from edgeformers.inference.explain import is_negative
+from edgeformers.inference.explain import DECIDERS, Recommendation, is_unfavorable
 from edgeformers.inference.link_scorer import GROUPS, Ensemble
 from edgeformers.inference.load import load_fitted
 
@@ -73,7 +73,8 @@ def replies(tmp_path_factory):
 def assert_adds_up(recommendations):
     assert recommendations
     for one in recommendations:
-        assert sum(reason.weight for reason in one.because) == pytest.approx(one.score, abs=1e-5)
+        assert sum(reason.weight for reason in one.because) == pytest.approx(one.score, abs=1e-4)
+        assert sum(one.components.values()) == pytest.approx(one.score, abs=1e-4)
         for reason in one.because:
             if reason.kind in ("history", "other_history"):
                 assert sum(reason.components.values()) == pytest.approx(reason.weight)
@@ -88,6 +89,26 @@ def test_reasons_sum_to_the_score(fitted, replies):
         assert_adds_up(fitted.recommend(edges=[], explain=explain))
     source, *_ = json.loads((FIXTURES / "expected.json").read_text())["reply-run"]["recommend"]
     assert_adds_up(replies.recommend(source, 5, explain=2))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reasons_sum_to_the_score_whatever_the_weights(rated, replies, seed):
+    draw = torch.Generator().manual_seed(seed)
+    new = [("i1", "fine"), ("i2", ""), ("new", "poor")]
+    names = [[f"u{seed}", f"u{seed + 9}"], replies.nodes.ids_of(np.arange(seed, seed + 2))]
+    for fitted, sources in zip((fitted_on(rated), replace(replies)), names, strict=True):
+        weights = fitted.scorer.weights
+        weights.copy_(
+            torch.randn(weights.shape, generator=draw) * (torch.rand(weights.shape) > 0.3)
+        )
+        candidates = fitted.nodes.ids_of(fitted.scorer.candidates[:3])
+        for _ in range(2):
+            for source in sources:
+                assert_adds_up(fitted.recommend(source, 4, explain=2, exclude_seen=False))
+            assert_adds_up(fitted.recommend(edges=new, explain=2))
+            known = [(node, "known") for node in candidates]
+            assert_adds_up(fitted.recommend(edges=known, explain=1))
+            fitted.update([(source, node, "later") for source in sources for node in candidates])
 
 
 def test_later_edges_are_reasons_too(rated):
@@ -106,7 +127,8 @@ def test_users_get_their_own_reasons(fitted):
     for user in range(USERS):
         for one in fitted.recommend(f"u{user}", 3, explain=1):
             first = one.because[0]
-            assert first.kind == "history"
+            if first.kind != "history":  # nothing favorable raises the score
+                continue
             assert first.text.startswith(f"u{user} gives {first.node} ")
             tops[one.node].add((first.node, first.text))
     assert len(max(tops.values(), key=len)) > 5
@@ -122,7 +144,7 @@ def test_what_is_equal_for_all_sources_is_not_history(rated):
     assert len(popular) == ITEMS
 
 
-def test_low_ratings_are_neither_named_nor_quoted(fitted):
+def test_low_and_middling_ratings_are_neither_named_nor_quoted(fitted):
     labels = set()
     for user in range(USERS):
         for one in fitted.recommend(f"u{user}", 99, explain=99):
@@ -130,19 +152,23 @@ def test_low_ratings_are_neither_named_nor_quoted(fitted):
             labels |= {reason.label for reason in texts}
             assert all(reason.text.endswith(reason.label) for reason in texts)
             assert all(quote.node != f"u{user}" for quote in one.quotes)
-    assert labels == {"3", "4", "5"}
+    assert labels == {"4", "5"}
 
 
 @pytest.mark.parametrize(
     ("labels", "positive", "negative"),
     [
-        (["1", "2", "3", "4", "5"], (), ["1", "2"]),
+        (["1", "2", "3", "4", "5"], (), ["1", "2", "3"]),
+        (["0", "1"], (), ["0"]),
+        (["7"], (), []),
         (["1", "2", "3", "4", "5"], ("1", "2"), ["3", "4", "5"]),
         (["good", "bad"], (), []),
         (["good", "bad"], ("good",), ["bad"]),
     ],
 )
-def test_edges_are_negative_by_positive_labels_or_low_ratings(tmp_path, labels, positive, negative):
+def test_edges_are_unfavorable_by_positive_labels_or_ratings_up_to_the_middle(
+    tmp_path, labels, positive, negative
+):
     rows = [(f"u{i % 4}", f"i{i}", "text", label) for i, label in enumerate(labels * 4)]
     frame = pd.DataFrame(rows, columns=["source", "target", "text", "label"])
     graph = prepare(
@@ -153,7 +179,7 @@ def test_edges_are_negative_by_positive_labels_or_low_ratings(tmp_path, labels, 
         tokenizer=None,
         progress=False,
     )
-    found = is_negative(graph, np.arange(graph.num_edges))
+    found = is_unfavorable(graph, np.arange(graph.num_edges))
     names = [graph.label_names[code] for code in graph.labels]
     assert found.tolist() == [name in negative for name in names]
 
@@ -165,3 +191,60 @@ def test_a_model_that_does_not_tell_texts_apart_explains_the_rest(rated):
     for one in found:
         assert {"history", "text"} <= {reason.kind for reason in one.because}
         assert not one.quotes
+
+
+def test_what_decided_is_what_adds_most_beyond_the_average_candidate(rated):
+    fitted = fitted_on(rated, **{"links.popularity_bias": True, "links.collaborative": True})
+    parts = {
+        "text": ["text"],
+        "popularity": ["popularity"],
+        "collaborative": ["node_vectors", "als"],
+    }
+    everyone = fitted.recommend("u3", 99, exclude_seen=False)
+    for one in fitted.recommend("u3", 3, explain=1, exclude_seen=False):
+        for part, names in parts.items():
+            values = [sum(each.components[name] for name in names) for each in everyone]
+            own = sum(one.components[name] for name in names)
+            assert one.above_average[part] == pytest.approx(own - np.mean(values), abs=1e-4)
+        assert one.above_average[one.decided_by] == max(one.above_average.values())
+        assert DECIDERS[one.decided_by] in one.decision
+
+
+@pytest.mark.parametrize(
+    ("above", "sentence"),
+    [
+        ({"text": 3.0, "popularity": 1.0}, "decided by the texts (75%, popularity 25%)"),
+        (
+            {"text": -1.0, "collaborative": 2.0},
+            "decided by people with a similar history (100%, not the texts)",
+        ),
+        ({"text": -1.0}, ""),
+    ],
+)
+def test_a_sentence_says_what_decided(above, sentence):
+    assert Recommendation(node="a", score=1.0, above_average=above).decision == sentence
+
+
+def test_reasons_are_specific_to_the_target(tmp_path):
+    """Who camps and bakes gets camping gear because of camping, and a pan because of baking."""
+    rows = []
+    for user in range(24):
+        topic = ("camping", "baking")[user % 2]
+        for item in range(5):
+            rows.append((f"u{user}", f"{topic}-{item}", f"{topic} {item}"))
+    rows += [("both", "camping-0", "a tent"), ("both", "baking-0", "a whisk")]
+    frame = pd.DataFrame(rows, columns=["source", "target", "text"])
+    graph = prepare(frame, tmp_path / "network", tokenizer="train:300", progress=False)
+    fitted = fitted_on(graph)
+    key = torch.zeros(graph.num_nodes, 4)
+    names = graph.node_names(np.arange(graph.num_nodes))
+    key[[name.startswith("camping") for name in names], 0] = 1.0
+    key[[name.startswith("baking") for name in names], 1] = 1.0
+    key[names.index("camping-0"), 2] = key[graph.num_sources :, 2].fill_(1.0)[0]  # same for all
+    als = ALSComponent(torch.zeros_like(key), key, torch.eye(4).double(), 1.0)
+    fitted = replace(fitted, ensemble=replace(fitted.ensemble, components=[als]))
+    fitted.scorer.weights[:, 0] = 0.0
+    edges = [("camping-0", "a tent"), ("baking-0", "a whisk")]
+    for one in fitted.recommend(edges=edges, explain=1):
+        topic = one.node.partition("-")[0]
+        assert one.because[0].node == f"{topic}-0"
