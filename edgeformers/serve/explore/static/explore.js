@@ -52,7 +52,7 @@ function addSuggestions(input, { side = "", choose }) {
   const take = (place) => { const node = nodes[place]; close(); choose(node); };
   const ask = later(async () => {
     const number = ++newest;
-    const query = new URLSearchParams({ query: input.value, side });
+    const query = new URLSearchParams({ query: input.value, ...(side && { side }) });
     const answer = await fetch(`suggest?${query}`);
     if (number !== newest || !answer.ok || document.activeElement !== input) return;
     nodes = await answer.json();
