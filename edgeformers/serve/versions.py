@@ -35,6 +35,7 @@ class ServedModel:
     run: Path
     fitted: Fitted
     card: str
+    files: str  # a fingerprint of the model and its index
     loaded_at: float = field(default_factory=time.time)
 
     @property
@@ -107,7 +108,7 @@ class Versions:
         with self._swapping:
             loaded = {model.name: model for model in self.current}
             models = tuple(
-                loaded[name] if loaded[name].version == model_version(run) else self._load(name)
+                loaded[name] if loaded[name].files == _fingerprint(run) else self._load(name)
                 for name, run in self._runs.items()
             )
             if models != self.current:
@@ -126,14 +127,16 @@ class Versions:
 
     def _load(self, name: str) -> ServedModel:
         run = self._runs[name]
-        version = model_version(run)
+        version, files = model_version(run), _fingerprint(run)
         fitted = load_fitted(run, network=self._network, device=self._device, show=False)
-        if fitted.config.task == "link-prediction":
-            _ = fitted.network  # raises if it cannot be found
         card = model_folder(run) / CARD
         text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-        model = ServedModel(name=name, version=version, run=run, fitted=fitted, card=text)
+        model = ServedModel(
+            name=name, version=version, run=run, fitted=fitted, card=text, files=files
+        )
         self._prepare(model)
+        if isinstance(fitted, FittedLinkPredictor) and len(fitted.nodes):
+            fitted.recommend(fitted.nodes.ids_of([0])[0], 1)  # without an index, encodes all nodes
         return model
 
 
@@ -162,3 +165,10 @@ def model_version(run: Path) -> str:
     if not path.is_file():
         raise FormatError(f"{run} has no trained model: {path} is missing; give a finished run")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:VERSION_DIGITS]
+
+
+def _fingerprint(run: Path) -> str:
+    """A new version or a new index changes it."""
+    index = run / "index" / "index.json"
+    indexed = hashlib.sha256(index.read_bytes()).hexdigest() if index.is_file() else ""
+    return model_version(run) + indexed

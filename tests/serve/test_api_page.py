@@ -7,6 +7,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 
+from edgeformers.serve.app import create_app
+from edgeformers.serve.service import Service
+
 
 def test_the_page_shows_every_route_and_needs_no_other_file(client):
     page = client.get("/docs").text
@@ -29,14 +32,15 @@ def test_every_operation_documents_its_errors_as_problems(client):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", GenerationMode)
-def test_schemathesis_finds_no_answer_that_the_schema_does_not_allow(client, mode):
+def test_schemathesis_finds_no_answer_that_the_schema_does_not_allow(runs, tmp_path, mode):
+    service = Service(runs, store=tmp_path / "edges.sqlite", device="cpu")
     allowed = [
         checks.not_a_server_error,
         checks.status_code_conformance,
         checks.content_type_conformance,
         checks.response_schema_conformance,
     ]
-    api = schemathesis.openapi.from_asgi("/openapi.json", client.app)
+    api = schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
     for operation in (each.ok() for each in api.get_all_operations()):
         has_input = any(operation.iter_parameters()) or operation.body
         if mode is GenerationMode.NEGATIVE and not has_input:  # nothing to get wrong
@@ -49,3 +53,4 @@ def test_schemathesis_finds_no_answer_that_the_schema_does_not_allow(client, mod
             case.call_and_validate(checks=allowed)
 
         check()
+    service.close()
