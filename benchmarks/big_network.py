@@ -9,8 +9,11 @@ record is not repeated. All sizes have the same nodes, so that only the number o
 import argparse
 import itertools
 import json
+import os
+import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +34,7 @@ from benchmarks.machine import machine
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.simulate import SimulationConfig, simulate
 from edgeformers.data.simulate.config import PHRASES, PRODUCTS, TOPICS, VERDICTS
-from edgeformers.data.storage import ArrayWriter, fingerprint_folder, write_record
+from edgeformers.data.storage import CACHE, ArrayWriter, fingerprint_folder, write_record
 from edgeformers.data.tokenize import train_tokenizer
 from edgeformers.data.tokens import RECORD, encode_chunks, token_meta
 from edgeformers.files import atomic_folder
@@ -44,6 +47,8 @@ VOCABULARY = 2000
 TOKENIZER = SCRATCH_VOCABULARY
 BACKBONE = "scratch:2x64"
 STEPS = 200
+EMBEDDED = 50_000  # nodes or edges
+SOURCES = 200
 SETTINGS: dict[str, Any] = {"train.batch_size": 64, "model.node_init": "random"}
 RESULTS = Path(__file__).parent / "results" / "scale" / "big-network.json"
 
@@ -176,7 +181,7 @@ def tokenize(edges: int, folder: Path) -> dict[str, float]:
 
 
 def train(task: str, edges: int, folder: Path) -> dict[str, float]:
-    """Set up a run and take some hundred steps; epochs are not completed."""
+    """Set up a run, take some hundred steps and save the model; epochs are not completed."""
     from edgeformers.training.optimizers import lr_schedule
     from edgeformers.training.runlog import RunLog
     from edgeformers.training.trainer import Trainer
@@ -188,24 +193,100 @@ def train(task: str, edges: int, folder: Path) -> dict[str, float]:
     )
     objective = made.make_objective(graph)
     trainer = Trainer(objective, made.config.train, device=made.device, show=False)
+    making = Making(objective)
     before = anonymous_mb()
     factor = lr_schedule(made.config.train, trainer.num_steps)
     objective.modules.train()
-    seconds, cpu = [time.perf_counter()], [time.process_time()]
+    seconds, cpu = [time.perf_counter()], [time.thread_time()]
     log = RunLog(None, resume_step=0)
     with closing(trainer._updates(0, 0)) as updates:
         for ids, batches in islice(updates, STEPS):
             trainer._update(ids, batches, factor(trainer.state.step), log)
             trainer.state.step += 1
             seconds.append(time.perf_counter())
-            cpu.append(time.process_time())
+            cpu.append(time.thread_time())
     warm = STEPS // 4
+    objective.modules.eval()
+    objective.fitted.save(folder / f"model-{task}", include_network=False)
     return {
         "start_seconds": seconds[0] - start,
         "start_mb": before,
         "end_mb": anonymous_mb(),
         "step_ms": 1e3 * float(np.median(np.diff(seconds)[warm:])),
-        "step_cpu_ms": 1e3 * (cpu[-1] - cpu[warm]) / (STEPS - warm),
+        "update_cpu_ms": 1e3 * float(np.median(np.diff(cpu)[warm:])),
+        **making.medians(),
+    }
+
+
+class Making:
+    """Measures what it takes to make batches, and their size."""
+
+    def __init__(self, objective: Any) -> None:
+        self.cpu, self.texts, self.tokens, self.pages = [], [], [], []
+        self._make, objective.make = objective.make, self
+
+    def __call__(self, *args: Any) -> Any:
+        cpu, usage = time.thread_time(), resource.getrusage(resource.RUSAGE_THREAD)
+        pieces = self._make(*args)
+        self.cpu.append(time.thread_time() - cpu)
+        self.pages.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - usage.ru_minflt)
+        parts = [getattr(piece, "egos", piece).text for piece in pieces]
+        self.texts.append(sum(text.num_texts for text in parts))
+        self.tokens.append(sum(text.token_ids.numel() for text in parts))
+        return pieces
+
+    def medians(self) -> dict[str, float]:
+        """Medians per batch after the first quarter of the steps."""
+        found = {"batch_cpu_ms": self.cpu, "page_faults": self.pages, "texts": self.texts}
+        found |= {"text_tokens": self.tokens}
+        medians = {name: float(np.median(values[STEPS // 4 :])) for name, values in found.items()}
+        return medians | {"batch_cpu_ms": 1e3 * medians["batch_cpu_ms"]}
+
+
+def open_network(edges: int, folder: Path) -> dict[str, float]:
+    """Open the arrays that training and recommending need, twice: the second time is remembered."""
+    found = {}
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ[CACHE] = cache
+        for name in ("first", "again"):
+            start, cpu = time.perf_counter(), time.process_time()
+            graph = EdgeTextGraph.open(folder / "network")
+            graph.verify()
+            _ = graph.src, graph.dst, graph.labels, graph.adjacency
+            _ = graph.token_store(TOKENIZER).offsets
+            found[f"{name}_seconds"] = time.perf_counter() - start
+            found[f"{name}_cpu_seconds"] = time.process_time() - cpu
+    return found
+
+
+def embed(task: str, edges: int, folder: Path) -> dict[str, float]:
+    """Write the vectors of a slice of the nodes or edges with the model of the stage `task`."""
+    what, total = ("edges", edges) if task == "edges" else ("nodes", sum(NODES.values()))
+    shard = (1, total // EMBEDDED)
+    start = time.process_time()
+    model = edgeformers.load(folder / f"model-{task}", network=folder / "network", device="cpu")
+    loaded, out = time.process_time(), folder / f"{task}.parquet"
+    path = edgeformers.embed(model, what=what, out=out, shard=shard, overwrite=True, show=False)
+    rows = pq.ParquetFile(path).metadata.num_rows
+    cpu = time.process_time() - loaded
+    path.unlink()
+    return {"load_cpu_seconds": loaded - start, "rows": rows, "cpu_us_per_row": 1e6 * cpu / rows}
+
+
+def recommend(edges: int, folder: Path) -> dict[str, float]:
+    """Recommend 10 targets to each of some sources; the first time all candidates are encoded."""
+    start = time.process_time()
+    model = edgeformers.load(folder / "model-links", network=folder / "network", device="cpu")
+    cpu = [start, time.process_time()]
+    sources = np.linspace(0, model.network.graph.num_sources - 1, SOURCES).astype(int)
+    for name in model.nodes.ids_of(sources):
+        assert len(model.recommend(name, 10)) == 10
+        cpu.append(time.process_time())
+    load, first, *others = np.diff(cpu)
+    return {
+        "load_cpu_seconds": load,
+        "first_cpu_seconds": first,
+        "cpu_ms_per_source": 1e3 * float(np.mean(others)),
     }
 
 
@@ -216,6 +297,10 @@ STAGES: dict[str, Callable[[int, Path], dict[str, float]]] = {
     "tokenize": tokenize,
     "edges": partial(train, "edges"),
     "links": partial(train, "links"),
+    "open": open_network,
+    "embed-edges": partial(embed, "edges"),
+    "embed-nodes": partial(embed, "links"),
+    "recommend": recommend,
 }
 
 

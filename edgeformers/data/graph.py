@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from edgeformers.data.adjacency import Adjacency, build_adjacency
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
-from edgeformers.data.scratch import count_values
+from edgeformers.data.scratch import count_values, rows_where
 from edgeformers.data.splits import (
     PROFILE,
     TRAIN,
     EdgeList,
     SplitConfig,
+    has_profiles,
     make_split,
     seen_in_training,
 )
@@ -31,6 +32,7 @@ from edgeformers.data.storage import (
     NetworkMeta,
     check_files,
     check_offsets,
+    check_once,
     check_range,
     open_array,
 )
@@ -164,7 +166,7 @@ class EdgeTextGraph:
     def is_positive(self) -> Mask:
         """Whether each edge counts as a link: whether one of its labels is a positive one [E]."""
         if not self.meta.positive_labels:
-            return np.ones(self.num_edges, bool)
+            return np.broadcast_to(np.True_, self.num_edges)  # a single byte
         codes = [self.label_names.index(name) for name in self.meta.positive_labels]
         labels = np.asarray(self.labels)
         if labels.ndim == 2:
@@ -175,9 +177,8 @@ class EdgeTextGraph:
     def adjacency(self) -> Adjacency:
         """All edges around every node, held-out ones included: not for training."""
         links = self._array("adjacency.links", None)
-        check_range(
-            links, 0, max(self.num_nodes, self.num_edges), self.path / "adjacency.links.npy"
-        )
+        most, path = max(self.num_nodes, self.num_edges), self.path / "adjacency.links.npy"
+        check_once(check_range, links, 0, most, path=path)
         return Adjacency(indptr=self._offsets("adjacency.indptr", len(links)), links=links)
 
     @cached_property
@@ -235,7 +236,8 @@ class EdgeTextGraph:
 
     def training_edge_counts(self, split: str) -> Ids:
         """The number of training edges of each node [V]."""
-        chosen = self.split(split) == TRAIN
+        codes = self.split(split)
+        chosen = rows_where(lambda rows: codes[rows] == TRAIN, self.num_edges)
         out, into = (count_values(end, self.num_nodes, chosen) for end in (self.src, self.dst))
         return out + into
 
@@ -246,20 +248,19 @@ class EdgeTextGraph:
         profile edges.
         """
         codes = self.split(split)
-        is_training, is_profile = codes == TRAIN, codes == PROFILE
-        has_profiles = bool(is_profile.any())
-        unseen = ~self.seen_in_training(split)
-        ends = (self.src, self.dst) if has_profiles else ()
+        is_training, unseen = codes == TRAIN, ~self.seen_in_training(split)
+        ends = (self.src, self.dst) if has_profiles(codes) else ()
+        of_ends = tuple(is_training | ((codes == PROFILE) & unseen[end]) for end in ends)
         stratum_of_edge, num_strata = self._strata(strata)
         adjacency = build_adjacency(
             self.src,
             self.dst,
             self.num_nodes,
-            keep=tuple(is_training | (is_profile & unseen[end]) for end in ends) or is_training,
+            keep=of_ends or is_training,
             strata=stratum_of_edge,
             num_strata=num_strata,
         )
-        if not has_profiles:
+        if not of_ends:
             return adjacency
         return replace(adjacency, held_out=unseen & (adjacency.degrees() > 0))
 
@@ -379,7 +380,7 @@ class EdgeTextGraph:
         array = open_array(path, kinds)
         if rows is not None and len(array) != rows:
             raise FormatError(f"{path} has {len(array):,} rows, not {rows:,}; {REMEDY}")
-        return array if values is None else check_range(array, *values, path)
+        return array if values is None else check_once(check_range, array, *values, path=path)
 
     def _edge_array(
         self, name: str, kinds: str = "iu", values: tuple[int, int] | None = None
@@ -393,7 +394,7 @@ class EdgeTextGraph:
     def _offsets(self, name: str, length: int) -> NDArray[Any]:
         """Where the rows of each node begin in an array of some length [V+1]."""
         offsets = self._array(name, self.num_nodes + 1)
-        return check_offsets(offsets, length, self.path / f"{name}.npy")
+        return check_once(check_offsets, offsets, length, path=self.path / f"{name}.npy")
 
     def _has_array(self, name: str) -> bool:
         return f"{name}.npy" in self.meta.files

@@ -32,11 +32,11 @@ def row_slices(count: int, size: int | None = None) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def count_values(values: IntArray, minlength: int = 0, chosen: Mask | None = None) -> Ids:
-    """`np.bincount` of the values, or of the chosen ones, in blocks: it would copy them all."""
+def count_values(values: IntArray, minlength: int = 0, chosen: Ids | None = None) -> Ids:
+    """`np.bincount` of all values, or those of the chosen rows, without a copy of them."""
     counts = np.zeros(minlength, np.int64)
-    for rows in row_slices(len(values)):
-        block = values[rows] if chosen is None else values[rows][chosen[rows]]
+    for rows in row_slices(len(values if chosen is None else chosen)):
+        block = values[rows] if chosen is None else values[chosen[rows]]
         found = np.bincount(block, minlength=len(counts))
         found[: len(counts)] += counts
         counts = found

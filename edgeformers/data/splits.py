@@ -1,6 +1,6 @@
 """Train/validation/test splits of edges: random, per node, chronological, or with cold nodes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -237,6 +237,18 @@ def count_parts(codes: SplitCodes) -> dict[str, int]:
         counts += np.bincount(codes[rows], minlength=256)
     by_part = {part: int(counts[code]) for part, code in PARTS.items()}
     return {part: count for part, count in by_part.items() if count or part != "profile"}
+
+
+def is_in_parts(codes: SplitCodes, parts: Sequence[int]) -> Mask:
+    """Whether each edge is in one of the parts, given by their codes."""
+    table = np.zeros(256, bool)
+    table[list(parts)] = True
+    return table[codes]
+
+
+def has_profiles(codes: SplitCodes) -> bool:
+    """Whether a split holds nodes out and gives them a profile."""
+    return any((codes[rows] == PROFILE).any() for rows in row_slices(len(codes)))
 
 
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:

@@ -2,7 +2,8 @@
 
 Verifying a folder hashes a file once and remembers its size and times in the user's cache folder
 (`EDGEFORMERS_CACHE`, or `edgeformers` in `XDG_CACHE_HOME` or `~/.cache`), so unchanged files are
-not read again. Without a cache folder, every call reads all files.
+not read again. The same goes for the values of large arrays (`check_once`). Without a cache
+folder, every call reads all files.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -50,6 +51,7 @@ _ADDED = re.compile(
 
 REMEDY = "prepare the network again"  # if a file is damaged
 CACHE = "EDGEFORMERS_CACHE"
+LARGE_FILE = 1 << 26  # bytes; the values of smaller arrays are checked whenever they are opened
 SETTLED = 2 * 10**9  # ns; a file changed more recently may change again with the same times
 KEPT = 90 * 24 * 3600  # s; older cache entries are ignored and removed
 
@@ -139,6 +141,22 @@ def check_offsets(offsets: NDArray[Any], length: int, path: Path) -> NDArray[Any
     return offsets
 
 
+def check_once(
+    check: Callable[..., NDArray[Any]], array: NDArray[Any], *limits: int, path: Path
+) -> NDArray[Any]:
+    """`check(array, *limits, path)`, unless a large file passed it and has not changed since."""
+    started = time.time_ns()
+    state = _file_state(path, f"{check.__name__} {limits}")
+    if state[0] < LARGE_FILE:
+        return check(array, *limits, path)
+    if _read_cache(path).get("contents") != state:
+        check(array, *limits, path)
+        if state[1] < started - SETTLED:
+            with suppress(OSError, RuntimeError):
+                _write_cache(path, {"contents": state})
+    return array
+
+
 def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file."""
     with path.open("rb") as file:
@@ -185,14 +203,14 @@ def check_files(
             _write_cache(folder, settled)
 
 
-def _file_state(path: Path, digest: str) -> list[Any]:
-    """Size, modification and change time, and SHA-256 of a file."""
+def _file_state(path: Path, checked: str) -> list[Any]:
+    """Size, modification and change time of a file, and what it was checked for: its SHA-256."""
     status = path.stat()
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, checked]
 
 
 def _cache_file(folder: Path) -> Path:
-    """The cache file of a folder; a RuntimeError if the user has no home folder."""
+    """The cache file of a folder or file; a RuntimeError if the user has no home folder."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
     caches = Path(os.environ.get(CACHE) or base / "edgeformers").expanduser()

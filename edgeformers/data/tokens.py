@@ -21,6 +21,7 @@ from edgeformers.data.storage import (
     Verify,
     check_files,
     check_offsets,
+    check_once,
     check_range,
     fingerprint_folder,
     open_array,
@@ -92,7 +93,7 @@ class TokenStore:
     @cached_property
     def offsets(self) -> Ids:
         """Where the tokens of each text begin [texts + 1]."""
-        return check_offsets(self._stored, len(self.ids), self._path)
+        return check_once(check_offsets, self._stored, len(self.ids), path=self._path)
 
     def __len__(self) -> int:
         return len(self._stored) - 1

@@ -21,7 +21,8 @@ from edgeformers.config import (
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import BATCH_SIZES, default_batch_size
-from edgeformers.data.splits import TRAIN
+from edgeformers.data.scratch import row_slices
+from edgeformers.data.splits import TRAIN, count_parts
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.cpu_plan import PLANNED, has_plan, measure_workload, planned_settings
@@ -131,10 +132,11 @@ def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
 
 def num_training_edges(config: RunConfig, graph: EdgeTextGraph) -> int:
     """The number of edges, or links, in the training part of the split."""
-    is_train = graph.split(choose_split(config, graph)) == TRAIN
-    return int(
-        (is_train & graph.is_positive if config.task == "link-prediction" else is_train).sum()
-    )
+    codes = graph.split(choose_split(config, graph))
+    if config.task == "edge-classification":
+        return count_parts(codes)["train"]
+    rows = row_slices(len(codes))
+    return sum(int(((codes[r] == TRAIN) & graph.is_positive[r]).sum()) for r in rows)
 
 
 def batch_settings(config: RunConfig, examples: int) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from edgeformers.data.types import Ids, Mask
+from edgeformers.data.scratch import row_slices, scratch_array
+from edgeformers.data.types import Ids, IntArray, Mask
 from edgeformers.errors import InputError
 
 Array = TypeVar("Array", Ids, Tensor)
@@ -122,7 +123,27 @@ class LinkTable:
 class LinkMask:
     """The links of a `LinkTable` on a torch device."""
 
-    keys: Tensor
+    keys: Tensor  # of `_pair_keys`, sorted, followed by one that no pair has
+
+    @classmethod
+    def of_edges(cls, src: IntArray, dst: IntArray, edges: Ids) -> "LinkMask":
+        """The links of some edges; many are sorted in a temporary file (`scratch_array`)."""
+        keys = scratch_array((len(edges) + 1,), np.int64)
+        for rows in row_slices(len(edges)):
+            chosen = edges[rows]
+            keys[rows] = _pair_keys(src[chosen].astype(np.int64), dst[chosen].astype(np.int64))
+        keys[-1] = _NO_KEY
+        keys.sort()
+        end = 0
+        for rows in row_slices(len(keys)):
+            block = np.unique(keys[rows])
+            block = block[1:] if end and block[0] == keys[end - 1] else block
+            keys[end : end + len(block)] = block
+            end += len(block)
+        return cls(torch.from_numpy(keys[:end]))
+
+    def to(self, device: torch.device | str) -> "LinkMask":
+        return LinkMask(self.keys.to(device))
 
     def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Queries [n] and candidates [m] -> whether they are linked [n, m]; never for -1."""

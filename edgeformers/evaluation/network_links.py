@@ -7,7 +7,7 @@ import numpy as np
 from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.scratch import rows_where
-from edgeformers.data.splits import TEST, TRAIN, VAL
+from edgeformers.data.splits import TEST, TRAIN, VAL, is_in_parts
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation.links import LinkTable, node_positions, row_entries
@@ -140,7 +140,9 @@ def rank_links(
 
 def _positive_edges(graph: EdgeTextGraph, split: str, parts: Sequence[int]) -> Ids:
     codes, positive = graph.split(split), graph.is_positive
-    return rows_where(lambda rows: np.isin(codes[rows], parts) & positive[rows], graph.num_edges)
+    return rows_where(
+        lambda rows: is_in_parts(codes[rows], parts) & positive[rows], graph.num_edges
+    )
 
 
 def _link_table(

@@ -16,10 +16,11 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader, EpochBatches
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.random import hash_keys, uniform
-from edgeformers.data.splits import PROFILE
+from edgeformers.data.scratch import count_values
+from edgeformers.data.splits import has_profiles
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import ConfigError, suggest
-from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, LinkTable
+from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, LinkMask
 from edgeformers.evaluation.network_links import drawable_nodes, order_links
 from edgeformers.evaluation.popularity_correction import spaced_batches
 from edgeformers.inference.fitted_links import FittedLinkPredictor
@@ -58,10 +59,9 @@ class LinkObjective(Objective):
     def _prepare_links(self) -> None:
         """What the loss needs of the training links: masks, sampling probabilities, popularity."""
         graph, train = self.loader.graph, self.parts["train"]
-        src, dst = _long(graph.src[train]), _long(graph.dst[train])
-        self._known = LinkTable.from_pairs(src, dst, graph.num_nodes).to(self.device)
+        self._known = LinkMask.of_edges(graph.src, graph.dst, train).to(self.device)
         self._drawable = drawable_nodes(graph, self.loader.source_sampler.adjacency)
-        counts = torch.bincount(dst, minlength=graph.num_nodes)
+        counts = torch.from_numpy(count_values(graph.dst, graph.num_nodes, train))
         self._cache, self._cached = None, 0
         if cached := self.fitted.config.links.cached_negatives:
             self._cache = NegativeCache(
@@ -275,7 +275,7 @@ def _cold_node_rate(config: RunConfig, graph: EdgeTextGraph, split: str) -> floa
     """The share of nodes hidden in each epoch: as set, or some if the split holds nodes out."""
     if (rate := config.links.cold_node_rate) is not None:
         return rate
-    return COLD_NODE_RATE if (graph.split(split) == PROFILE).any() else 0.0
+    return COLD_NODE_RATE if has_profiles(graph.split(split)) else 0.0
 
 
 def _check_metric(name: str) -> None:
@@ -284,7 +284,3 @@ def _check_metric(name: str) -> None:
         raise ConfigError(
             f"train.select_metric: unknown link metric '{name}'; {suggest(name, known)}"
         )
-
-
-def _long(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(values).astype(np.int64))

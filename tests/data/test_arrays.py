@@ -114,7 +114,7 @@ def test_rows_are_chosen_slice_by_slice(monkeypatch, block):
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_values_are_counted_slice_by_slice(monkeypatch, block):
     monkeypatch.setattr(scratch, "BLOCK", block)
-    values, chosen = np.array([1, 4, 1, 0, 2, 7], np.int32), np.arange(6) < 3
+    values, chosen = np.array([1, 4, 1, 0, 2, 7], np.int32), np.arange(3)
     assert count_values(values).tolist() == np.bincount(values).tolist()
     assert count_values(values, 9, chosen).tolist() == [0, 2, 0, 0, 1, 0, 0, 0, 0]
     assert count_values(values[:0], 2).tolist() == [0, 0]

@@ -4,12 +4,16 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from edgeformers.data import storage
 from edgeformers.data.storage import (
     check_files,
+    check_once,
+    check_range,
     fingerprint_folder,
+    open_array,
     read_checked_record,
     write_record,
 )
@@ -193,3 +197,31 @@ def test_files_are_checked_for_presence_size_and_content(tmp_path):
     (tmp_path / "deep/a").unlink()
     with pytest.raises(FormatError, match=r"deep/a is missing"):
         check_files(tmp_path, known)
+
+
+def test_the_values_of_a_large_array_are_checked_once(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(storage, "LARGE_FILE", 1)
+    path, checked = tmp_path / "a.npy", []
+
+    def check(array, low, high, path):
+        checked.append(high)
+        return check_range(array, low, high, path)
+
+    def open_checked(high=10):
+        return check_once(check, open_array(path), 0, high, path=path)
+
+    np.save(path, np.arange(10))
+    open_checked()
+    open_checked()
+    assert len(checked) == 2  # written just now, so it may change within a tick of the clock
+    age(path)
+    for _ in range(3):
+        assert open_checked()[-1] == 9
+    assert len(checked) == 3
+    with pytest.raises(FormatError, match="not 0 to 8"):  # another limit
+        open_checked(9)
+    np.save(path, np.arange(10) + 1)
+    age(path)
+    for _ in range(2):
+        with pytest.raises(FormatError, match="1 to 10"):
+            open_checked()

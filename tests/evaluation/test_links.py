@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformers.data import scratch
 from edgeformers.errors import InputError
-from edgeformers.evaluation import node_positions
+from edgeformers.evaluation import LinkMask, LinkTable, node_positions
 from tests.evaluation.problems import known_links
 
 
@@ -35,3 +36,17 @@ def test_node_positions_are_found_in_any_order():
     assert node_positions([], []).tolist() == []
     with pytest.raises(InputError, match="node 25 is not among the 3"):
         node_positions([30, 25], [20, 30, 10])
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_the_mask_of_edges_is_that_of_their_links(monkeypatch, block):
+    monkeypatch.setattr(scratch, "BLOCK", block)
+    src, dst = np.array([3, 0, 3, 1, 3, 0], np.int32), np.array([1, 2, 1, 0, 0, 2], np.int32)
+    edges = np.array([0, 1, 2, 4, 5])
+    mask = LinkMask.of_edges(src, dst, edges)
+    assert torch.equal(mask.keys, LinkTable.from_pairs(src[edges], dst[edges], 4).to("cpu").keys)
+    assert mask(torch.tensor([0, 1, 3]), torch.tensor([0, 2])).tolist() == [
+        [False, True],
+        [False, False],
+        [True, False],
+    ]
