@@ -343,9 +343,7 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
     def _make_head(
         self, graph: EdgeTextGraph, labels: NDArray[Any], kind: Kind, model: torch.nn.Module
     ) -> EdgeHead:
-        target = torch.from_numpy(
-            np.asarray(labels, np.int64 if labels.dtype.kind == "i" else None)
-        )
+        target = torch.from_numpy(np.asarray(labels))
         count = None if kind == "number" else len(graph.label_names)
         weights, balance = None, self.config.edges.class_balance
         if balance and kind != "number" and self.config.edges.loss == "cross_entropy":

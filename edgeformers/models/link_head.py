@@ -30,6 +30,11 @@ class EncodedNodes:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def rows(self, chosen: Tensor) -> "EncodedNodes":
+        """Some of the nodes, chosen by a mask [n]."""
+        z, log_q = (None if part is None else part[chosen] for part in (self.z, self.log_q))
+        return EncodedNodes(self.states[chosen], self.nodes[chosen], z, log_q)
+
     def extended(self, other: "EncodedNodes | None") -> "EncodedNodes":
         """These nodes followed by others."""
         if other is None:

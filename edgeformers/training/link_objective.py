@@ -72,14 +72,20 @@ class LinkObjective(Objective):
                 device=self.device,
             )
             self._cached = min(cached, len(self._cache))
-        log_q = torch.zeros(graph.num_nodes)
+        uniform = self.head.uniform_negatives
+        self._log_q = self._sampling_log_q(counts, uniform)
+        self._cached_log_q = self._sampling_log_q(counts, uniform + self._cached)
+        self.head.initialize_bias(counts.to(self.device))
+
+    def _sampling_log_q(self, counts: Tensor, uniform_negatives: int) -> Tensor:
+        """Log q of all nodes [N]: how likely each is a key of a batch."""
+        log_q = torch.zeros(len(counts))
         log_q[self._drawable] = sampling_log_q(
             counts[self._drawable],
             batch_size=self.batch_size,
-            uniform_negatives=self.head.uniform_negatives + self._cached,
+            uniform_negatives=uniform_negatives,
         )
-        self._log_q = log_q.to(self.device)
-        self.head.initialize_bias(counts.to(self.device))
+        return log_q.to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._cache is None else self._cache.state_dict()
@@ -181,12 +187,31 @@ class LinkObjective(Objective):
         query, key, drawn = (part.float() for part in _joined(encoded))
         queries, keys = self._encoded(query, query_nodes), self._encoded(key, key_nodes)
         extra = self._other_keys(keys, self._encoded(drawn, drawn_nodes))
+        loss = self.head.loss(queries, keys, extra=extra, known_links=self._known)
         if self._cache is not None:
-            cached_nodes, cached = self._cache.draw(self._cached)
+            loss = (loss + self._cached_loss(self._cache, queries, keys.nodes, extra.nodes)) / 2
             self._cache.update(torch.cat([key_nodes, extra.nodes]), torch.cat([key, extra.states]))
-            with rows_of(self.modules, [cached_nodes]):
-                extra = extra.extended(self._encoded(cached, cached_nodes))
-        return self.head.loss(queries, keys, extra=extra, known_links=self._known)
+        return loss
+
+    def _cached_loss(
+        self, cache: NegativeCache, queries: EncodedNodes, keys: Tensor, others: Tensor
+    ) -> Tensor:
+        """The loss of queries among cached keys only, for those whose own key is cached too.
+
+        Next to fresh keys, a cached one would be recognized as a negative by its state alone.
+        """
+        drawn, states = cache.draw(self._cached)
+        is_cached, others = cache.holds(keys), others[cache.holds(others)]
+        own = queries.rows(is_cached)
+        nodes = torch.cat([keys[is_cached], others, drawn])
+        states = torch.cat([cache.states_of(nodes[: -len(drawn)]), states])
+        with rows_of(self.modules, [nodes]):
+            encoded = replace(self._encoded(states, nodes), log_q=self._cached_log_q[nodes])
+        is_own = torch.arange(len(nodes), device=nodes.device) < len(own)
+        loss = self.head.loss(
+            own, encoded.rows(is_own), extra=encoded.rows(~is_own), known_links=self._known
+        )
+        return loss * len(own) / max(len(queries), 1)
 
     def _refresh_cache(self) -> None:
         """Encode the cached nodes anew, at the start and whenever training encoded enough nodes."""

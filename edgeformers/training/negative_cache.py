@@ -1,7 +1,6 @@
 """NegativeCache: the last computed states of target nodes, used as negatives of links.
 
-Encoding a negative costs as much as encoding a positive; reading its last state costs nothing. An
-encoder that changes quickly does not learn with them: see docs/scale.md.
+Encoding a negative costs as much as encoding a positive; reading its last state costs nothing.
 """
 
 from collections.abc import Callable
@@ -60,6 +59,14 @@ class NegativeCache:
             torch.cat([self.nodes[start:], self.nodes[:rest]]),
             torch.cat([self.states[start:size], self.states[:rest]]),
         )
+
+    def holds(self, nodes: Tensor) -> Tensor:
+        """Whether nodes [n] are cached."""
+        return self._slots[nodes] >= 0
+
+    def states_of(self, nodes: Tensor) -> Tensor:
+        """The states [n, D] of cached nodes."""
+        return self.states[self._slots[nodes].long()]
 
     @torch.no_grad()
     def update(self, nodes: Tensor, states: Tensor) -> None:

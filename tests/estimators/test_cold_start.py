@@ -187,3 +187,11 @@ def test_texts_and_neighbors_together_rank_for_a_new_node_above_popularity_and_t
     ours, text = mrr("edgeformer-n"), mrr("bert-n")
     assert ours > text + 0.05
     assert ours > popular.results["test"]["full/mrr"] + 0.05
+
+
+@pytest.mark.slow
+def test_cached_negatives_rank_as_well_where_the_encoder_learns_quickly(hobbies):
+    cached = {"links.uniform_negatives": 0, "links.cached_negatives": 4096}
+    more = {"train.epochs": 8, "links.ensemble": False, "model.node_init": "random"}
+    made = make(**more, **cached).fit(hobbies)
+    assert made.evaluate(protocols=("full",))["full/mrr"] > 0.5

@@ -111,9 +111,40 @@ def test_the_cache_starts_with_current_states_and_takes_those_of_the_batch(
 def test_sampling_probabilities_count_cached_negatives(make_links):
     few = make_links(**{"links.uniform_negatives": 20})
     cached = make_links(**{"links.cached_negatives": 20})
-    assert torch.equal(few._log_q, cached._log_q)
+    assert torch.equal(few._log_q, cached._cached_log_q)
+    assert torch.equal(make_links()._log_q, cached._log_q)
 
 
 def test_a_negative_number_is_refused():
     with pytest.raises(ConfigError, match="cached_negatives"):
         run_config("link-prediction", settings={"links.cached_negatives": -1})
+
+
+def test_a_cached_key_competes_with_cached_keys_only(make_links):
+    """If all cached states are equal, no key can be told from another, however fresh ones look."""
+    plain = {"links.collaborative": False, "links.popularity_bias": False, "links.logq": 0.0}
+    plain |= {"links.mask_false_negatives": False, "links.cached_negatives": 10_000}
+    objective = make_links(**plain)
+    (piece,) = objective.make(objective.batches(0)[0], 0, None)
+    objective._refresh_cache()
+    cache = objective._cache
+    cache.states.fill_(1.0)
+    queries, keys, _ = piece.centers
+    encoded = objective._encoded(torch.randn(len(queries), objective.fitted.width), queries)
+    loss = objective._cached_loss(cache, encoded, keys, keys[:0])
+    assert float(loss) == pytest.approx(np.log(len(keys) + len(cache)), rel=1e-5)
+
+
+def test_a_link_whose_key_is_not_cached_has_no_loss_among_cached_keys(make_links, monkeypatch):
+    monkeypatch.setattr(negative_cache, "MAX_NODES", 5)
+    objective = make_links(**{"links.cached_negatives": 5})
+    (piece,) = objective.make(objective.batches(0)[0], 0, None)
+    objective._refresh_cache()
+    queries, keys, _ = piece.centers
+    is_cached = objective._cache.holds(keys)
+    assert is_cached.any()
+    assert not is_cached.all()
+    state = torch.randn(len(queries), objective.fitted.width, requires_grad=True)
+    encoded = objective._encoded(state, queries)
+    objective._cached_loss(objective._cache, encoded, keys, keys).backward()
+    assert torch.equal(state.grad.abs().sum(1) > 0, is_cached)
