@@ -10,14 +10,18 @@ from edgeformers.estimators.build import run_config
 from edgeformers.estimators.estimators import EdgeClassifier, LinkPredictor, NotFittedError
 from edgeformers.inference.explain import Reason, Recommendation
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import WhatIf
 from edgeformers.inference.load import load_fitted
+from edgeformers.inference.word_attention import AttendedText
 
 __all__ = [
+    "AttendedText",
     "EdgeClassifier",
     "LinkPredictor",
     "NotFittedError",
     "Reason",
     "Recommendation",
+    "WhatIf",
     "load",
     "run_config",
 ]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgeformers import distributed
 from edgeformers.baselines.graph.node_texts import NodeTextReader
 from edgeformers.config import RunConfig, Task
+from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.node_index import NodeIndex
@@ -30,6 +31,7 @@ from edgeformers.evaluation.network_links import link_parts
 from edgeformers.files import json_values
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
 from edgeformers.inference.saved_model import SavedModel, gather_tensors, save_model
+from edgeformers.inference.word_attention import AttendedText, attended_texts
 from edgeformers.nn.packed import PackedText
 from edgeformers.progress import print_message
 from edgeformers.registry import ModelEntry, find_entry, model_name
@@ -168,6 +170,13 @@ class FittedModel(ABC, Generic[Loader]):
         tokenizer = self._full_tokenizer if full else self._short_tokenizer
         encoded = tokenizer.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(text.ids for text in encoded)
+
+    def _attended(
+        self, batch: EdgeBatch | EgoBatch, edges: Sequence[tuple[str, str]]
+    ) -> list[AttendedText]:
+        """The attention to the texts of a batch; `edges` are the other ends and the texts."""
+        encodings = self._short_tokenizer.encode_batch([text for _, text in edges])
+        return attended_texts(self.model, batch, self.options, encodings, edges)
 
     @cached_property
     def _short_tokenizer(self) -> Tokenizer:

@@ -6,7 +6,7 @@ Next to it, `fit_linear_model` fits the linear model of words and nodes that it 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from edgeformers.config import EdgeSettings
-from edgeformers.data.batch import EdgeBatch
+from edgeformers.data.batch import UNKNOWN, EdgeBatch
 from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
@@ -25,6 +25,7 @@ from edgeformers.evaluation import f1_intervals
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.inference.encode import Vectors, encode_edges
 from edgeformers.inference.fitted import FittedModel
+from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.edge_head import EdgeHead, Kind, Predictions
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 from edgeformers.nn.bag_of_words import BagOfWords
@@ -38,6 +39,7 @@ CHUNK = 8_192  # edges whose words are counted at once
 SHARES = (0.5, 0.35, 0.65, 0.2, 0.8, 0.0)  # of the linear model; the first of equal ones is used
 
 Edges = Any  # edge numbers, a table, or a list of (source, target, text)
+InputKind = Literal["both", "text", "nodes"]
 NewBatch = tuple[list[str | None], Tensor, Tensor]  # texts, sources and targets; -1 is unknown
 
 
@@ -95,9 +97,33 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         """Labels and probabilities as tensors, of edges given as for `predict`."""
         if (numbers := self._edge_numbers(edges)) is not None:
             return self.predict_known(numbers)
+        return self._predict_new(self._new_batches(edges, columns))
+
+    def compare_inputs(self, /, edges: Edges, **columns: Any) -> dict[InputKind, Predictions]:
+        """Predictions of new edges from all they have, their texts alone, and their nodes alone.
+
+        Without its nodes, an edge is one of unknown nodes; without its text, its text is empty.
+        """
+        batches = self._new_batches(edges, columns)
+        kinds: dict[InputKind, list[NewBatch]] = {
+            "both": batches,
+            "text": [(texts, _unknown(src), _unknown(dst)) for texts, src, dst in batches],
+            "nodes": [([None] * len(texts), src, dst) for texts, src, dst in batches],
+        }
+        return {kind: self._predict_new(own) for kind, own in kinds.items()}
+
+    def word_attention(self, /, edges: Edges, **columns: Any) -> list[AttendedText]:
+        """Where the model looked in the texts of new edges, given as for `predict`."""
+        found: list[AttendedText] = []
+        for texts, src, dst in self._new_batches(edges, columns):
+            batch = EdgeBatch(text=self.pack(texts), src=src, dst=dst)
+            found += self._attended(batch, [("", text or "") for text in texts])
+        return found
+
+    def _predict_new(self, batches: Sequence[NewBatch]) -> Predictions:
         parts, logits = [], None
         with torch.inference_mode():
-            for texts, src, dst in self._new_batches(edges, columns):
+            for texts, src, dst in batches:
                 if self.head.ensemble is not None:  # reads full texts
                     full = (self.pack(texts, full=True), src, dst)
                     logits = self.head.ensemble(*(part.to(self.device) for part in full))
@@ -185,6 +211,10 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             return torch.empty(0, self.width, device=self.device)
         batch = self.network.loader.with_context(edges) if self.entry.context else edges
         return self.options.encode(self.model, batch)
+
+
+def _unknown(nodes: Tensor) -> Tensor:
+    return torch.full_like(nodes, UNKNOWN)
 
 
 def head_settings(settings: EdgeSettings, kind: Kind) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.config import LinkSettings
+from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
 from edgeformers.data.types import Ids, Side
@@ -29,6 +30,7 @@ from edgeformers.inference.trained_components import (
     PopularityComponent,
     TextComponent,
 )
+from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.link_head import LinkHead
 
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
@@ -193,12 +195,27 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         ranking, shares = self._counterfactual.rank(int(sources[0]), removed, k, seen)
         return WhatIf(before=before, after=self._recommendations(ranking, shares))
 
+    def word_attention(
+        self, node: str | None = None, *, side: Side = "source", edges: EdgeTexts | None = None
+    ) -> list[AttendedText]:
+        """Where the model looked in the texts that it reads of a node, each among the others.
+
+        `edges` describes a source that is not in the network, instead of `node`.
+        """
+        _check_one(node, edges)
+        new = None if edges is None else self.new_edges(edges, "source")
+        number = UNKNOWN if node is None else int(self._numbers([node], side)[0])
+        batch, read = self._text.ego(number, side, new)
+        names = [self.live_nodes.ids_of([n])[0] if n >= 0 else "" for n, *_ in read]
+        if edges is not None:
+            names = [name for name, _ in edges]
+        return self._attended(batch, [(n, e[1] or "") for n, e in zip(names, read, strict=True)])
+
     def _source(
         self, node: str | None, edges: EdgeTexts | None
     ) -> tuple[Queries, NewEdges | None, LinkTable]:
         """A known or a new source, the edges of a new one, and the targets it is linked to."""
-        if (node is None) == (edges is None):
-            raise InputError("give either a node of the network or the edges of a new node")
+        _check_one(node, edges)
         if edges is None:
             remedy = "describe a new source by its edges with `edges=`"
             numbers = self.live_nodes.known_numbers([node], "source", remedy=remedy)
@@ -293,6 +310,11 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         linked = np.concatenate([np.empty(0, np.int64), *nodes])
         columns = np.searchsorted(self.scorer.candidates, linked)
         return LinkTable.from_pairs(rows, columns, len(nodes))
+
+
+def _check_one(node: str | None, edges: EdgeTexts | None) -> None:
+    if (node is None) == (edges is None):
+        raise InputError("give either a node of the network or the edges of a new node")
 
 
 def make_link_head(settings: LinkSettings, num_nodes: int) -> LinkHead:

@@ -147,26 +147,33 @@ class TextComponent(ScoreComponent):
             for at, node in enumerate(missing.tolist()):
                 self._of_targets[node] = None if read is None else read.of(at)
         for node in set(targets.tolist()) & self._arrived.keys():
-            self._of_targets[node] = self._later_edge_vectors(node, "target")
+            self._of_targets[node] = self._edge_vectors_of(node, "target")
         return [self._of_targets[node] for node in targets.tolist()]
 
     def source_edge_vectors(self, source: int, new: NewEdges | None) -> "EdgeVectors | None":
         """The same for one source, known or new."""
-        if new is None and source not in self._arrived:
-            return self._known_edge_vectors(np.array([source]), "source")
-        return self._later_edge_vectors(source, "source", new)
+        return self._edge_vectors_of(source, "source", new)
+
+    def ego(
+        self, node: int, side: Side, new: NewEdges | None = None
+    ) -> tuple[EgoBatch, list[_Edge]]:
+        """A node, known or new, as the model reads it, and the edges that it reads."""
+        edges = self._read_edges(node, side, frozenset(), new)
+        if new is None and node not in self._arrived:
+            return self.loader.pack(self._sample(node, side, frozenset())), edges
+        return self._batch(np.array([node]), [edges]), edges
 
     def later_edges(self, node: int, new: NewEdges | None = None) -> list[_Edge]:
         """The edges of a node, known or new, that are not in the network; numbered from ~0 on."""
         edges = self._arrived.get(node, []) if new is None else _edges(new, "source")
         return [(*edge[:3], ~at) for at, edge in enumerate(edges)]
 
-    def _later_edge_vectors(
+    def _edge_vectors_of(
         self, node: int, side: Side, new: NewEdges | None = None
     ) -> "EdgeVectors | None":
-        edges = self._read_edges(node, side, frozenset(), new)
+        batch, edges = self.ego(node, side, new)
         numbers = np.array([number for *_, number in edges], np.int64)
-        return self._edge_vectors(self._batch(np.array([node]), [edges]), side, numbers)
+        return self._edge_vectors(batch, side, numbers)
 
     def _known_edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
         sample = self._sampler(int(nodes[0]), side).sample(nodes, epoch=INFERENCE)

@@ -192,6 +192,24 @@ class Edgeformer(nn.Module, ABC):
             hidden = layer(hidden, text, virtual)
         return maps
 
+    @torch.no_grad()
+    def readout_attention(self, batch: Any) -> list[Tensor]:
+        """For every text, the attention of its state [V+L]: the row that is read out.
+
+        Of the last layer, averaged over heads, virtual tokens first.
+        """
+        text, z, virtual = batch.text, self.node_vectors(batch), None
+        *earlier, last = self.encoder.layers
+        hidden = self.encoder.embed(text)
+        for index, layer in enumerate(earlier):
+            if index >= self.config.text_layers:
+                virtual = self.virtual_tokens(index - self.config.text_layers, z, hidden, batch)
+            hidden = layer(hidden, text, virtual)
+        virtual = self.virtual_tokens(len(earlier) - self.config.text_layers, z, hidden, batch)
+        readout = self.readout_rows(hidden, virtual, text)
+        maps = cast(TransformerLayer, last).attention_map(hidden, text, virtual, readout=readout)
+        return [weights[:, 0].float().mean(0) for weights in maps]
+
     def pack(self, token_ids: Tensor, token_mask: Tensor) -> PackedText:
         """Padded texts [E, L] and their mask, checked and packed on the host."""
         _check_padded(token_ids, token_mask, self.encoder.config.vocab_size)

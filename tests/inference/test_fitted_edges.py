@@ -157,3 +157,18 @@ def _useless(features, labels, class_weights):
     """Weights that know one class only."""
     classes = len(class_weights)
     return np.zeros((features.shape[1], classes)), 1e3 * (np.arange(classes) == 0)
+
+
+def test_inputs_are_compared_by_hiding_nodes_or_texts(helped, simulated):
+    fitted = helped.fitted_
+    source, target = simulated.node_names([3, simulated.num_sources + 2])
+    edges = [(source, target, "a fine tent"), (source, "unknown", "never again")]
+    found = fitted.compare_inputs(edges)
+    shown = {
+        "both": edges,
+        "text": [("-", "-", text) for *_, text in edges],
+        "nodes": [(source, target, "") for source, target, _ in edges],
+    }
+    for kind, same in shown.items():
+        np.testing.assert_allclose(found[kind].probs, fitted.predict_proba(same), atol=1e-6)
+    assert len({tuple(each.probs[0].tolist()) for each in found.values()}) == 3

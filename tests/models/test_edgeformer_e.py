@@ -142,6 +142,15 @@ def test_attention_maps_name_the_virtual_tokens_and_sum_to_one():
             torch.testing.assert_close(one.weights.sum(-1), torch.ones(4, len(text)))
 
 
+@torch.no_grad()
+def test_the_attention_of_the_readout_is_the_row_of_cls_in_the_last_layer():
+    model = make()
+    for row, maps in zip(
+        model.readout_attention(make_batch()), model.attention_maps(make_batch()), strict=True
+    ):
+        torch.testing.assert_close(row, maps[-1].weights[:, 0].mean(0))
+
+
 def test_forward_does_not_pay_for_attention_maps(monkeypatch):
     def refuse(*_args, **_more):
         raise AssertionError("forward asked for attention maps")
