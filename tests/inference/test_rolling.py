@@ -1,0 +1,58 @@
+"""A fitted link predictor ranks as of each moment, with nodes that training never saw."""
+
+import numpy as np
+import pytest
+
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.splits import SplitConfig
+from edgeformers.estimators import LinkPredictor
+from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.inference.rolling import RollingPredictor
+from tests.evaluation.test_rolling import draw_rows
+
+SETTINGS = {
+    "train.epochs": 1,
+    "data.source_neighbors": [3],
+    "data.target_neighbors": [3],
+}
+
+
+@pytest.fixture
+def fitted(make_network):
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    graph = make_network(draw_rows("bipartite"), config=config)
+    return (
+        LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
+        .fit(graph)
+        .fitted_
+    )
+
+
+def test_every_link_is_ranked_and_the_model_stays_as_it_is(fitted):
+    graph = fitted.network.graph
+    links = RollingLinks(graph, "link")
+    before = fitted.scorer.scores(np.arange(graph.num_sources))
+    report = links.rank(RollingPredictor(fitted))
+    assert report.groups["new target"].any()
+    assert report.groups["new source"].any()
+    assert np.isfinite(report.ranks["rolling"]).all()
+    np.testing.assert_array_equal(fitted.scorer.scores(np.arange(graph.num_sources)), before)
+
+
+def test_scores_equal_those_after_update_by_id(fitted):
+    graph = fitted.network.graph
+    links = RollingLinks(graph, "link")
+    known = np.flatnonzero(fitted.network.loader.source_sampler.adjacency.degrees() > 0)
+    later = np.concatenate([links.earlier, links.arriving])
+    later = later[np.isin(graph.src[later], known) & np.isin(graph.dst[later], known)]
+    assert len(later) > 2
+    rolling = RollingPredictor(fitted)
+    rolling.observe(later)
+    targets, source = known[known >= graph.num_sources], int(graph.src[later[-1]])
+    scores = rolling.scores_at(np.array([source]), 0)[0, targets - graph.num_sources]
+    names = graph.node_names(np.arange(graph.num_nodes))
+    ends = zip(graph.src[later], graph.dst[later], graph.texts(later), strict=True)
+    fitted.update([(names[s], names[t], text) for s, t, text in ends])
+    by_id = fitted.score([(names[source], names[target]) for target in targets])
+    np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)
