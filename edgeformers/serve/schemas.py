@@ -119,6 +119,14 @@ class Recommendations(Answer):
     recommendations: list[Recommendation]
 
 
+class ChangedRecommendations(Answer):
+    """The recommendations to a node with all its edges, and without some of them."""
+
+    node: str
+    before: list[Recommendation]
+    after: list[Recommendation]
+
+
 class RecommendRequest(Request):
     """Nodes of the network, or the edges of a new node, to recommend targets to."""
 

@@ -16,7 +16,7 @@ from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
-from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.fitted_links import FittedLinkPredictor, WhatIf
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.live_edges import LiveEdges, default_store
@@ -24,6 +24,7 @@ from edgeformers.serve.metrics import Metrics
 from edgeformers.serve.node_search import list_edges
 from edgeformers.serve.schemas import (
     Added,
+    ChangedRecommendations,
     EdgeIn,
     EdgePrediction,
     Info,
@@ -221,6 +222,18 @@ class Service:
             tokens=sum(_tokens(edge.text) for edge in edges),
         )
         return _recommendations(served, None, answer)
+
+    def what_if(
+        self, node: str, k: int = 10, *, without: Sequence[str], model: str | None = None
+    ) -> ChangedRecommendations:
+        """The k best targets of a node before and after it loses its edges with other nodes."""
+        served = self.versions.find("link-prediction", model)
+        change: WhatIf = self._call(
+            lambda: served.links.what_if(node, k, without=without), tokens=2 * NODE_TOKENS
+        )
+        return ChangedRecommendations(
+            **_signature(served), node=node, before=change.before, after=change.after
+        )
 
     def embed(
         self, inputs: Sequence[EdgeIn] | Sequence[NodeIn], *, model: str | None = None

@@ -184,6 +184,14 @@ def test_the_ego_graph_leads_to_neighbors(visit):
     assert page.locator("h1").inner_text().startswith("item-")
 
 
+def test_an_edge_is_removed_in_place(visit):
+    page = visit(NODE)
+    page.locator("text=What if this edge were removed?").first.click()
+    page.locator(".what-if table").wait_for()
+    assert "without the edge" in page.locator(".what-if").inner_text()
+    assert "/node" in page.url
+
+
 def test_someone_new_gets_recommendations_while_typing(visit):
     page = visit("new")
     page.fill("#target-1", TARGET)
@@ -267,6 +275,9 @@ def test_everything_works_without_scripts(visit):
     page.fill("#text", "Excellent.")
     page.click("main button")
     assert page.locator(".prediction").count() == 3
+    page.goto(NODE)
+    page.locator("text=What if this edge were removed?").first.click()
+    assert page.locator("h1").inner_text().startswith(f"{SOURCE} without")
     page.goto("new")
     page.fill("#text-1", "Excellent.")
     page.click("main button")

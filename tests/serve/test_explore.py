@@ -135,6 +135,23 @@ def test_a_source_has_a_graph_of_its_edges_and_recommendations_with_reasons(clie
         assert f"{item.score:.2f}".replace("-", "−") in page.text
         for reason in item.quotes:
             assert reason.text in page.text
+        for value in item.components.values():
+            assert not value or f"{value:+.2f}".replace("-", "−") in page.text
+
+
+def test_an_edge_is_removed_and_the_ranking_computed_again(client, service):
+    page = get(client, f"/node?id={SOURCE}&side=source")
+    removable = [f["value"] for f in page.all("input") if f.get("name") == "without"]
+    assert removable
+    path = page_url("/what-if", id=SOURCE, without=removable[0])
+    fitted = service.versions.find("link-prediction").links
+    change = fitted.what_if(SOURCE, 10, without=[removable[0]])
+    for headers in ({}, {"X-Fragment": "1"}):
+        page = Outline(client.get(path, headers=headers).text)
+        for item in change.after:
+            assert item.node in page.text
+            assert f"{item.score:.2f}".replace("-", "−") in page.text
+    assert client.get(page_url("/what-if", id=SOURCE, without="item-x")).status_code == 404
 
 
 def test_the_edges_of_a_node_are_shown_in_pages(client, service):

@@ -15,7 +15,7 @@ from edgeformers.serve.explore import documents
 from edgeformers.serve.explore.map_page import Maps
 from edgeformers.serve.explore.node_page import node_page
 from edgeformers.serve.explore.playground import playground
-from edgeformers.serve.explore.recommendations import compare, new_recommendations
+from edgeformers.serve.explore.recommendations import compare, new_recommendations, what_if
 from edgeformers.serve.explore.rendering import HEADERS, document, html, static_file, theme_of
 from edgeformers.serve.explore.start import Values, frame, home, search, suggest
 from edgeformers.serve.problems import error_status
@@ -126,6 +126,13 @@ def _add_nodes(router: APIRouter, pages: Pages) -> None:
     ) -> Response:
         values = node_page(service, id, side, model, cursor)
         return pages.page(request, "node.html.j2", values)
+
+    @router.get("/what-if")
+    def without_edge(
+        request: Request, id: str = "", without: str = "", model: str = ""
+    ) -> Response:
+        values = {"title": "What if", "what_if": what_if(service, id, without, model)}
+        return pages.part(request, "what_if.html.j2", "what_if_page.html.j2", values)
 
     @router.get("/map")
     def draw_map(request: Request, what: str = "", color: str = "") -> Response:

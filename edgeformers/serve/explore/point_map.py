@@ -49,6 +49,8 @@ def make_map(vectors: NDArray[np.float32], items: Sequence[Item]) -> PointMap:
     """Project vectors [n, D] of items; nearby points have similar vectors."""
     from edgeformers.experiments.model_figures import project_2d
 
+    if not items:
+        return PointMap(points=[], legends={})
     places = _fit_in(project_2d(vectors, SEED))
     by_label, labels = _label_codes([item.label for item in items])
     by_degree, degrees = _degree_codes(np.array([item.degree for item in items], np.int64))
@@ -69,7 +71,7 @@ def make_map(vectors: NDArray[np.float32], items: Sequence[Item]) -> PointMap:
 
 def _fit_in(places: NDArray[np.float64]) -> NDArray[np.int64]:
     """Places [n, 2] within the margins of the map."""
-    low, high = (places.min(axis=0), places.max(axis=0)) if len(places) else (np.zeros(2),) * 2
+    low, high = places.min(axis=0), places.max(axis=0)
     share = (places - low) / np.where(high > low, high - low, 1.0)
     size = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
     return np.asarray(np.round(MARGIN + share * size), np.int64)
@@ -89,7 +91,7 @@ def _label_codes(labels: Sequence[str]) -> tuple[list[int], list[tuple[str, str]
 def _degree_codes(degrees: NDArray[np.int64]) -> tuple[list[int], list[tuple[str, str]]]:
     """Steps with about as many items each, and the degrees that they cover."""
     cuts = np.unique(np.quantile(degrees, np.linspace(0, 1, DEGREE_STEPS + 1)[1:-1]).astype(int))
-    codes = np.searchsorted(cuts, degrees, side="left") if len(degrees) else degrees
+    codes = np.searchsorted(cuts, degrees, side="left")
     legend = []
     for code in np.unique(codes).tolist():
         own = degrees[codes == code]

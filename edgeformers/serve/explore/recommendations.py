@@ -5,10 +5,10 @@ from typing import Any
 
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
-from edgeformers.inference.explain import HISTORY, Reason, Recommendation
+from edgeformers.inference.explain import HISTORY, Reason
 from edgeformers.serve.explore.rendering import page_url
 from edgeformers.serve.explore.start import LINKS, Values, comparable_models, models
-from edgeformers.serve.explore.views import component_bars, rank_changes, shade
+from edgeformers.serve.explore.views import component_bars, rank_changes
 from edgeformers.serve.schemas import EdgeIn, OwnEdge, Recommendations
 from edgeformers.serve.service import Service
 
@@ -69,8 +69,7 @@ def _shown(service: Service, answer: Recommendations) -> Values:
     """Recommendations with bars on one scale and shaded words."""
     items = answer.recommendations
     bars = component_bars([item.components for item in items])
-    texts = [reason.text for item in items for reason in (*item.because, *item.quotes)]
-    shaded = {text: shade(own) for text, own in _attention(service, texts, answer.model).items()}
+    shaded: dict[str, list[tuple[str, int]]] = {}
     return {
         "model": answer.model,
         "note": "",
@@ -82,7 +81,7 @@ def _shown(service: Service, answer: Recommendations) -> Values:
                 "node": item.node,
                 "score": item.score,
                 "bars": own,
-                "decided": decided_by(item),
+                "decided": f"{item.decision[:1].upper()}{item.decision[1:]}.".removeprefix("."),
                 "history": [_reason(r, shaded) for r in item.because if r.kind == HISTORY],
                 "quotes": [_reason(reason, shaded) for reason in item.quotes],
             }
@@ -91,26 +90,32 @@ def _shown(service: Service, answer: Recommendations) -> Values:
     }
 
 
-def _attention(
-    service: Service, texts: Sequence[str], model: str
-) -> dict[str, list[tuple[str, float]]]:
-    """The words of texts with the attention they get."""
-    return {}
-
-
 def _reason(reason: Reason, shaded: dict[str, list[tuple[str, int]]]) -> Values:
     words = shaded.get(reason.text, [(reason.text, 0)] if reason.text else [])
+    return {**vars(reason), "words": words}
+
+
+def what_if(service: Service, node: str, without: str, model: str) -> Values:
+    """The ranking of a node's recommendations before and after an edge is removed."""
+    change = service.what_if(node, without=[without], k=RECOMMENDED, model=model or None)
+    before, after = (
+        [(item.node, item.score) for item in items] for items in (change.before, change.after)
+    )
+    rows = rank_changes(before, after)
+    moved = sum(row.change != "same" for row in rows)
+    headline = (
+        f"{moved} of {len(rows)} places change without the edge to {without}."
+        if moved
+        else f"The ranking stays the same without the edge to {without}."
+    )
     return {
-        **vars(reason),
-        "words": words,
-        "effect": getattr(reason, "effect", None),
-        "removable": False,
+        "headline": headline,
+        "rows": rows,
+        "source": node,
+        "without": without,
+        "target_side": _side(service, "target"),
+        "source_side": _side(service, "source"),
     }
-
-
-def decided_by(item: Recommendation) -> str:
-    """Which component decided, in a sentence."""
-    return str(getattr(item, "decided_by", ""))
 
 
 def compare(service: Service, node: str, first: str, second: str) -> Values:

@@ -47,11 +47,18 @@ def component_bars(parts: Sequence[Mapping[str, float]]) -> list[list[Bar]]:
     return [[bar(name, value) for name, value in own.items() if name in used] for own in parts]
 
 
-def shade(words: Iterable[tuple[str, float]]) -> list[tuple[str, int]]:
-    """Words with a level of shading from 0 to 5, relative to the word with the most attention."""
-    weighted = list(words)
-    most = max((weight for _, weight in weighted), default=0.0)
-    return [(word, round(LEVELS * weight / most) if most > 0 else 0) for word, weight in weighted]
+def shade(text: str, words: Iterable[tuple[int, int, float]]) -> list[tuple[str, int]]:
+    """A text in pieces with a level of shading from 0 to 5.
+
+    `words` are (start, end, attention), in order; the word with the most has level 5.
+    """
+    spans = list(words)
+    most = max((weight for *_, weight in spans), default=0.0) or 1.0
+    pieces, at = [], 0
+    for start, end, weight in spans:
+        pieces += [(text[at:start], 0), (text[start:end], round(LEVELS * weight / most))]
+        at = end
+    return [piece for piece in [*pieces, (text[at:], 0)] if piece[0]]
 
 
 @dataclass(frozen=True, kw_only=True)
