@@ -17,6 +17,7 @@ from edgeformers.errors import InputError
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
 from edgeformers.inference.fitted_links import FittedLinkPredictor, WhatIf
+from edgeformers.inference.word_attention import AttendedText
 from edgeformers.serve.batching import Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.live_edges import LiveEdges, default_store
@@ -234,6 +235,35 @@ class Service:
         return ChangedRecommendations(
             **_signature(served), node=node, before=change.before, after=change.after
         )
+
+    def word_attention(
+        self,
+        node: str | None = None,
+        *,
+        side: Side = "source",
+        edges: Sequence[OwnEdge] | None = None,
+        model: str | None = None,
+    ) -> list[AttendedText]:
+        """Where a link model looked in the texts of a node, known or given by its edges.
+
+        Empty if the model has no attention to words.
+        """
+        served = self.versions.find("link-prediction", model)
+        pairs = None if edges is None else [(edge.target, edge.text) for edge in edges]
+        return self._attended(lambda: served.links.word_attention(node, side=side, edges=pairs))
+
+    def edge_attention(self, edge: EdgeIn, *, model: str | None = None) -> list[AttendedText]:
+        """Where an edge model looked in the text of an edge; empty as for `word_attention`."""
+        served = self.versions.find("edge-classification", model)
+        row = (edge.source, edge.target, edge.text)
+        return self._attended(lambda: served.edges.word_attention([row]))
+
+    def _attended(self, function: Callable[[], list[AttendedText]]) -> list[AttendedText]:
+        try:
+            found: list[AttendedText] = self._call(function, tokens=NODE_TOKENS)
+        except InputError:  # not an Edgeformer
+            return []
+        return found
 
     def embed(
         self, inputs: Sequence[EdgeIn] | Sequence[NodeIn], *, model: str | None = None

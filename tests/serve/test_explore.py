@@ -13,6 +13,7 @@ from edgeformers.data.table import EdgeTable
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.serve.app import create_app
 from edgeformers.serve.explore.rendering import page_url
+from edgeformers.serve.schemas import OwnEdge
 from edgeformers.serve.service import Service
 from tests.estimators.conftest import tiny
 
@@ -137,6 +138,19 @@ def test_a_source_has_a_graph_of_its_edges_and_recommendations_with_reasons(clie
             assert reason.text in page.text
         for value in item.components.values():
             assert not value or f"{value:+.2f}".replace("-", "−") in page.text
+
+
+def test_words_are_shaded_where_the_model_looked(client, service):
+    form = {"target": TARGET, "text": "My tent is excellent."}
+    (attended,) = service.word_attention(edges=[OwnEdge(**form)])
+    strongest = max(attended.words, key=lambda word: word.weight)
+    html = client.post("/new", data=form).text
+    assert "Where the model looked" in html
+    assert f'<mark class="a5">{attended.text[strongest.start : strongest.end]}</mark>' in html
+    form = {"source": SOURCE, "target": TARGET, "text": "An <i>excellent</i> tent."}
+    html = client.post("/playground", data=form, headers={"X-Fragment": "1"}).text
+    assert '<mark class="a5">' in html
+    assert "<i>" not in html
 
 
 def test_an_edge_is_removed_and_the_ranking_computed_again(client, service):

@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from edgeformers.inference.word_attention import AttendedText, Word
 from edgeformers.serve.explore.ego_graph import WIDTHS, EgoEdge, draw_ego_graph, wrap_text
 from edgeformers.serve.explore.point_map import HEIGHT, WIDTH, Item, make_map
 from edgeformers.serve.explore.rendering import shown
-from edgeformers.serve.explore.views import component_bars, rank_changes, shade
+from edgeformers.serve.explore.views import component_bars, rank_changes, shade_words
 
 
 def test_bars_share_one_scale_and_start_at_zero():
@@ -23,10 +24,12 @@ def test_bars_share_one_scale_and_start_at_zero():
 
 def test_words_are_shaded_relative_to_the_one_with_most_attention():
     text = "A very good tent"
-    pieces = shade(text, [(0, 1, 0.0), (2, 6, 0.2), (7, 11, 0.5)])
+    spans = [(0, 1, 0.0), (2, 6, 0.2), (7, 11, 0.5)]
+    words = [Word(start=start, end=end, weight=weight) for start, end, weight in spans]
+    pieces = shade_words(AttendedText(text=text, words=words))
     assert [piece for piece in pieces if piece[1]] == [("very", 2), ("good", 5)]
     assert "".join(piece for piece, _ in pieces) == text
-    assert shade("unread", []) == [("unread", 0)]
+    assert shade_words(AttendedText(text="unread", words=[])) == [("unread", 0)]
 
 
 def test_changes_of_ranks_name_what_comes_and_goes():

@@ -3,6 +3,7 @@
 from edgeformers.data.types import Side
 from edgeformers.serve.explore.recommendations import MAX_TEXT
 from edgeformers.serve.explore.start import EDGES, Values, models
+from edgeformers.serve.explore.views import shade_words
 from edgeformers.serve.schemas import EdgeIn, Prediction
 from edgeformers.serve.service import Service
 
@@ -39,8 +40,10 @@ def playground(service: Service, source: str, target: str, text: str, model: str
     edge = EdgeIn(source=source, target=target, text=text)
     (answer,) = service.predict_edges([edge], ablations=True, model=model).predictions
     parts = (answer, answer.text_only, answer.node_only)
+    attended = service.edge_attention(edge, model=model) if text.strip() else []
     return {
         **values,
+        "words": [piece for each in attended for piece in shade_words(each)],
         "notes": list(_unknown(service, source, target, model)),
         "predictions": [
             _shown(title, about, part)

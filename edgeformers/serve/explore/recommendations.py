@@ -6,9 +6,10 @@ from typing import Any
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
 from edgeformers.inference.explain import HISTORY, Reason
+from edgeformers.inference.word_attention import AttendedText
 from edgeformers.serve.explore.rendering import page_url
 from edgeformers.serve.explore.start import LINKS, Values, comparable_models, models
-from edgeformers.serve.explore.views import component_bars, rank_changes
+from edgeformers.serve.explore.views import component_bars, rank_changes, shade_words
 from edgeformers.serve.schemas import EdgeIn, OwnEdge, Recommendations
 from edgeformers.serve.service import Service
 
@@ -16,6 +17,7 @@ RECOMMENDED = 10
 REASONS = 3  # texts of each kind per recommendation
 COMPARED_EDGES = 20  # whose labels two edge runs predict
 MAX_TEXT = 10_000  # characters of a text in a form
+NOTE = "The bars add up to the score. What decided is what exceeds the score of the average target."
 NEW_EDGES = 3  # in an empty form
 
 
@@ -27,7 +29,7 @@ def recommendations(service: Service, node: str, model: str) -> Values:
         for run in models(service, LINKS)
     ]
     return {
-        **_shown(service, answer),
+        **_shown(service, answer, service.word_attention(node, model=answer.model)),
         "heading": "Recommended",
         "history_heading": "What it wrote",
         "models": [(name, link, name == answer.model) for name, link in links],
@@ -44,7 +46,7 @@ def new_recommendations(service: Service, edges: Sequence[tuple[str, str]]) -> V
         own = [OwnEdge(target=target, text=text) for target, text in given]
         answer = service.recommend_new(own, RECOMMENDED, explain=REASONS)
         shown = {
-            **_shown(service, answer),
+            **_shown(service, answer, service.word_attention(edges=own, model=answer.model)),
             "heading": "Recommended",
             "history_heading": "What you wrote",
             "models": [],
@@ -65,17 +67,20 @@ def _side(service: Service, side: Side) -> Side | None:
     return side if service.graph().is_bipartite else None
 
 
-def _shown(service: Service, answer: Recommendations) -> Values:
-    """Recommendations with bars on one scale and shaded words."""
+def _shown(service: Service, answer: Recommendations, attended: list[AttendedText]) -> Values:
+    """Recommendations with bars on one scale and shaded words; `attended` are the source's."""
     items = answer.recommendations
     bars = component_bars([item.components for item in items])
-    shaded: dict[str, list[tuple[str, int]]] = {}
+    for item in items:
+        if item.quotes:
+            attended += service.word_attention(item.node, side="target", model=answer.model)
+    shaded = {each.text: shade_words(each) for each in attended}
     return {
         "model": answer.model,
-        "note": "",
+        "note": NOTE,
         "target_side": _side(service, "target"),
         "source_side": _side(service, "source"),
-        "is_shaded": any(level for own in shaded.values() for _, level in own),
+        "is_shaded": bool(shaded),
         "entries": [
             {
                 "node": item.node,

@@ -1,7 +1,9 @@
 """What pages show, from plain values: bars of components, shaded words, changed rankings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from edgeformers.inference.word_attention import AttendedText
 
 LEVELS = 5  # of shading
 
@@ -47,17 +49,14 @@ def component_bars(parts: Sequence[Mapping[str, float]]) -> list[list[Bar]]:
     return [[bar(name, value) for name, value in own.items() if name in used] for own in parts]
 
 
-def shade(text: str, words: Iterable[tuple[int, int, float]]) -> list[tuple[str, int]]:
-    """A text in pieces with a level of shading from 0 to 5.
-
-    `words` are (start, end, attention), in order; the word with the most has level 5.
-    """
-    spans = list(words)
-    most = max((weight for *_, weight in spans), default=0.0) or 1.0
-    pieces, at = [], 0
-    for start, end, weight in spans:
-        pieces += [(text[at:start], 0), (text[start:end], round(LEVELS * weight / most))]
-        at = end
+def shade_words(attended: AttendedText) -> list[tuple[str, int]]:
+    """A text in pieces with levels of shading; 5 is that of the word with most attention."""
+    text, pieces, at = attended.text, [], 0
+    most = max((word.weight for word in attended.words), default=0.0) or 1.0
+    for word in attended.words:
+        level = int(LEVELS * word.weight / most)
+        pieces += [(text[at : word.start], 0), (text[word.start : word.end], level)]
+        at = word.end
     return [piece for piece in [*pieces, (text[at:], 0)] if piece[0]]
 
 
