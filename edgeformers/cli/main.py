@@ -11,7 +11,7 @@ from edgeformers.cli.command import add_command
 from edgeformers.cli.prepare import Prepare
 from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
-from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Predict, Recommend, Train
+from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Index, Predict, Recommend, Train
 from edgeformers.cli.serve import Serve
 from edgeformers.errors import EdgeformersError, with_options
 from edgeformers.file_errors import file_error_sentence
@@ -24,6 +24,7 @@ COMMANDS = {
     "evaluate": Evaluate,
     "predict": Predict,
     "embed": Embed,
+    "index": Index,
     "recommend": Recommend,
     "classify-nodes": ClassifyNodes,
     "reproduce": Reproduce,

@@ -258,6 +258,38 @@ Examples:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Index(RunCommand):
+    """Encode the nodes of a link run, to recommend fast.
+
+    The index is written to RUN/index. `recommend` and `serve` use it from then on.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers index run-links
+  edgeformers recommend run-links user-000001
+"""
+
+    def run(self) -> None:
+        from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.index import FOLDER, LinkIndex
+
+        predictor = self.open()
+        if not isinstance(predictor, LinkPredictor):
+            raise InputError(f"{self.folder} classifies edges; index a link-prediction run")
+        index = LinkIndex.build(predictor.fitted_, self.folder / FOLDER, show=not self.quiet)
+        facts = index.facts
+        self.print(
+            {"index": str(index.folder), **asdict(facts)},
+            f"{index.folder}: {facts.targets:,} targets, {facts.width:,} columns, "
+            f"{facts.bytes / 1e6:,.1f} MB, in {facts.seconds:.1f} s",
+            f"{facts.kind} search, recall@10 {facts.recall_at_10:.4f} on {facts.queries} sources",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recommend(RunCommand):
     """Recommend targets to a source, a new one, or all of them.
 

@@ -87,6 +87,8 @@ def _store(verdict: Verdict, run: Path) -> None:
 
 def _questions(fitted: Fitted) -> Iterator[tuple[Question, Alternatives]]:
     """The questions that apply to a model, with the alternatives to compare it with."""
+    if isinstance(fitted, FittedLinkPredictor):
+        fitted = replace(fitted, index_folder=None)  # alternatives have vectors of their own
     settings = flatten(fitted.config.to_dict())
     uses_both = input_kind(chosen_name(fitted.config), settings) == "both"
     if isinstance(fitted, FittedEdgeClassifier):

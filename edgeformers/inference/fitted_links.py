@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreCompone
 from edgeformers.inference.counterfactual import Counterfactual
 from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
+from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries, Ranking
 from edgeformers.inference.trained_components import (
     NodeVectorComponent,
@@ -53,6 +55,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     head: LinkHead
     ensemble: Ensemble | None = None
+    index_folder: Path | None = None  # of a run with an index
 
     def head_tensors(self) -> dict[str, Tensor]:
         return {**self.head.state_dict(), **(self.ensemble.tensors() if self.ensemble else {})}
@@ -63,14 +66,22 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return self.config.train.select_metric or "full/mrr"
 
     @cached_property
-    def _text(self) -> TextComponent:
+    def index(self) -> LinkIndex | None:
+        """The index that `edgeformers index` built; that of another model is an InputError."""
+        return None if self.index_folder is None else LinkIndex.open(self.index_folder, self)
+
+    @cached_property
+    def text(self) -> TextComponent:
+        """The component that reads texts; with an index, its vectors are stored."""
         loader = self.network.loader
-        return TextComponent(self.head, self.model, loader, self.options, self.pack)
+        text = TextComponent(self.head, self.model, loader, self.options, self.pack)
+        text.stored = None if self.index is None else self.index.text_vectors()
+        return text
 
     @cached_property
     def scorer(self) -> LinkScorer:
         """The link score of this model: parts as `LinkHead.factors` has them, and the ensemble."""
-        trained: list[ScoreComponent] = [self._text]
+        trained: list[ScoreComponent] = [self.text]
         if self.head.is_collaborative:
             trained.append(
                 NodeVectorComponent(self.head, self.model.get_submodule("nodes"), len(self.nodes))
@@ -87,6 +98,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             group=ensemble.group,
             candidates=candidate_nodes(self.network.graph),
             device=self.options.device,
+            index=self.index,
         )
 
     def evaluate(
@@ -115,7 +127,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         self, nodes: Sequence[str] | Ids | None = None, *, side: Side = "source"
     ) -> NDArray[np.float32]:
         """node_repr [n, D] of nodes given by id (on one side) or number; by default of all."""
-        return self._text.encode(self._numbers(nodes, side), side)
+        return self.text.encode(self._numbers(nodes, side), side)
 
     def embed_new_nodes(
         self, nodes: Sequence[EdgeTexts], *, side: Side = "source"
@@ -125,7 +137,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         Each is given by its edges: (the node at the other end, the text).
         """
         new = [self.new_edges(edges, side) for edges in nodes]
-        return self._text.encode_new(new, side).cpu().numpy()
+        return self.text.encode_new(new, side).cpu().numpy()
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The scores of (source, target) pairs; higher means a likelier link."""
@@ -205,7 +217,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         _check_one(node, edges)
         new = None if edges is None else self.new_edges(edges, "source")
         number = UNKNOWN if node is None else int(self._numbers([node], side)[0])
-        batch, read = self._text.ego(number, side, new)
+        batch, read = self.text.ego(number, side, new)
         names = [self.live_nodes.ids_of([n])[0] if n >= 0 else "" for n, *_ in read]
         if edges is not None:
             names = [name for name, _ in edges]
@@ -237,7 +249,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def _counterfactual(self) -> Counterfactual:
         return Counterfactual(
             scorer=self.scorer,
-            text=self._text,
+            text=self.text,
             graph=self.network.graph,
             history=lambda: self._history,
         )

@@ -1,7 +1,7 @@
 """LinkScorer: ranks, scores and explains links as a weighted sum of components."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgeformers.data.types import Floats, Ids
+from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
 from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
@@ -22,6 +22,14 @@ from edgeformers.inference.components import (
 )
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.growing import GrowingArray
+from edgeformers.inference.index import LinkIndex
+from edgeformers.inference.vector_search import (
+    Found,
+    KeySearch,
+    Wanted,
+    best_first,
+    best_of_all,
+)
 
 #: Sources are weighted by their number of edges, in the groups of the evaluation report.
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)
@@ -31,6 +39,8 @@ GROUP_NAMES = (
     *(f"{low} to {high - 1} edges" for low, high in pairwise((0, *BOUNDS))),
     f"{BOUNDS[-1]} edges or more",
 )
+
+_NOTHING = np.empty(0, np.int64)
 
 
 def degree_group(degrees: Ids) -> Ids:
@@ -115,6 +125,7 @@ class LinkScorer:
         group: Tensor,  # [N]
         candidates: Ids,
         device: torch.device | str = "cpu",  # where scores are computed
+        index: LinkIndex | None = None,
     ) -> None:
         self.components, self._candidates = components, GrowingArray(candidates)
         self.num_trained = len(candidates)  # candidates that arrived later come after these
@@ -123,6 +134,7 @@ class LinkScorer:
             weights.float().cpu(),
             GrowingArray(group.cpu().long().clone().numpy()),
         )
+        self._index = index
 
     @property
     def candidates(self) -> Ids:
@@ -155,7 +167,7 @@ class LinkScorer:
 
     def cached_keys(self, targets: Ids) -> Vectors:
         """The `keys` of candidates, from those of all candidates once something was ranked."""
-        if "_candidate_keys" not in self.__dict__:
+        if self._index is None and "_candidate_keys" not in self.__dict__:
             return self.keys(targets)
         place = np.searchsorted(self.candidates, targets)
         is_later = place >= self.num_trained
@@ -181,13 +193,28 @@ class LinkScorer:
         sources = queries.nodes if isinstance(queries, Queries) else queries
         return to_numpy(self.among(queries).scores(np.arange(len(sources))))
 
-    def rank(self, queries: Ids | Queries, k: int, *, exclude: LinkTable | None = None) -> Ranking:
-        """The k best candidates of each source; `exclude` has the positions of those left out."""
+    def rank(
+        self,
+        queries: Ids | Queries,
+        k: int,
+        *,
+        exclude: LinkTable | None = None,
+        allowed: Mask | None = None,
+    ) -> Ranking:
+        """The k best candidates of each source.
+
+        `exclude` has the positions of those that are left out for a source, and `allowed` [C] says
+        which ones are ranked at all.
+        """
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        if self._search is not None:
+            return self._find(self._search, sources, k, exclude, allowed)
         rows = np.arange(len(sources.nodes))
         scores = torch.as_tensor(self.among(sources).scores(rows))
         if exclude is not None:
             scores[exclude.of(rows)] = -torch.inf
+        if allowed is not None:
+            scores[:, torch.from_numpy(~allowed)] = -torch.inf
         values, best = map(to_numpy, scores.topk(min(k, scores.shape[1]), dim=1))
         row, place = np.nonzero(np.isfinite(values))
         node = self.candidates[best[row, place]]
@@ -267,7 +294,7 @@ class LinkScorer:
 
     def _renew_keys(self, nodes: Ids) -> None:
         """Compute the keys of nodes with new edges again; all others stay as they are."""
-        if "_candidate_keys" not in self.__dict__:
+        if self._index is None and "_candidate_keys" not in self.__dict__:
             return
         rows = np.searchsorted(self.candidates, nodes)
         rows = rows[self.candidates[np.minimum(rows, len(self.candidates) - 1)] == nodes]
@@ -280,8 +307,57 @@ class LinkScorer:
         self._later_keys.rows[later] = keys[is_later]
         rows, keys = rows[~is_later], keys[~is_later]
         self._candidate_keys[rows] = keys
+        if self._search is not None:
+            self._search.renew(self._candidate_keys, rows)
         if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
             moved[torch.from_numpy(rows).to(moved.device)] = torch.from_numpy(keys).to(moved)
+
+    def _find(
+        self,
+        search: KeySearch,
+        sources: Queries,
+        k: int,
+        exclude: LinkTable | None,
+        allowed: Mask | None,
+    ) -> Ranking:
+        """`rank` by the search of the index."""
+        wanted = [Wanted(k=k) for _ in sources.nodes]
+        for _, table, weights in self.bonuses(sources, self.candidates):
+            for row, place in zip(table.queries.tolist(), table.candidates.tolist(), strict=True):
+                wanted[row].bonus[place] = wanted[row].bonus.get(place, 0.0) + float(weights[row])
+        if exclude is not None:
+            ends = np.split(exclude.candidates, exclude.indptr[1:-1])
+            wanted = [replace(one, excluded=own) for one, own in zip(wanted, ends, strict=True)]
+        start = self.num_trained
+        indexed = [one.before(start) for one in wanted]
+        chosen = None if allowed is None else allowed[:start]
+        found = search.best(self._candidate_keys, sources.vectors, indexed, chosen)
+        if len(self.candidates) > start:
+            found = self._with_later(found, sources, wanted, allowed)
+        counts = [len(positions) for positions, _ in found]
+        return Ranking(
+            row=np.repeat(np.arange(len(found)), counts),
+            rank=np.concatenate([_NOTHING, *(np.arange(1, count + 1) for count in counts)]),
+            node=self.candidates[np.concatenate([_NOTHING, *(place for place, _ in found)])],
+            score=np.concatenate([np.empty(0, np.float32), *(score for _, score in found)]),
+        )
+
+    def _with_later(
+        self, found: list[Found], sources: Queries, wanted: list[Wanted], allowed: Mask | None
+    ) -> list[Found]:
+        """The best of the candidates that were found and of those that arrived later."""
+        start, merged = self.num_trained, []
+        for query, one, own in zip(sources.vectors, wanted, found, strict=True):
+            late = None if allowed is None else allowed[start:]
+            place, score = best_of_all(self._later_keys.rows, query, one.after(start), late)
+            places = np.concatenate([own[0], place + start])
+            merged.append(best_first(places, np.concatenate([own[1], score]), one.k))
+        return merged
+
+    @cached_property
+    def _search(self) -> KeySearch | None:
+        on_gpu = self.device.type == "cuda"  # where all candidates are multiplied
+        return None if self._index is None or on_gpu else self._index.search()
 
     @cached_property
     def mean_key(self) -> Vectors:
@@ -291,6 +367,8 @@ class LinkScorer:
 
     @cached_property
     def _candidate_keys(self) -> Vectors:
+        if self._index is not None:
+            return self._index.keys()
         return self.keys(self.candidates[: self.num_trained])
 
     @cached_property

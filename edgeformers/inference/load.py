@@ -13,6 +13,7 @@ from edgeformers.errors import FormatError
 from edgeformers.inference.fitted import make_options
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
+from edgeformers.inference.index import FOLDER as INDEX
 from edgeformers.inference.link_scorer import Ensemble
 from edgeformers.inference.saved_model import (
     CONFIG,
@@ -75,7 +76,8 @@ def load_fitted(
             head.load_state_dict({name: saved.head[name] for name in head.state_dict()})
             ensemble = Ensemble.from_tensors(saved.head, len(saved.nodes))
             head = head.to(options.device).eval()
-            fitted = FittedLinkPredictor(head=head, ensemble=ensemble, **fields)
+            index = path / INDEX if (path / INDEX).is_dir() else None
+            fitted = FittedLinkPredictor(head=head, ensemble=ensemble, index_folder=index, **fields)
     return fitted if network is None else fitted.attach(network)
 
 

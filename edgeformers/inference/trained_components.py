@@ -1,7 +1,7 @@
 """The components of a link score that a trained model provides: text, node vectors, popularity."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,6 +69,7 @@ class TextComponent(ScoreComponent):
         self.options, self.pack = options, pack
         self._arrived: dict[int, list[_Edge]] = defaultdict(list)
         self._of_targets: dict[int, EdgeVectors | None] = {}
+        self.stored: Mapping[Side, Vectors] | None = None  # node_repr [N, D] of an index
 
     @property
     def width(self) -> int:
@@ -91,9 +92,28 @@ class TextComponent(ScoreComponent):
                 self._arrived[source].append((target, text, True, UNKNOWN))
             if target >= 0:
                 self._arrived[target].append((source, text, False, UNKNOWN))
+        self._renew_stored(np.unique(np.concatenate([edges.source, edges.target])))
+
+    def _renew_stored(self, nodes: Ids) -> None:
+        """Read the texts of nodes again whose edges have changed."""
+        tables = {} if self.stored is None else {id(t): (s, t) for s, t in self.stored.items()}
+        for side, table in tables.values():  # one table if every node has one side
+            changed = nodes[(nodes >= 0) & (nodes < len(table))]
+            table[changed] = self._read(changed, side)
 
     def encode(self, nodes: Ids, side: Side) -> Vectors:
-        """node_repr [n, D] of known nodes, read as sources or as targets."""
+        """node_repr [n, D] of known nodes, read as sources or as targets; stored ones first."""
+        if self.stored is None:
+            return self._read(nodes, side)
+        table = self.stored[side]
+        is_stored = nodes < len(table)
+        vectors = table[np.where(is_stored, nodes, 0)]
+        if not is_stored.all():
+            vectors[~is_stored] = self._read(nodes[~is_stored], side)
+        return vectors
+
+    def _read(self, nodes: Ids, side: Side) -> Vectors:
+        """node_repr [n, D] from the texts of the nodes' edges."""
         options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)
         changed = np.array([node in self._arrived for node in nodes.tolist()], bool)
         if not changed.any():

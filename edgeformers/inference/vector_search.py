@@ -1,0 +1,229 @@
+"""Search for the keys with the highest inner products: exact, or FAISS IVF with exact re-scoring.
+
+Shapes: C keys, R width, n queries, r leading columns.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from edgeformers.data.storage import blocks
+from edgeformers.data.types import Floats, Ids, Mask
+from edgeformers.inference.encode import Vectors
+
+SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
+SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
+COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # leading columns to choose from
+SCATTERED = 4  # what reading a number of a scattered row costs, in numbers read in sequence
+PARTS = 4  # of the other columns, each with a bound of its own
+ROUNDING = 1e-5  # error of a product in float32, relative to the norms
+FEWEST = 64  # keys whose scores are computed first
+LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
+BLOCK = 1 << 24  # bounds in memory at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What one query looks for: the k best keys, without some and with a bonus for others."""
+
+    k: int
+    excluded: Ids = field(default_factory=lambda: np.empty(0, np.int64))  # positions
+    bonus: dict[int, float] = field(default_factory=dict)  # added to products, by position
+
+    def before(self, stop: int) -> "Wanted":
+        """The same among the keys before a position."""
+        bonus = {place: value for place, value in self.bonus.items() if place < stop}
+        return replace(self, excluded=self.excluded[self.excluded < stop], bonus=bonus)
+
+    def after(self, start: int) -> "Wanted":
+        """The same among the keys from a position on, which are numbered from 0."""
+        bonus = {place - start: value for place, value in self.bonus.items() if place >= start}
+        excluded = self.excluded[self.excluded >= start] - start
+        return replace(self, excluded=excluded, bonus=bonus)
+
+
+Found = tuple[Ids, Vectors]  # positions of keys and their scores, best first
+
+
+class KeySearch(Protocol):
+    """A search over keys [C, R] that are given with each call, and may change after `renew`."""
+
+    def best(
+        self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
+    ) -> list[Found]:
+        """The best keys of each query; only those that are `allowed` [C], by default all."""
+
+    def renew(self, keys: Vectors, positions: Ids) -> None:
+        """Take in the new values of some keys."""
+
+    def save(self, folder: Path) -> None:
+        """Write the arrays from which `open_search` restores it."""
+
+
+class BoundedSearch:
+    """Exact search that multiplies only the leading columns of all keys.
+
+    A change of basis q . k = (A q) . (B k) gives queries and keys the same, diagonal covariance,
+    so that the first columns have nearly all of the score. By the Cauchy-Schwarz inequality the
+    others add at most the product of the two norms. A key whose bound is below the k-th best score
+    found so far cannot win; the scores of all others are computed.
+    """
+
+    def __init__(self, bounds: Vectors, basis: Vectors) -> None:
+        self.bounds = bounds  # [C, r + PARTS + 1]: leading columns and norms, see `_bounds`
+        self.basis = basis  # [2, R, R]: A and B
+        self.num_columns = bounds.shape[1] - PARTS - 1
+
+    @classmethod
+    def build(cls, keys: Vectors, queries: Vectors) -> "BoundedSearch":
+        """The search with the number of columns that costs least for some of the queries."""
+        sampled, tried = sample_rows(keys, SAMPLED), sample_rows(queries, TRIED)
+        basis = balanced_basis(queries, sampled).astype(np.float32)
+        columns = _choose_columns(sampled, tried, basis, len(keys))
+        bounds = np.empty((len(keys), columns + PARTS + 1), np.float32)
+        for at, block in blocks(keys):
+            bounds[at : at + len(block)] = _bounds(block, basis[1], columns)
+        return cls(bounds, basis)
+
+    def best(
+        self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
+    ) -> list[Found]:
+        if allowed is not None and allowed.sum() * keys.shape[1] <= SMALL // 10:
+            pairs = zip(queries, wanted, strict=True)
+            return [best_of_all(keys, query, own, allowed) for query, own in pairs]
+        found, size = [], max(1, BLOCK // max(1, len(keys)))
+        for at in range(0, len(queries), size):
+            block = queries[at : at + size]
+            bounds = self._query_bounds(block) @ self.bounds.T
+            for query, own, row in zip(block, wanted[at : at + size], bounds, strict=True):
+                found.append(self._best(keys, query, own, row, allowed))
+        return found
+
+    def _best(
+        self, keys: Vectors, query: Vectors, wanted: Wanted, bounds: Vectors, allowed: Mask | None
+    ) -> Found:
+        _adjust(bounds, wanted, allowed)
+        first = _top(bounds, max(FEWEST, 4 * wanted.k))
+        scores = _scores(keys, query, first, wanted)
+        least = LOWEST
+        if len(first) >= wanted.k:
+            least = float(np.partition(scores, -wanted.k)[-wanted.k])
+        rest = np.flatnonzero(bounds >= least)
+        if len(rest) > len(keys) // 4:
+            return best_of_all(keys, query, wanted, allowed)
+        if len(rest) > np.count_nonzero(bounds[first] >= least):
+            first, scores = rest, _scores(keys, query, rest, wanted)
+        return best_first(first, scores, wanted.k)
+
+    def renew(self, keys: Vectors, positions: Ids) -> None:
+        self.bounds[positions] = _bounds(keys[positions], self.basis[1], self.num_columns)
+
+    def save(self, folder: Path) -> None:
+        np.save(folder / "bounds.npy", self.bounds)
+        np.save(folder / "basis.npy", self.basis)
+
+    def _query_bounds(self, queries: Vectors) -> Vectors:
+        return _bounds(queries, self.basis[0], self.num_columns)
+
+
+def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:
+    """The number of leading columns for which a search reads the fewest numbers.
+
+    It reads these columns of all keys, and all columns of those that they cannot rule out.
+    """
+    width = keys.shape[1]
+    place = max(1, round(10 * len(keys) / num_keys))  # of the tenth best among the sampled keys
+    least = np.sort(queries @ keys.T, axis=1)[:, -place]
+    costs = {}
+    for columns in [number for number in COLUMNS if number < width] or [width]:
+        bounds = _bounds(queries, basis[0], columns) @ _bounds(keys, basis[1], columns).T
+        left = (bounds >= least[:, None]).mean() * num_keys
+        costs[columns] = num_keys * columns + SCATTERED * left * width
+    return min(costs, key=lambda columns: costs[columns])
+
+
+def balanced_basis(queries: Vectors, keys: Vectors) -> Floats:
+    """Matrices A and B [2, R, R] with A^T B = I that diagonalize both second moments alike.
+
+    They are those of balanced truncation: the singular vectors of the product of the two roots.
+    """
+    roots = [_root(vectors.astype(np.float64)) for vectors in (queries, keys)]
+    left, values, right = np.linalg.svd(roots[0].T @ roots[1])
+    scale = 1 / np.sqrt(np.maximum(values, 1e-12 * values[0]))[:, None]
+    return np.stack([scale * (right @ roots[1].T), scale * (left.T @ roots[0].T)])
+
+
+def sample_rows(table: Vectors, count: int) -> Vectors:
+    """At most `count` rows of a table, always the same."""
+    if len(table) <= count:
+        return np.asarray(table)
+    rows = np.random.default_rng(0).choice(len(table), count, replace=False)
+    return np.asarray(table[np.sort(rows)])
+
+
+def _root(vectors: Floats) -> Floats:
+    """A root of the second moment; the floor keeps directions that no sampled vector has."""
+    moment = vectors.T @ vectors / max(1, len(vectors))
+    values, basis = np.linalg.eigh(moment)
+    floor = 1e-6 * max(values[-1], 1e-12)
+    return np.asarray(basis * np.sqrt(np.maximum(values, floor)))
+
+
+def _bounds(vectors: Vectors, basis: Vectors, columns: int) -> Vectors:
+    """Leading columns, the norms of the other columns in parts, and the whole norm.
+
+    The product of those of a query and of a key is at least their inner product: the last column
+    makes up for rounding.
+    """
+    turned = vectors @ basis.T
+    parts = np.array_split(turned[:, columns:], PARTS, axis=1)
+    norms = [np.linalg.norm(part, axis=1) for part in (*parts, vectors)]
+    norms[-1] *= math.sqrt(ROUNDING)
+    return np.concatenate([turned[:, :columns], np.stack(norms, 1)], 1)
+
+
+def best_of_all(keys: Vectors, query: Vectors, wanted: Wanted, allowed: Mask | None) -> Found:
+    """What one query looks for, by multiplying all keys that are allowed."""
+    if allowed is not None and allowed.sum() < len(keys) // 4:
+        positions = np.flatnonzero(allowed)
+        scores = _scores(keys, query, positions, wanted)
+        kept = ~np.isin(positions, wanted.excluded)
+        return best_first(positions[kept], scores[kept], wanted.k)
+    scores = keys @ query
+    _adjust(scores, wanted, allowed)
+    best = _top(scores, wanted.k)
+    return best_first(best, scores[best], wanted.k)
+
+
+def _adjust(scores: Vectors, wanted: Wanted, allowed: Mask | None) -> None:
+    """Add bonuses to the scores of all keys [C] in place; keys that may not win get -inf."""
+    scores[list(wanted.bonus)] += np.array([*wanted.bonus.values()], np.float32)
+    scores[wanted.excluded] = -np.inf
+    if allowed is not None:
+        scores[~allowed] = -np.inf
+
+
+def _scores(keys: Vectors, query: Vectors, positions: Ids, wanted: Wanted) -> Vectors:
+    """The scores of some keys."""
+    scores = np.asarray(keys[positions] @ query)
+    if wanted.bonus:
+        scores += np.array([wanted.bonus.get(place, 0.0) for place in positions.tolist()])
+    return scores
+
+
+def _top(scores: Vectors, count: int) -> Ids:
+    """The positions of the highest scores that are not -inf, in any order."""
+    top = np.arange(len(scores))
+    if count < len(scores):
+        top = np.argpartition(scores, -count)[-count:]
+    return top[scores[top] >= LOWEST]
+
+
+def best_first(positions: Ids, scores: Vectors, k: int) -> Found:
+    """The k highest scores, the highest first."""
+    order = np.argsort(-scores, kind="stable")[:k]
+    return positions[order], scores[order]

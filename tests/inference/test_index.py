@@ -1,0 +1,154 @@
+"""LinkIndex: the same recommendations from stored vectors, and only for the model it belongs to."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import edgeformers.inference.index as index_module
+from edgeformers.errors import FormatError, InputError
+from edgeformers.inference.index import LinkIndex
+from edgeformers.inference.load import load_fitted
+from tests.inference.test_link_scorer import old_link_run
+
+RUNS = [("link-run", "reviews"), ("reply-run", "replies")]  # two node types, and one
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda names: names[0])
+def run(request, tmp_path_factory):
+    """The folder of a run with its index, and the model without."""
+    name, network = request.param
+    folder = tmp_path_factory.mktemp("indexed")
+    plain = old_link_run(folder, name, network)
+    LinkIndex.build(plain, folder / name / "index", show=False)
+    return folder / name, plain
+
+
+def opened(run):
+    folder, plain = run
+    return load_fitted(folder, network=plain.network.graph.path, device="cpu", show=False)
+
+
+def sources_of(fitted, count=5):
+    return fitted.nodes.ids_of(np.arange(count))
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """A search even among few candidates."""
+    monkeypatch.setattr(index_module, "SMALL", 0)
+
+
+def no_encoding(*_, **__):
+    raise AssertionError("a node was encoded")
+
+
+def test_recommendations_are_those_without_an_index_and_encode_nothing(run, monkeypatch):
+    _, plain = run
+    fitted = opened(run)
+    expected = {name: plain.recommend(name, 5) for name in sources_of(plain)}
+    monkeypatch.setattr("edgeformers.inference.trained_components.encode_nodes", no_encoding)
+    for name, wanted in expected.items():
+        found = fitted.recommend(name, 5)
+        assert [one.node for one in found] == [one.node for one in wanted]
+        for one, other in zip(found, wanted, strict=True):
+            assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-4)
+            assert one.components == pytest.approx(other.components, rel=1e-3, abs=1e-3)
+
+
+def test_the_record_says_what_the_index_holds(run):
+    folder, plain = run
+    record = json.loads((folder / "index" / "index.json").read_text())
+    assert record["targets"] == len(plain.scorer.candidates)
+    assert record["recall_at_10"] == 1.0
+    assert record["bytes"] == sum(file["bytes"] for file in record["files"].values())
+    assert LinkIndex.open(folder / "index", plain).facts.kind == "exact"
+
+
+def test_a_search_finds_what_ranking_finds(run, searched, tmp_path):
+    _, plain = run
+    LinkIndex.build(plain, tmp_path / "index", show=False)
+    fitted = replace(plain, index_folder=tmp_path / "index")
+    assert (tmp_path / "index" / "bounds.npy").exists()
+    sources = np.arange(plain.network.graph.num_sources)
+    allowed = np.arange(len(plain.scorer.candidates)) % 3 > 0
+    for options in ({}, {"allowed": allowed}, {"exclude": plain.seen(sources)}):
+        found, wanted = (model.scorer.rank(sources, 7, **options) for model in (fitted, plain))
+        assert np.array_equal(found.row, wanted.row)
+        assert np.array_equal(found.rank, wanted.rank)
+        np.testing.assert_allclose(found.score, wanted.score, rtol=1e-4, atol=1e-4)
+
+
+def test_later_edges_change_the_vectors_of_their_nodes_only(run, searched, tmp_path):
+    _, plain = run
+    LinkIndex.build(plain, tmp_path / "index", show=False)
+    first, untouched = (replace(plain, index_folder=tmp_path / "index") for _ in range(2))
+    without = replace(plain)
+    source, second = sources_of(plain, 2)
+    (target,) = plain.nodes.ids_of(plain.scorer.candidates[-1:])
+    edges = [
+        (source, target, "much better than before"),
+        ("new source", target, None),
+        (second, "new target", "what everybody wants"),
+    ]
+    before = untouched.recommend(source, 5)
+    for model in (first, without):
+        model.update(edges)
+    everything = len(first.scorer.candidates)
+    for name, k in ((source, 1), (source, everything), ("new source", everything)):
+        found, wanted = (model.recommend(name, k) for model in (first, without))
+        assert {one.node for one in found} == {one.node for one in wanted}
+        assert ("new target" in {one.node for one in found}) or k == 1
+        for one, other in zip(found, wanted, strict=True):
+            assert one.score == pytest.approx(other.score, rel=1e-3, abs=1e-3)
+    queries, keys = np.array([0]), first.scorer.candidates
+    np.testing.assert_allclose(
+        first.scorer.scores(queries), without.scorer.scores(queries), rtol=1e-3, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        first.scorer.cached_keys(keys), without.scorer.keys(keys), rtol=1e-3, atol=1e-3
+    )
+    assert [one.node for one in untouched.recommend(source, 5)] == [one.node for one in before]
+
+
+def test_the_index_of_another_model_or_network_is_refused(run, tmp_path):
+    folder, plain = run
+    shutil.copytree(folder / "index", tmp_path / "index")
+    stale = replace(plain, ensemble=None, index_folder=tmp_path / "index")
+    with pytest.raises(InputError, match=r"another model; build it again with: edgeformers index"):
+        stale.recommend(sources_of(plain, 1)[0])
+    (other,) = (name for name, _ in RUNS if name != folder.name)
+    network = dict(RUNS)[other]
+    foreign = old_link_run(tmp_path, other, network)
+    with pytest.raises(InputError, match="another model"):
+        LinkIndex.open(folder / "index", foreign)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "record", "missing"])
+def test_a_damaged_index_is_a_format_error(run, tmp_path, damage):
+    folder, plain = run
+    shutil.copytree(folder / "index", tmp_path / "index")
+    keys, record = tmp_path / "index" / "keys.npy", tmp_path / "index" / "index.json"
+    content = bytearray(keys.read_bytes())
+    if damage == "cut":
+        keys.write_bytes(content[:-4])
+    elif damage == "flipped":
+        content[-2] ^= 1
+        keys.write_bytes(content)
+    elif damage == "record":
+        record.write_text(record.read_text().replace("exact", "inexact"))
+    else:
+        keys.unlink()
+    with pytest.raises(FormatError, match="build it again with: edgeformers index"):
+        LinkIndex.open(tmp_path / "index", plain)
+
+
+def test_files_of_others_are_kept(run, tmp_path):
+    _, plain = run
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"notes.txt"):
+        LinkIndex.build(plain, tmp_path / "index", show=False)
+    assert (tmp_path / "index" / "notes.txt").read_text() == "mine"

@@ -1,0 +1,89 @@
+"""Search among keys: the same result as multiplying all of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeformers.inference.vector_search import BoundedSearch, Wanted, balanced_basis
+
+WIDTH = 40
+
+
+def low_rank(count, seed, rank=12):
+    rng = np.random.default_rng(seed)
+    spectrum = 0.7 ** np.arange(rank)
+    basis = np.random.default_rng(7).normal(size=(rank, WIDTH))
+    noise = 0.01 * rng.normal(size=(count, WIDTH))
+    return ((rng.normal(size=(count, rank)) * spectrum) @ basis + noise).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return low_rank(3_000, 0)
+
+
+@pytest.fixture(scope="module")
+def search(keys):
+    return BoundedSearch.build(keys, low_rank(300, 1))
+
+
+def brute_force(keys, query, wanted, allowed):
+    scores = keys @ query
+    for position, bonus in wanted.bonus.items():
+        scores[position] += bonus
+    if allowed is not None:
+        scores[~allowed] = -np.inf
+    scores[wanted.excluded] = -np.inf
+    best = np.argsort(-scores, kind="stable")[: wanted.k]
+    best = best[np.isfinite(scores[best])]
+    return best, scores[best]
+
+
+def test_the_basis_keeps_inner_products_and_sorts_columns_by_their_share(keys):
+    queries = low_rank(300, 1)
+    to_query, to_key = balanced_basis(queries, keys)
+    np.testing.assert_allclose(to_query.T @ to_key, np.eye(WIDTH), atol=1e-6)
+    shares = ((queries @ to_query.T) ** 2).mean(0) * ((keys @ to_key.T) ** 2).mean(0)
+    assert shares[:12].sum() > 0.999 * shares.sum()
+
+
+def test_few_columns_suffice_for_vectors_of_low_rank(search):
+    assert search.num_columns == 16
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_result_is_that_of_all_products(data, keys, search):
+    seed = data.draw(st.integers(0, 2**20))
+    rng = np.random.default_rng(seed)
+    query = rng.normal(size=(1, WIDTH)).astype(np.float32)  # unlike those of known sources
+    if data.draw(st.booleans()):
+        query = low_rank(1, seed)
+    share = data.draw(st.sampled_from([None, 0.0, 0.001, 0.03, 0.5]))
+    allowed = None if share is None else rng.random(len(keys)) < share
+    excluded = np.unique(rng.integers(0, len(keys), data.draw(st.sampled_from([0, 5, 2_990]))))
+    bonus = dict.fromkeys(rng.integers(0, len(keys), 3).tolist(), data.draw(st.floats(-5, 20)))
+    wanted = Wanted(k=data.draw(st.sampled_from([1, 10, 5_000])), excluded=excluded, bonus=bonus)
+    ((found, scores),) = search.best(keys, query, [wanted], allowed)
+    expected, best_scores = brute_force(keys, query[0], wanted, allowed)
+    assert len(found) == len(expected)
+    assert not np.isin(found, excluded).any()
+    assert allowed is None or allowed[found].all()
+    np.testing.assert_allclose(scores, best_scores, rtol=1e-4, atol=1e-4)
+
+
+def test_several_queries_are_searched_together(keys, search):
+    queries = low_rank(7, 5)
+    together = search.best(keys, queries, [Wanted(k=4)] * 7, None)
+    for query, (found, _) in zip(queries, together, strict=True):
+        assert found.tolist() == brute_force(keys, query, Wanted(k=4), None)[0].tolist()
+
+
+def test_changed_keys_are_found(keys):
+    changed = keys.copy()
+    search, query = BoundedSearch.build(changed, low_rank(300, 1)), low_rank(1, 9)
+    changed[17] = 3 * query[0]
+    search.renew(changed, np.array([17]))
+    ((found, _),) = search.best(changed, query, [Wanted(k=1)], None)
+    assert found.tolist() == [17]
