@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edgeformers.data.node_index import NodeIndex
     from edgeformers.estimators import EdgeClassifier, LinkPredictor, Reason, Recommendation
     from edgeformers.evaluation import SeedSummary
+    from edgeformers.inference.candidate_filter import CandidateFilter
     from edgeformers.inference.node_classification import LabeledNodes
     from edgeformers.report.verdict import Verdict
 
@@ -316,6 +317,15 @@ Examples:
     explain: int = option("Edges of the source to show as reasons for each recommendation.", 0)
     full_text: bool = option("With --explain, do not shorten texts.", False)
     include_seen: bool = option("Include targets that are already linked.", False)
+    allow: list[str] | None = option(
+        "Recommend only these: an id, or a file with an id per line. Repeatable.",
+        metavar="ID|FILE",
+    )
+    deny: list[str] | None = option(
+        "Never recommend these: an id, or a file with an id per line. Repeatable.",
+        metavar="ID|FILE",
+    )
+    label: list[str] | None = option("Recommend only nodes with this node label. Repeatable.")
     everyone: bool = option("Recommend to all sources.", False, names=["--all"])
     out: Path | None = option("With --all, output file: .parquet, .csv or .jsonl.", names=OUT)
     engine: str = option(f"With --all: {ENGINE}", "local")
@@ -333,11 +343,16 @@ Examples:
             raise InputError(f"{self.folder} classifies edges; use: {command}")
         edges = self._edges(predictor.fitted_.nodes)
         recommendations = predictor.recommend(
-            self.node, self.k, exclude_seen=exclude_seen, edges=edges, explain=self.explain
+            self.node,
+            self.k,
+            exclude_seen=exclude_seen,
+            edges=edges,
+            explain=self.explain,
+            candidates=self._candidates(),
         )
         lines = recommendation_lines(recommendations, full_text=self.full_text) or [
-            f"{self.node or 'this source'} is already linked to every target; pass --include-seen "
-            "to rank those"
+            f"{self.node or 'this source'} is already linked to every target that may be "
+            "recommended; pass --include-seen to rank those"
         ]
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
@@ -351,12 +366,24 @@ Examples:
             self.k,
             network=self.network,
             exclude_seen=not self.include_seen,
+            candidates=self._candidates(),
             engine=self.engine,  # type: ignore[arg-type]  # checked there
             device=self.device,
             show=not self.quiet,
         )
         line = f"{count:,} recommendations: {out}"
         self.print({"out": str(out), "recommendations": count}, line)
+
+    def _candidates(self) -> "CandidateFilter | None":
+        from edgeformers.inference.candidate_filter import CandidateFilter
+
+        if not (self.allow or self.deny or self.label):
+            return None
+        return CandidateFilter(
+            allow=_listed(self.allow) if self.allow else None,
+            deny=_listed(self.deny or []),
+            labels=self.label or (),
+        )
 
     def _edges(self, nodes: "NodeIndex") -> list[tuple[str, str]] | None:
         """The edges of a new source; an id may contain `=`."""
@@ -461,6 +488,16 @@ With a table of your own:
             rows = counted(labeled.strangers, "labeled row is", "labeled rows are")
             yield f"({rows} left out: the network has no such node)"
         yield from format_table([[n, str(value)] for n, value in summary.items()], left=(0, 1))
+
+
+def _listed(values: list[str]) -> list[str]:
+    """Ids, and those in files of one id per line."""
+    listed = []
+    for value in values:
+        path = Path(value)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [value]
+        listed += [line for line in map(str.strip, lines) if line]
+    return listed
 
 
 def metric_lines(results: Mapping[str, Any]) -> list[str]:

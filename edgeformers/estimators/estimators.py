@@ -389,6 +389,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
     embed_new_nodes = delegated(FittedLinkPredictor.embed_new_nodes)
     score = delegated(FittedLinkPredictor.score)
     recommend = delegated(FittedLinkPredictor.recommend)
+    similar = delegated(FittedLinkPredictor.similar)
     what_if = delegated(FittedLinkPredictor.what_if)
 
     def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:

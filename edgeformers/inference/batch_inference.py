@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
+from hashlib import sha256
 from io import TextIOWrapper
 from os import PathLike
 from pathlib import Path
@@ -20,6 +21,7 @@ from edgeformers.data.prepare import read_raw_edges
 from edgeformers.data.readers.tables import open_sources, read_edges
 from edgeformers.errors import InputError
 from edgeformers.files import atomic_file
+from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.chunks import (
     Engine,
     RemoteJob,
@@ -81,6 +83,7 @@ def recommend_all(
     k: int = 10,
     *,
     exclude_seen: bool = True,
+    candidates: CandidateFilter | None = None,
     cells: int = CELLS,
     show: bool = True,
 ) -> Iterator[pa.Table]:
@@ -90,7 +93,9 @@ def recommend_all(
     fewer rows if fewer targets are left.
     """
     fitted = fitted_model(predictor, FittedLinkPredictor)
-    recommender = _Recommender(fitted, k, exclude_seen=exclude_seen, cells=cells)
+    recommender = _Recommender(
+        fitted, k, exclude_seen=exclude_seen, candidates=candidates, cells=cells
+    )
     sources = range(fitted.network.graph.num_sources)
     with tqdm(total=len(sources), desc="recommending", unit=" sources", disable=not show) as bar:
         for block in recommender.blocks(sources):
@@ -105,6 +110,7 @@ def write_recommendations(
     *,
     network: EdgeTextGraph | str | PathLike[str] | None = None,
     exclude_seen: bool = True,
+    candidates: CandidateFilter | None = None,
     chunk: int = CHUNK,
     engine: Engine = "local",
     device: str | None = None,
@@ -118,7 +124,9 @@ def write_recommendations(
     """
     path, on_ray = Path(out).expanduser(), None
     _row_writer(path)  # raises if the name has another suffix
-    open_job = partial(_open_recommender, k=k, exclude_seen=exclude_seen, chunk=chunk)
+    open_job = partial(
+        _open_recommender, k=k, exclude_seen=exclude_seen, candidates=candidates, chunk=chunk
+    )
     if is_ray(engine):
         run, network = shared_paths(run, network)
         on_ray = RemoteJob(open=partial(open_job, run, network, device), device=device)
@@ -144,12 +152,14 @@ class _Recommender:
         k: int,
         *,
         exclude_seen: bool,
+        candidates: CandidateFilter | None = None,
         cells: int = CELLS,
         chunk: int = CHUNK,
     ) -> None:
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
         self.fitted, self.k, self.exclude_seen = fitted, k, exclude_seen
+        self.allowed = fitted.allowed(candidates)
         self.block = max(1, cells // max(1, len(fitted.scorer.candidates)))
         total = fitted.network.graph.num_sources
         self.chunk = chunk
@@ -164,6 +174,11 @@ class _Recommender:
             "settings": self.fitted.config.to_dict(),
             "k": self.k,
             "exclude_seen": self.exclude_seen,
+            **(
+                {}
+                if self.allowed is None
+                else {"allowed": sha256(self.allowed.tobytes()).hexdigest()}
+            ),
             "block": self.block,
             "chunk": self.chunk,
         }
@@ -187,7 +202,7 @@ class _Recommender:
         """The best targets of some sources: source, rank from 1, target, score."""
         fitted, block = self.fitted, np.array(sources)
         exclude = fitted.seen(block) if self.exclude_seen else None
-        ranking = fitted.scorer.rank(block, self.k, exclude=exclude)
+        ranking = fitted.scorer.rank(block, self.k, exclude=exclude, allowed=self.allowed)
         return pa.table(
             {
                 "source": pa.array(fitted.nodes.ids_of(block[ranking.row]), pa.string()),
@@ -205,13 +220,14 @@ def _open_recommender(
     *,
     k: int,
     exclude_seen: bool,
+    candidates: CandidateFilter | None,
     chunk: int,
     show: bool = False,
 ) -> _Recommender:
     fitted = load_fitted(Path(run), network=network, device=device, show=show)
     if not isinstance(fitted, FittedLinkPredictor):
         raise InputError(f"{run} classifies edges; recommend with a link-prediction run")
-    return _Recommender(fitted, k, exclude_seen=exclude_seen, chunk=chunk)
+    return _Recommender(fitted, k, exclude_seen=exclude_seen, candidates=candidates, chunk=chunk)
 
 
 def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:

@@ -17,10 +17,11 @@ from edgeformers.config import LinkSettings
 from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.network_links import candidate_nodes, rank_links, seen_links
+from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
 from edgeformers.inference.counterfactual import Counterfactual
 from edgeformers.inference.explain import Explainer, Recommendation
@@ -32,6 +33,7 @@ from edgeformers.inference.trained_components import (
     PopularityComponent,
     TextComponent,
 )
+from edgeformers.inference.vector_search import best_first
 from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.link_head import LinkHead
 
@@ -44,6 +46,14 @@ class WhatIf:
 
     before: list[Recommendation]
     after: list[Recommendation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarNode:
+    """A node and the cosine of its vector with that of another."""
+
+    node: str
+    score: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -162,19 +172,51 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         exclude_seen: bool = True,
         edges: EdgeTexts | None = None,
         explain: int = 0,
+        candidates: CandidateFilter | None = None,
     ) -> list[Recommendation]:
         """The k targets with the highest scores for a source, best first.
 
         `edges` describes a source that is not in the network, instead of `node`. `exclude_seen`
         leaves out targets that the source is already linked to. `explain` adds what the scores
         consist of: that many nodes of the source's history and texts of each recommended node.
+        `candidates` limits which targets are recommended.
         """
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
         query, new, seen = self._source(node, edges)
-        ranking = self.scorer.rank(query, k, exclude=seen if exclude_seen else None)
+        ranking = self.scorer.rank(
+            query, k, exclude=seen if exclude_seen else None, allowed=self.allowed(candidates)
+        )
         found = self._recommendations(ranking, self.scorer.shares(query, ranking.node))
         return self._explainer.explain(query, new, ranking, found, explain) if explain else found
+
+    def allowed(self, candidates: CandidateFilter | None) -> Mask | None:
+        """Which candidates pass a filter; None if all do."""
+        if candidates is None:
+            return None
+        return candidates.mask(self.scorer.candidates, self.live_nodes, self.network.graph)
+
+    def similar(self, node: str, k: int = 10, *, side: Side = "source") -> list[SimilarNode]:
+        """The k nodes on the same side whose node_repr has the highest cosine with that of a node.
+
+        Nodes that arrived after fitting are not among them. Without an index, the first call
+        encodes all nodes.
+        """
+        if k < 1:
+            raise InputError(f"k must be at least 1 (got {k})")
+        graph, number = self.network.graph, int(self._numbers([node], side)[0])
+        first, stop = 0, graph.num_nodes
+        if graph.is_bipartite:
+            first, stop = (0, graph.num_sources) if side == "source" else (graph.num_sources, stop)
+        self.text.store()
+        query = self.text.encode(np.array([number]), side)[0]
+        table = self.text.encode(np.arange(first, stop), side)
+        norms = np.linalg.norm(table, axis=1) * np.linalg.norm(query)
+        cosines = table @ query / np.maximum(norms, 1e-12)
+        others = np.flatnonzero(np.arange(first, stop) != number)
+        place, score = best_first(others, cosines[others], k)
+        names = self.live_nodes.ids_of(place + first)
+        return [SimilarNode(node=n, score=s) for n, s in zip(names, score.tolist(), strict=True)]
 
     def what_if(
         self,

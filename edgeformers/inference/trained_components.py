@@ -112,6 +112,15 @@ class TextComponent(ScoreComponent):
             vectors[~is_stored] = self._read(nodes[~is_stored], side)
         return vectors
 
+    def store(self) -> None:
+        """Encode all nodes, if there is no index, and keep their vectors."""
+        if self.stored is None:
+            graph = self.loader.graph
+            nodes = np.arange(graph.num_nodes)
+            vectors = self._read(nodes, "source")
+            targets = vectors if graph.is_bipartite else self._read(nodes, "target")
+            self.stored = {"source": vectors, "target": targets}
+
     def _read(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] from the texts of the nodes' edges."""
         options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)

@@ -132,3 +132,21 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(home, args, words):
 
 def test_the_examples_in_the_help_work(edgeformers):
     run_examples("recommend")
+
+
+def test_candidates_are_chosen_by_id_file_and_label(home, tmp_path):
+    def nodes(*more):
+        args = ("user-000003", "-k", 1000, "--json", "--quiet", "--include-seen", *more)
+        answer = call("recommend", "run-links", *args)
+        return {one["node"] for one in json.loads(answer.out)["recommendations"]}
+
+    (tmp_path / "ids.txt").write_text("item-000001\nitem-000002\n\n")
+    listed = {"item-000001", "item-000002"}
+    assert nodes("--allow", tmp_path / "ids.txt") == listed
+    assert nodes("--allow", tmp_path / "ids.txt", "--deny", "item-000002") == {"item-000001"}
+    graph = EdgeTextGraph.open("network")
+    labeled = nodes("--label", graph.node_label_names[0])
+    assert 0 < len(labeled) < len(nodes())
+    answer = call("recommend", "run-links", "user-000003", "--deny", "nobody", "--quiet")
+    assert answer.code == 2
+    assert "nobody" in answer.err
