@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
@@ -30,7 +31,7 @@ from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import model_fingerprint, tensors_fingerprint
-from edgeformers.inference.vector_search import SMALL, BoundedSearch, KeySearch, Wanted
+from edgeformers.inference.vector_search import SMALL, BoundedSearch, Compressed, KeySearch, Wanted
 from edgeformers.locks import single_writer
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ SAMPLED = 2_000  # sources whose queries shape the search
 TESTED = 200  # other sources whose queries measure its recall
 #: Files of text vectors. In a bipartite network every node is read on its own side only.
 NODES, TARGETS, KEYS = "nodes.npy", "targets.npy", "keys.npy"
-FILES = (RECORD, NODES, TARGETS, KEYS, "bounds.npy", "basis.npy", "ivf.faiss")
+SEARCH = ("basis.npy", "leading.npy", "scale.npy", "norms.npy")
+FILES = (RECORD, NODES, TARGETS, KEYS, *SEARCH, "ivf.faiss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +122,11 @@ class LinkIndex:
 
     def search(self) -> KeySearch | None:
         """The search over `keys`; None if they are so few that all are multiplied."""
-        if not (self.folder / "bounds.npy").exists():
+        paths = [self.folder / name for name in SEARCH]
+        if not paths[0].exists():
             return None
-        basis = np.array(open_array(self.folder / "basis.npy", "f"))
-        return BoundedSearch(_mapped(self.folder / "bounds.npy"), basis)
+        basis, *compressed = map(_mapped, paths)
+        return BoundedSearch(Compressed(*compressed), basis)
 
 
 _FACTS = tuple(IndexFacts.__dataclass_fields__)
@@ -210,7 +213,7 @@ def _text_vectors(folder: Path) -> dict[Side, Vectors]:
     return {"source": nodes, "target": targets}
 
 
-def _mapped(path: Path) -> Vectors:
+def _mapped(path: Path) -> NDArray[Any]:
     """An array of which changes stay in memory."""
-    open_array(path, "f")  # a damaged file is a FormatError
+    open_array(path, "fi")  # a damaged file is a FormatError
     return np.asarray(np.load(path, mmap_mode="c"))

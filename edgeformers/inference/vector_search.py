@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from edgeformers.data.storage import blocks
 from edgeformers.data.types import Floats, Ids, Mask
@@ -18,7 +20,7 @@ from edgeformers.inference.encode import Vectors
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
 SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
 COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # leading columns to choose from
-SCATTERED = 4  # what reading a number of a scattered row costs, in numbers read in sequence
+SCATTERED = 64  # what a number of a scattered row costs, in integers multiplied in sequence
 PARTS = 4  # of the other columns, each with a bound of its own
 ROUNDING = 1e-5  # error of a product in float32, relative to the norms
 FEWEST = 64  # keys whose scores are computed first
@@ -65,18 +67,17 @@ class KeySearch(Protocol):
 
 
 class BoundedSearch:
-    """Exact search that multiplies only the leading columns of all keys.
+    """Exact search that multiplies only the leading columns of all keys, as 8-bit integers.
 
     A change of basis q . k = (A q) . (B k) gives queries and keys the same, diagonal covariance,
     so that the first columns have nearly all of the score. By the Cauchy-Schwarz inequality the
-    others add at most the product of the two norms. A key whose bound is below the k-th best score
-    found so far cannot win; the scores of all others are computed.
+    others, and what integers do not represent, add at most products of norms. A key whose bound is
+    below the k-th best score found so far cannot win; the scores of all others are computed.
     """
 
-    def __init__(self, bounds: Vectors, basis: Vectors) -> None:
-        self.bounds = bounds  # [C, r + PARTS + 1]: leading columns and norms, see `_bounds`
+    def __init__(self, keys: "Compressed", basis: Vectors) -> None:
+        self.compressed = keys
         self.basis = basis  # [2, R, R]: A and B
-        self.num_columns = bounds.shape[1] - PARTS - 1
 
     @classmethod
     def build(cls, keys: Vectors, queries: Vectors) -> "BoundedSearch":
@@ -84,10 +85,20 @@ class BoundedSearch:
         sampled, tried = sample_rows(keys, SAMPLED), sample_rows(queries, TRIED)
         basis = balanced_basis(queries, sampled).astype(np.float32)
         columns = _choose_columns(sampled, tried, basis, len(keys))
-        bounds = np.empty((len(keys), columns + PARTS + 1), np.float32)
+        compressed = Compressed(
+            leading=np.empty((len(keys), columns), np.int8),
+            scale=np.empty(len(keys), np.float32),
+            norms=np.empty((PARTS + 3, len(keys)), np.float32),
+        )
         for at, block in blocks(keys):
-            bounds[at : at + len(block)] = _bounds(block, basis[1], columns)
-        return cls(bounds, basis)
+            rows = np.arange(at, at + len(block))
+            compressed.set(rows, Compressed.of_keys(block, basis[1], columns))
+        return cls(compressed, basis)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns are leading."""
+        return int(self.compressed.leading.shape[1])
 
     def best(
         self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
@@ -98,7 +109,7 @@ class BoundedSearch:
         found, size = [], max(1, BLOCK // max(1, len(keys)))
         for at in range(0, len(queries), size):
             block = queries[at : at + size]
-            bounds = self._query_bounds(block) @ self.bounds.T
+            bounds = self.compressed.bounds(block, self.basis[0])
             for query, own, row in zip(block, wanted[at : at + size], bounds, strict=True):
                 found.append(self._best(keys, query, own, row, allowed))
         return found
@@ -120,14 +131,63 @@ class BoundedSearch:
         return best_first(first, scores, wanted.k)
 
     def renew(self, keys: Vectors, positions: Ids) -> None:
-        self.bounds[positions] = _bounds(keys[positions], self.basis[1], self.num_columns)
+        new = Compressed.of_keys(keys[positions], self.basis[1], self.num_columns)
+        self.compressed.set(positions, new)
 
     def save(self, folder: Path) -> None:
-        np.save(folder / "bounds.npy", self.bounds)
         np.save(folder / "basis.npy", self.basis)
+        for name, array in vars(self.compressed).items():
+            np.save(folder / f"{name}.npy", array)
 
-    def _query_bounds(self, queries: Vectors) -> Vectors:
-        return _bounds(queries, self.basis[0], self.num_columns)
+
+@dataclass(frozen=True)
+class Compressed:
+    """Keys as integers for their leading columns, and norms that bound all that these leave out.
+
+    `norms`: of the other columns in PARTS, of the key times the error of rounding, of what the
+    integers leave out, and of the leading columns.
+    """
+
+    leading: NDArray[np.int8]  # [C, r]
+    scale: Vectors  # [C], of the integers
+    norms: Vectors  # [PARTS + 3, C]
+
+    @classmethod
+    def of_keys(cls, keys: Vectors, basis: Vectors, columns: int) -> "Compressed":
+        """Vectors of keys in the basis of keys."""
+        leading, scale, norms = _compress(keys, basis, columns)
+        return cls(leading, scale, norms.T)
+
+    def set(self, rows: Ids, new: "Compressed") -> None:
+        """Replace some keys."""
+        self.leading[rows], self.scale[rows], self.norms[:, rows] = vars(new).values()
+
+    def bounds(self, queries: Vectors, basis: Vectors) -> Vectors:
+        """Upper bounds [n, C] of the inner products of queries with all keys."""
+        leading, scale, norms = _compress(queries, basis, self.leading.shape[1])
+        left_out, whole = norms[:, -2], norms[:, -1]
+        norms[:, -2:] = np.stack([whole + left_out, left_out], 1)  # times those of the keys
+        products = torch._int_mm(torch.from_numpy(leading), torch.from_numpy(self.leading).T)
+        scaled = products.float().mul_(torch.from_numpy(self.scale))
+        bounds = torch.from_numpy(norms) @ torch.from_numpy(self.norms)
+        added: Vectors = bounds.addcmul_(scaled, torch.from_numpy(scale)[:, None]).numpy()
+        return added
+
+
+def _compress(
+    vectors: Vectors, basis: Vectors, columns: int
+) -> tuple[NDArray[np.int8], Vectors, Vectors]:
+    """Integers [n, columns], their scale [n], and norms [n, PARTS + 3] as `Compressed` has them."""
+    turned = vectors @ basis.T
+    leading = turned[:, :columns]
+    scale = np.abs(leading).max(1) / 127
+    scale[scale == 0] = 1.0
+    integers = np.rint(leading / scale[:, None])
+    parts = np.array_split(turned[:, columns:], PARTS, axis=1)
+    left_out = leading - integers * scale[:, None]
+    norms = [np.linalg.norm(part, axis=1) for part in (*parts, vectors, left_out, leading)]
+    norms[PARTS] *= math.sqrt(ROUNDING)
+    return integers.astype(np.int8), scale, np.stack(norms, 1)
 
 
 def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:
@@ -140,7 +200,7 @@ def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: i
     least = np.sort(queries @ keys.T, axis=1)[:, -place]
     costs = {}
     for columns in [number for number in COLUMNS if number < width] or [width]:
-        bounds = _bounds(queries, basis[0], columns) @ _bounds(keys, basis[1], columns).T
+        bounds = Compressed.of_keys(keys, basis[1], columns).bounds(queries, basis[0])
         left = (bounds >= least[:, None]).mean() * num_keys
         costs[columns] = num_keys * columns + SCATTERED * left * width
     return min(costs, key=lambda columns: costs[columns])
@@ -171,19 +231,6 @@ def _root(vectors: Floats) -> Floats:
     values, basis = np.linalg.eigh(moment)
     floor = 1e-6 * max(values[-1], 1e-12)
     return np.asarray(basis * np.sqrt(np.maximum(values, floor)))
-
-
-def _bounds(vectors: Vectors, basis: Vectors, columns: int) -> Vectors:
-    """Leading columns, the norms of the other columns in parts, and the whole norm.
-
-    The product of those of a query and of a key is at least their inner product: the last column
-    makes up for rounding.
-    """
-    turned = vectors @ basis.T
-    parts = np.array_split(turned[:, columns:], PARTS, axis=1)
-    norms = [np.linalg.norm(part, axis=1) for part in (*parts, vectors)]
-    norms[-1] *= math.sqrt(ROUNDING)
-    return np.concatenate([turned[:, :columns], np.stack(norms, 1)], 1)
 
 
 def best_of_all(keys: Vectors, query: Vectors, wanted: Wanted, allowed: Mask | None) -> Found:
@@ -219,7 +266,7 @@ def _top(scores: Vectors, count: int) -> Ids:
     """The positions of the highest scores that are not -inf, in any order."""
     top = np.arange(len(scores))
     if count < len(scores):
-        top = np.argpartition(scores, -count)[-count:]
+        top = torch.from_numpy(scores).topk(count, sorted=False).indices.numpy()
     return top[scores[top] >= LOWEST]
 
 
