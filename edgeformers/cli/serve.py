@@ -36,6 +36,9 @@ For other machines, with a secret token:
         names=["--cors-origin"],
         metavar="ORIGIN",
     )
+    store: Path | None = option(
+        "File of edges that arrive. [default: RUN.edges.sqlite next to the first run]"
+    )
     network: Path | None = option("The network, if it has moved since training.")
     device: str | None = option("cpu or cuda. [default: a GPU if available]")
 
@@ -50,6 +53,7 @@ For other machines, with a secret token:
             port=self.port,
             token_file=self.token_file,
             cors_origins=self.cors_origins or (),
+            store=self.store,
             network=self.network,
             device=self.device,
         )

@@ -26,6 +26,7 @@ def serve(
     port: int = 8000,
     token_file: Path | None = None,
     cors_origins: Sequence[str] = (),
+    store: Path | None = None,
     network: Path | None = None,
     device: str | None = None,
 ) -> None:
@@ -35,22 +36,22 @@ def serve(
     """
     tokens = read_tokens(token_file) if token_file is not None else []
     check_address(host, has_tokens=bool(tokens))
-    listener = _bind(host, port)
-    service = Service(runs, network=network, device=device)
-    app = create_app(
-        service,
-        tokens=tokens,
-        cors_origins=cors_origins,
-        only_local_names=is_local(host) and not tokens,
-    )
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
-    )
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listener.getsockname()[1]}"
-    names = ", ".join(model.name for model in service.versions.current)
-    _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
-    _Server(config, service).run(sockets=[listener])
+    with _bind(host, port) as listener:
+        service = Service(runs, store=store, network=network, device=device)
+        app = create_app(
+            service,
+            tokens=tokens,
+            cors_origins=cors_origins,
+            only_local_names=is_local(host) and not tokens,
+        )
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
+        )
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
+        names = ", ".join(model.name for model in service.versions.current)
+        _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
+        _Server(config, service).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -91,11 +92,13 @@ def _print(line: str) -> None:
 
 
 def _bind(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 1 << 16:
+        raise InputError(f"a port is a number up to 65535 (got {port}); choose another `port=`")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise InputError(
             f"cannot listen on {host}, port {port} ({reason}); choose another `port=`"
         ) from error
