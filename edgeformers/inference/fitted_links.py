@@ -190,6 +190,27 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         found = self._recommendations(ranking, self.scorer.shares(query, ranking.node))
         return self._explainer.explain(query, new, ranking, found, explain) if explain else found
 
+    def recommend_many(
+        self,
+        nodes: Sequence[str],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        candidates: CandidateFilter | None = None,
+    ) -> list[list[Recommendation]]:
+        """`recommend` for several sources of the network, which are scored together."""
+        if k < 1:
+            raise InputError(f"k must be at least 1 (got {k})")
+        numbers = self.live_nodes.known_numbers(nodes, "source")
+        queries = self.scorer.queries(numbers)
+        exclude = self.seen(numbers) if exclude_seen else None
+        ranking = self.scorer.rank(queries, k, exclude=exclude, allowed=self.allowed(candidates))
+        own = [ranking.of(row) for row in range(len(nodes))]
+        return [
+            self._recommendations(each, self.scorer.shares(queries.of(row), each.node))
+            for row, each in enumerate(own)
+        ]
+
     def allowed(self, candidates: CandidateFilter | None) -> Mask | None:
         """Which candidates pass a filter; None if all do."""
         if candidates is None:

@@ -103,6 +103,13 @@ class Queries:
     weights: Vectors  # [n, P]
     widths: Sequence[int]  # [P], of each component
 
+    def of(self, row: int) -> "Queries":
+        """One of the sources."""
+        own = slice(row, row + 1)
+        return replace(
+            self, nodes=self.nodes[own], vectors=self.vectors[own], weights=self.weights[own]
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
@@ -112,6 +119,13 @@ class Ranking:
     rank: Ids  # [n], from 1
     node: Ids  # [n]
     score: Vectors  # [n]
+
+    def of(self, row: int) -> "Ranking":
+        """The candidates of one of the sources."""
+        own = slice(*np.searchsorted(self.row, [row, row + 1]))
+        return Ranking(
+            row=self.row[own] - row, rank=self.rank[own], node=self.node[own], score=self.score[own]
+        )
 
 
 class LinkScorer:

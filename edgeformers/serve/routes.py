@@ -1,6 +1,7 @@
 """The routes of the REST API: each calls one method of the service."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query
@@ -14,6 +15,8 @@ from edgeformers.serve.service import Embedded, Service
 
 K = Annotated[int, Query(ge=1, le=1_000, description="Number of recommendations.")]
 Explain = Annotated[int, Query(ge=0, le=20, description="Reasons per recommendation.")]
+Ids = Annotated[Sequence[schemas.NodeId], Query(description="Target ids. Repeatable.")]
+Labels = Annotated[Sequence[schemas.Text], Query(description="Node labels. Repeatable.")]
 ModelName = Annotated[str | None, Query(description="The name of a served run.")]
 
 
@@ -81,6 +84,13 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         """Find nodes by a part of their id."""
         return service.search_nodes(query, side=side, limit=limit, model=model)
 
+    @app.get("/v1/nodes/{node:path}/similar")
+    def similar(
+        node: str, k: K = 10, side: Side = "source", model: ModelName = None
+    ) -> schemas.SimilarNodes:
+        """Find the nodes whose vectors are most like that of a node."""
+        return service.similar(node, k, side=side, model=model)
+
     @app.get("/v1/nodes/{node:path}/edges")
     def list_edges(
         node: str,
@@ -100,10 +110,21 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         k: K = 10,
         exclude_seen: bool = True,
         explain: Explain = 0,
+        allow: Ids = (),
+        deny: Ids = (),
+        label: Labels = (),
         model: ModelName = None,
     ) -> schemas.Recommendations:
         """Recommend targets to a node of the network."""
-        return service.recommend(node, k, exclude_seen=exclude_seen, explain=explain, model=model)
+        chosen = schemas.Filter(allow=list(allow), deny=list(deny), labels=list(label))
+        return service.recommend(
+            node,
+            k,
+            exclude_seen=exclude_seen,
+            explain=explain,
+            candidates=chosen.candidates(),
+            model=model,
+        )
 
     @app.post("/v1/recommendations")
     def recommend_many(request: schemas.RecommendRequest) -> schemas.RecommendationLists:
@@ -113,6 +134,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         options: dict[str, Any] = {
             "exclude_seen": request.exclude_seen,
             "explain": request.explain,
+            "candidates": request.filter.candidates(),
             "model": request.model,
         }
         if request.edges:

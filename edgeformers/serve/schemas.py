@@ -8,7 +8,9 @@ from typing_extensions import TypeAliasType
 
 from edgeformers.config import Task
 from edgeformers.data.types import Side
+from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.explain import Recommendation
+from edgeformers.inference.fitted_links import SimilarNode
 
 NO_TEXT = re.compile("[\0\ud800-\udfff]")  # NUL and lone surrogates
 MOST_FIELDS = 50  # of an object in a request
@@ -127,6 +129,31 @@ class ChangedRecommendations(Answer):
     after: list[Recommendation]
 
 
+class SimilarNodes(Answer):
+    """The nodes with the most similar vectors, best first; the score is the cosine."""
+
+    node: str
+    similar: list[SimilarNode]
+
+
+class Filter(Body):
+    """Which targets may be recommended: those that pass all conditions."""
+
+    allow: Annotated[list[NodeId], FailFast()] = Field(
+        default_factory=list, description="The only ids; empty: all."
+    )
+    deny: Annotated[list[NodeId], FailFast()] = Field(default_factory=list)
+    labels: Annotated[list[Text], FailFast()] = Field(
+        default_factory=list, description="Node labels of which a target must have one."
+    )
+
+    def candidates(self) -> CandidateFilter | None:
+        """The filter of the library; None if everything passes."""
+        if not (self.allow or self.deny or self.labels):
+            return None
+        return CandidateFilter(allow=self.allow or None, deny=self.deny, labels=self.labels)
+
+
 class RecommendRequest(Request):
     """Nodes of the network, or the edges of a new node, to recommend targets to."""
 
@@ -135,6 +162,7 @@ class RecommendRequest(Request):
     k: int = Field(10, ge=1, le=1_000)
     exclude_seen: bool = True
     explain: int = Field(0, ge=0, le=20, description="Reasons per recommendation.")
+    filter: Filter = Field(default_factory=Filter)
 
 
 class RecommendationLists(Answer):

@@ -14,6 +14,7 @@ from edgeformers.data.edge_store import StoredEdge, edge_time
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import InputError
+from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
 from edgeformers.inference.fitted_links import FittedLinkPredictor, WhatIf
@@ -42,6 +43,7 @@ from edgeformers.serve.schemas import (
     Prediction,
     Predictions,
     Recommendations,
+    SimilarNodes,
 )
 from edgeformers.serve.versions import ServedModel, Versions
 
@@ -168,12 +170,12 @@ class Service:
         *,
         exclude_seen: bool = True,
         explain: int = 0,
+        candidates: CandidateFilter | None = None,
         model: str | None = None,
     ) -> Recommendations:
         """The k best targets of a node of the network."""
-        return self.recommend_all(
-            [node], k, exclude_seen=exclude_seen, explain=explain, model=model
-        )[0]
+        options: dict[str, Any] = {"explain": explain, "candidates": candidates, "model": model}
+        return self.recommend_all([node], k, exclude_seen=exclude_seen, **options)[0]
 
     def recommend_all(
         self,
@@ -182,20 +184,22 @@ class Service:
         *,
         exclude_seen: bool = True,
         explain: int = 0,
+        candidates: CandidateFilter | None = None,
         model: str | None = None,
     ) -> list[Recommendations]:
         """The k best targets of each of several nodes of the network."""
         self.limits.check_items(nodes, "nodes")
         served = self.versions.find("link-prediction", model)
+        options: dict[str, Any] = {"exclude_seen": exclude_seen, "candidates": candidates}
 
         def run(batch: Sequence[str]) -> list[list[Recommendation]]:
-            return [
-                served.links.recommend(node, k, exclude_seen=exclude_seen, explain=explain)
-                for node in batch
-            ]
+            if not explain:
+                return served.links.recommend_many(batch, k, **options)
+            return [served.links.recommend(node, k, explain=explain, **options) for node in batch]
 
-        key = (id(served), "recommend", k, exclude_seen, explain)
-        costs = [NODE_TOKENS] * len(nodes)
+        served.node_numbers(nodes, "source")  # raises before it could make a batch fail
+        key = object() if candidates else (id(served), "recommend", k, exclude_seen, explain)
+        costs = [NODE_TOKENS * max(1, explain)] * len(nodes)
         answers = self.worker.compute(run, nodes, key=key, tokens=costs)
         return [
             _recommendations(served, node, answer)
@@ -209,6 +213,7 @@ class Service:
         *,
         exclude_seen: bool = True,
         explain: int = 0,
+        candidates: CandidateFilter | None = None,
         model: str | None = None,
     ) -> Recommendations:
         """The k best targets of a new node, which is described by its edges."""
@@ -218,11 +223,23 @@ class Service:
         pairs = [(edge.target, edge.text) for edge in edges]
         answer = self._call(
             lambda: served.links.recommend(
-                k=k, edges=pairs, exclude_seen=exclude_seen, explain=explain
+                k=k,
+                edges=pairs,
+                exclude_seen=exclude_seen,
+                explain=explain,
+                candidates=candidates,
             ),
             tokens=sum(_tokens(edge.text) for edge in edges),
         )
         return _recommendations(served, None, answer)
+
+    def similar(
+        self, node: str, k: int = 10, *, side: Side = "source", model: str | None = None
+    ) -> SimilarNodes:
+        """The nodes on the same side whose vectors are most like that of a node."""
+        served = self.versions.find("link-prediction", model)
+        answer = self._call(lambda: served.links.similar(node, k, side=side), tokens=NODE_TOKENS)
+        return SimilarNodes(**_signature(served), node=node, similar=answer)
 
     def what_if(
         self, node: str, k: int = 10, *, without: Sequence[str], model: str | None = None
@@ -434,13 +451,14 @@ def _model_info(model: ServedModel) -> ModelInfo:
 
 def _model_details(model: ServedModel) -> ModelDetails:
     fitted = model.fitted
+    index = fitted.index if isinstance(fitted, FittedLinkPredictor) else None
     return ModelDetails(
         **vars(_model_info(model)),
         width=fitted.width,
         labels=fitted.label_names,
         network=fitted.network_facts,
         results=fitted.results,
-        index=None,
+        index=None if index is None else asdict(index.facts),
         card=model.card,
     )
 

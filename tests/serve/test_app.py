@@ -5,6 +5,8 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
+from edgeformers.inference.candidate_filter import CandidateFilter
+
 
 def test_models_are_listed_with_their_versions(client):
     models = client.get("/v1/models").json()["models"]
@@ -140,3 +142,29 @@ def test_info_has_the_card_the_data_and_the_limits(client):
     assert edges["labels"] == ["1", "2", "3", "4", "5"]
     assert links["index"] is None
     assert info["limits"]["items"] == 2_048
+
+
+def test_filters_limit_what_is_recommended(client, service):
+    fitted = service.versions.find("link-prediction").fitted
+    best = [each.node for each in fitted.recommend("user-000003", 4)]
+    path = "/v1/nodes/user-000003/recommendations?k=4"
+    denied = client.get(f"{path}&deny={best[0]}&deny={best[2]}").json()["recommendations"]
+    assert [each["node"] for each in denied][:2] == [best[1], best[3]]
+    only = {"nodes": ["user-000003"], "filter": {"allow": best[1:3]}}
+    allowed = client.post("/v1/recommendations", json=only).json()["results"][0]
+    assert [each["node"] for each in allowed["recommendations"]] == best[1:3]
+    label = fitted.network.graph.node_label_names[0]
+    labeled = client.get(f"{path}&label={label}").json()["recommendations"]
+    kept = fitted.recommend("user-000003", 4, candidates=CandidateFilter(labels=[label]))
+    assert [each["node"] for each in labeled] == [each.node for each in kept]
+    assert client.get(f"{path}&deny=nothing").status_code == 404
+    assert client.get(f"{path}&label=nothing").status_code == 422
+
+
+def test_similar_nodes_are_those_of_the_library(client, service):
+    answer = client.get("/v1/nodes/item-000001/similar?k=3&side=target").json()
+    expected = service.versions.find("link-prediction").fitted.similar(
+        "item-000001", 3, side="target"
+    )
+    assert [each["node"] for each in answer["similar"]] == [each.node for each in expected]
+    assert client.get("/v1/nodes/nobody/similar").status_code == 404
