@@ -31,7 +31,22 @@ ABLATE_INPUTS = (
 )
 ENGINE = "local, or ray: compute on a Ray cluster."
 REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
-REASON_KINDS = {"popularity": "popularity, the same for everybody", "quote": "a text by"}
+REASON_KINDS = {
+    "history": "because of",
+    "other_history": "its other edges",
+    "popularity": "popularity, the same for everybody",
+    "rest": "the rest",
+    "quote": "written by",
+}
+REASON_COLUMNS = f"{'adds':>14}{'without':>9}"
+REASON_NOTE = (
+    "adds: sums to the score. without: how the score changes if these edges are removed, computed "
+    "again."
+)
+NO_RATINGS_NOTE = (
+    "The network has neither ratings nor --positive labels: reasons are chosen by what they add, "
+    "and may be complaints."
+)
 NEXT_COMMANDS = {
     "edge-classification": """
   edgeformers predict {run} EDGES.csv -o predictions.csv
@@ -294,9 +309,9 @@ Examples:
 class Recommend(RunCommand):
     """Recommend targets to a source, a new one, or all of them.
 
-    With --explain, a recommendation comes with what its score consists of: the edges of the source
-    that add most, its other edges, what is the same for everybody, and the rest; then what others
-    wrote.
+    With --explain, a recommendation comes with what decided, and with what its score consists of:
+    edges of the source that speak for this target in particular, its other edges, what is the same
+    for everybody, and the rest; then what others wrote about the target.
     """
 
     EXAMPLES = """\b
@@ -332,6 +347,7 @@ Examples:
 
     def run(self) -> None:
         from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.explain import knows_favorable
 
         self._check()
         if self.out is not None:
@@ -354,6 +370,8 @@ Examples:
             f"{self.node or 'this source'} is already linked to every target that may be "
             "recommended; pass --include-seen to rank those"
         ]
+        if self.explain and not knows_favorable(predictor.fitted_.network.graph):
+            lines.append(NO_RATINGS_NOTE)
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
 
@@ -527,21 +545,25 @@ def recommendation_lines(
     """A line per recommendation, followed by its reasons and quotes."""
     from edgeformers.report.terminal import format_table
 
-    rows = [[str(i), r.node, f"{r.score:.3f}"] for i, r in enumerate(recommendations, 1)]
+    rows = [
+        [str(i), r.node, f"{r.score:.3f}", r.decision] for i, r in enumerate(recommendations, 1)
+    ]
     lines: list[str] = []
-    for line, recommendation in zip(format_table(rows, left=(1,)), recommendations, strict=True):
-        lines.append(line)
-        reasons = [*recommendation.because, *recommendation.quotes]
-        lines += [_reason_line(reason, full_text) for reason in reasons if round(reason.weight, 3)]
-    return lines
+    for line, one in zip(format_table(rows, left=(1, 3)), recommendations, strict=True):
+        lines.append(line.rstrip())
+        reasons = [reason for reason in [*one.because, *one.quotes] if round(reason.weight, 3)]
+        lines += [REASON_COLUMNS] if reasons else []
+        lines += [_reason_line(reason, full_text) for reason in reasons]
+    return [*lines, REASON_NOTE] if REASON_COLUMNS in lines else lines
 
 
 def _reason_line(reason: "Reason", full_text: bool) -> str:
     from edgeformers.data.card.phrasing import shorten
 
     weight = "" if reason.kind == "quote" else f"{reason.weight:.3f}"
+    effect = "" if reason.effect is None else f"{-reason.effect:+.3f}"
     kind = REASON_KINDS.get(reason.kind, reason.kind.replace("_", " "))
     node = f" {reason.node}" if reason.node else ""
     label = f" ({reason.label})" if reason.label else ""
     text = reason.text if full_text else shorten(reason.text, REASON_CHARACTERS)
-    return f"{weight:>14}  {kind}{node}{label}" + (f": {text}" if text else "")
+    return f"{weight:>14}{effect:>9}  {kind}{node}{label}" + (f": {text}" if text else "")

@@ -141,7 +141,7 @@ def _quickstart(
     )
     write_atomic(folder / "results.json", results.to_json())
     write_atomic(folder / "report.html", render_html(results_page(results)))
-    source = _most_active_source(graph)
+    source = _example_source(graph)
     return QuickstartResult(
         folder=folder,
         results=results,
@@ -326,6 +326,10 @@ def _item_map(predictor: LinkPredictor, graph: EdgeTextGraph) -> NodeMap:
     return node_map(predictor, nodes, titles, "Items and their reviews")
 
 
-def _most_active_source(graph: EdgeTextGraph) -> str:
+def _example_source(graph: EdgeTextGraph) -> str:
+    """The most active "warm" source; "reserved" ones call good things average."""
+    assert graph.node_labels is not None
+    offsets, codes = graph.node_labels
+    labels = np.array(graph.node_label_names)[codes[offsets[: graph.num_sources]]]
     degrees = np.asarray(graph.adjacency.degrees())[: graph.num_sources]
-    return graph.node_names([int(degrees.argmax())])[0]
+    return graph.node_names([int(np.where(labels == "warm", degrees, -1).argmax())])[0]

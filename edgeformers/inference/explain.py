@@ -294,13 +294,15 @@ class Explainer:
             (at, edges, row)
             for at, edges in enumerate(read)
             if edges is not None
-            for row in self._quotable(edges, vector, personal, source)[:count]
+            for row in self._quotable(edges, vector, personal, source)[: count + SPARE]
         ]
         owners = targets[[at for at, *_ in found]]
         removed = [frozenset([int(edges.edge[row])]) for _, edges, row in found]
         lost = self.counterfactual.scorer.cached_keys(owners).astype(np.float64)
         lost -= self.counterfactual.keys(owners, removed)
         for (at, edges, row), effect in zip(found, (lost @ query.vectors[0]).tolist(), strict=True):
+            if effect <= 0 or len(quotes[at]) == count:  # the score is no lower without it
+                continue
             (node,) = self.nodes.ids_of(edges.neighbor[[row]]) if edges.neighbor[row] >= 0 else [""]
             weight, number = float(edges.vectors[row] @ vector), int(edges.edge[row])
             later = self.counterfactual.text.later_edges(int(targets[at]))

@@ -59,13 +59,21 @@ def test_a_source_that_is_linked_to_every_target_gets_a_sentence(home, monkeypat
 
 
 def test_long_reasons_are_shortened_in_the_terminal():
-    reason = Reason(node="item", text="words " * 1000, weight=1.0)
+    reason = Reason(node="item", text="words " * 1000, weight=1.0, effect=0.5)
     recommendation = Recommendation(node="other", score=1.0, because=[reason], quotes=[reason])
-    for line in recommendation_lines([recommendation])[1:]:
-        assert 150 < len(line) < 250
-        assert line.endswith("words…")
-    for line in recommendation_lines([recommendation], full_text=True)[1:]:
-        assert len(line) > 5000
+    for full_text, least, most in ((False, 150, 250), (True, 5000, 7000)):
+        lines = recommendation_lines([recommendation], full_text=full_text)
+        (*_, first, second) = (line for line in lines if "words" in line)
+        for line in (first, second):
+            assert least < len(line) < most
+            assert "-0.500" in line
+
+
+def test_what_decided_is_said_in_the_line_of_a_recommendation():
+    above = {"text": 1.0, "popularity": 3.0}
+    one = Recommendation(node="item", score=4.0, above_average=above, decided_by="popularity")
+    (line,) = recommendation_lines([one])
+    assert line.endswith("4.000  decided by popularity (75%, the texts 25%)")
 
 
 def test_somebody_new_is_described_by_what_they_like(home):
@@ -75,7 +83,7 @@ def test_somebody_new_is_described_by_what_they_like(home):
     expected = load("run-links").recommend(edges=edges, k=3)
     assert [one["node"] for one in told["recommendations"]] == [one.node for one in expected]
     plain = call("recommend", "run-links", *likes, "-k", 3, "--explain", 1, "--quiet").out
-    assert "history item-00000" in plain
+    assert "because of item-00000" in plain
 
 
 def test_recommending_to_all_sources_gives_the_same_as_one_by_one(home, tmp_path):
