@@ -259,14 +259,16 @@ def open_network(edges: int, folder: Path) -> dict[str, float]:
     return found
 
 
-def embed(task: str, edges: int, folder: Path) -> dict[str, float]:
+def embed_slice(task: str, edges: int, folder: Path) -> dict[str, float]:
     """Write the vectors of a slice of the nodes or edges with the model of the stage `task`."""
+    from edgeformers.inference.embed import embed
+
     what, total = ("edges", edges) if task == "edges" else ("nodes", sum(NODES.values()))
     shard = (1, total // EMBEDDED)
     start = time.process_time()
     model = edgeformers.load(folder / f"model-{task}", network=folder / "network", device="cpu")
     loaded, out = time.process_time(), folder / f"{task}.parquet"
-    path = edgeformers.embed(model, what=what, out=out, shard=shard, overwrite=True, show=False)
+    path = embed(model, what=what, out=out, shard=shard, overwrite=True, show=False)
     rows = pq.ParquetFile(path).metadata.num_rows
     cpu = time.process_time() - loaded
     path.unlink()
@@ -276,7 +278,8 @@ def embed(task: str, edges: int, folder: Path) -> dict[str, float]:
 def recommend(edges: int, folder: Path) -> dict[str, float]:
     """Recommend 10 targets to each of some sources; the first time all candidates are encoded."""
     start = time.process_time()
-    model = edgeformers.load(folder / "model-links", network=folder / "network", device="cpu")
+    made = edgeformers.load(folder / "model-links", network=folder / "network", device="cpu")
+    model = made.fitted_
     cpu = [start, time.process_time()]
     sources = np.linspace(0, model.network.graph.num_sources - 1, SOURCES).astype(int)
     for name in model.nodes.ids_of(sources):
@@ -298,8 +301,8 @@ STAGES: dict[str, Callable[[int, Path], dict[str, float]]] = {
     "edges": partial(train, "edges"),
     "links": partial(train, "links"),
     "open": open_network,
-    "embed-edges": partial(embed, "edges"),
-    "embed-nodes": partial(embed, "links"),
+    "embed-edges": partial(embed_slice, "edges"),
+    "embed-nodes": partial(embed_slice, "links"),
     "recommend": recommend,
 }
 

@@ -136,8 +136,8 @@ class LinkMask:
         keys.sort()
         end = 0
         for rows in row_slices(len(keys)):
-            block = np.unique(keys[rows])
-            block = block[1:] if end and block[0] == keys[end - 1] else block
+            last = keys[end - 1] if end else -1  # of the keys before the block
+            block = keys[rows][np.diff(keys[rows], prepend=last) > 0]
             keys[end : end + len(block)] = block
             end += len(block)
         return cls(torch.from_numpy(keys[:end]))

@@ -23,13 +23,11 @@ from edgeformers.data.types import Ids, Side
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.inference.cuda_graphs import GraphedEncoder, can_use_graphs
 from edgeformers.nn.encoder import TextEncoder
-from edgeformers.nn.fast.onednn_layers import onednn_inference
+from edgeformers.nn.fast.onednn_layers import CACHED_TOKENS, onednn_inference
 from edgeformers.sharded_nodes import find_sharded, rows_of
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 Vectors = NDArray[np.float32]
-
-CACHED_TOKENS = 2048  # tokens per batch on a CPU: their activations fit in its caches
 
 
 class OutOfMemoryError(EdgeformersError):

@@ -28,12 +28,13 @@ from edgeformers.errors import FormatError, InputError
 from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
 from edgeformers.nn.backbones import find_backbone_folder, load_backbone
 from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.fast.onednn_layers import CACHED_TOKENS, onednn_inference
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.pooling import reduce_rows
 
 BACKBONE = "minilm"
 MAX_TOKENS = 64  # per text, as in the paper
-BATCH_TOKENS = 16_384  # tokens per batch of texts of similar length
+BATCH_TOKENS = 16_384  # tokens per batch of texts of similar length on a GPU
 
 Vectors = NDArray[np.float16]
 
@@ -114,11 +115,14 @@ def _encode(encoder: TextEncoder, tokens: TokenStore, max_tokens: int, show: boo
     lengths = np.minimum(tokens.lengths, max_tokens)
     order = np.argsort(lengths, kind="stable")[::-1]
     out = np.empty((len(tokens), encoder.width), np.float16)
-    with tqdm(total=len(order), desc="encoding texts", unit=" texts", disable=not show) as bar:
+    on_cpu = device.type == "cpu"
+    budget = CACHED_TOKENS if on_cpu else BATCH_TOKENS
+    bar = tqdm(total=len(order), desc="encoding texts", unit=" texts", disable=not show)
+    with bar, onednn_inference(encoder.layers if on_cpu else ()):
         start = 0
         while start < len(order):
             longest = max(1, int(lengths[order[start]]))
-            rows = order[start : start + max(1, BATCH_TOKENS // longest)]
+            rows = order[start : start + max(1, budget // longest)]
             text = pack_texts(tokens, rows, max_tokens).to(device)
             out[rows] = mean_pool(encoder(text).float(), text).cpu().numpy()
             bar.update(len(rows))

@@ -16,6 +16,7 @@ from edgeformers.nn.encoder import PostNormLayer
 from edgeformers.nn.fast.dispatch import can_use_onednn
 from edgeformers.nn.ragged import Ragged
 
+CACHED_TOKENS = 2048  # tokens per batch on a CPU: their activations fit in its caches
 PLAIN_ATTENTION_TOKENS = 48  # up to here plain products are faster than fused attention
 
 

@@ -62,7 +62,7 @@ def test_other_weights_and_lengths_are_cached_separately(graph, backbone, tmp_pa
 
 def test_vectors_do_not_depend_on_the_batch_size(graph, backbone, monkeypatch):
     made = np.array(text_vectors(graph, backbone, max_tokens=6))
-    monkeypatch.setattr(module, "BATCH_TOKENS", 7)
+    monkeypatch.setattr(module, "CACHED_TOKENS", 7)
     sizes, pack = [], module.pack_texts
     monkeypatch.setattr(
         module, "pack_texts", lambda *args: (sizes.append(len(args[1])), pack(*args))[1]
