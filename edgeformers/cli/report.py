@@ -25,7 +25,8 @@ NEXT
     edgeformers train edge-classification net -o run-edges
     edgeformers train link-prediction net -o run-links
 
-Took {seconds:.0f} seconds."""
+Took {seconds:.0f} seconds. Explore what was trained in a browser:
+  edgeformers serve {folder}/edges {folder}/links --open"""
 
 
 @dataclass(frozen=True, kw_only=True)

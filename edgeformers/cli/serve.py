@@ -16,7 +16,7 @@ class Serve(Command):
 
     EXAMPLES = """\b
 Examples:
-  edgeformers serve run-edges run-links
+  edgeformers serve run-edges run-links --open
   edgeformers serve run-links --port 8080
 
 \b
@@ -28,6 +28,7 @@ For other machines, with a secret token:
     runs: list[Path] = argument("Folders of trained runs.", metavar="RUN...")
     host: str = option("Address to listen on.", "127.0.0.1")
     port: int = option("Port to listen on; 0: any free one.", 8000)
+    open_browser: bool = option("Open the explorer in a browser.", False, names=["--open"])
     token_file: Path | None = option(
         "File with a secret token; required to listen on an address that others can reach."
     )
@@ -51,6 +52,7 @@ For other machines, with a secret token:
             self.runs,
             host=self.host,
             port=self.port,
+            open_browser=self.open_browser,
             token_file=self.token_file,
             cors_origins=self.cors_origins or (),
             store=self.store,

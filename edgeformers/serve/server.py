@@ -4,6 +4,7 @@ import signal
 import socket
 import sys
 import threading
+import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    open_browser: bool = False,
     token_file: Path | None = None,
     cors_origins: Sequence[str] = (),
     store: Path | None = None,
@@ -51,6 +53,8 @@ def serve(
         address = f"http://{shown}:{listener.getsockname()[1]}"
         names = ", ".join(model.name for model in service.versions.current)
         _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
+        if open_browser:  # the listener keeps its request until the server runs
+            webbrowser.open(address)
         _Server(config, service).run(sockets=[listener])
 
 

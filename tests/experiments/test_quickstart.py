@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +133,9 @@ def test_the_command_prints_scores_and_next_steps(finished):
     values = json.loads(call("quickstart", "-o", finished.folder, *OPTIONS, "--json").out)
     assert values["left_out"] == []
     assert values["tasks"][0]["best"]["macro_f1"] > 0.5
+    command, *words = answer.out.split("\n")[-2].split()  # the last line opens the explorer
+    assert (command, words[0], words[-1]) == ("edgeformers", "serve", "--open")
+    assert all((Path(run) / "results.json").is_file() for run in words[1:-1])
 
 
 def test_the_command_fails_if_a_baseline_was_left_out(finished, monkeypatch):

@@ -14,6 +14,7 @@ from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.serve.app import create_app
 from edgeformers.serve.explore.rendering import page_url
 from edgeformers.serve.schemas import OwnEdge
+from edgeformers.serve.server import serve
 from edgeformers.serve.service import Service
 from tests.estimators.conftest import tiny
 
@@ -343,3 +344,17 @@ def test_with_a_token_pages_need_a_login(service):
     right = client.post("/login", data={"token": "a-secret-of-many-letters", "next": "/new"})
     assert right.url.path == "/new"
     assert "Log out" in right.text
+
+
+def test_the_explorer_is_opened_in_a_browser(runs, monkeypatch):
+    opened = []
+
+    def run(self, sockets):
+        sockets[0].close()
+        self._service.close()
+
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("edgeformers.serve.server._Server.run", run)
+    for open_browser in (False, True):
+        serve([runs[1]], port=0, open_browser=open_browser, device="cpu")
+    assert [address.rpartition(":")[0] for address in opened] == ["http://127.0.0.1"]
