@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, IntArray, Side
@@ -59,18 +60,37 @@ class Arrivals:
     history: "EdgeHistory"  # with these edges
 
 
+@dataclass(frozen=True, kw_only=True)
+class Departures:
+    """All edges of a node, which are removed, as links."""
+
+    node: int
+    edges: Ids  # [e], those in the network
+    neighbors: Ids  # [h], the nodes at the other ends, sorted
+    #: Sources that the model was fitted on and that lose links: their targets [t], and the number
+    #: of edges to each before and after.
+    sources: Mapping[int, tuple[Ids, Ids, Ids]]
+    lost: Mapping[int, int]  # target -> edges to it
+    new_nodes: Mapping[Side, Ids]  # neighbors from N on, by side
+    history: "EdgeHistory"  # without these edges
+
+
 class EdgeHistory:
     """The edges known so far: those of training and of profiles, then all that arrived."""
 
     def __init__(self, graph: EdgeTextGraph, split: str, degrees: Ids) -> None:
         known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
         self.num_nodes = graph.num_nodes  # N; arrays have room for later nodes
+        self._graph, self._known = graph, known
         self._is_bipartite = graph.is_bipartite
         self._is_undirected = not graph.is_bipartite and not graph.is_directed
         source, target = self._links(graph.src[known], graph.dst[known])
         self._trained = LinkTable.from_pairs(source, target, graph.num_nodes)
         self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target
-        self._sources: dict[int, Counter[int]] = defaultdict(Counter)  # of new targets
+        self._sources: dict[int, Counter[int]] = defaultdict(Counter)  # target -> edges per source
+        self._lost: dict[int, Counter[int]] = defaultdict(Counter)  # source -> removed per target
+        self.removed: set[int] = set()  # edges of the network
+        self.removed_nodes: set[int] = set()  # whose edges in the network are removed
         self.num_links = self._trained.degrees.copy()  # [N], targets of each source
         self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
         self.degrees = degrees.astype(np.int64)  # [N], edges of each node
@@ -86,8 +106,15 @@ class EdgeHistory:
             return arrived
         start, stop = self._trained.indptr[source : source + 2]
         counts = self._trained.counts[start:stop].astype(np.int64)
-        trained = np.repeat(self._trained.candidates[start:stop], counts)
-        return np.concatenate([trained, arrived])
+        targets = self._trained.candidates[start:stop]
+        if lost := self._lost.get(source):
+            counts -= np.array([lost[target] for target in targets.tolist()], np.int64)
+        return np.concatenate([np.repeat(targets, counts), arrived])
+
+    def is_as_trained(self, source: int) -> bool:
+        """Whether the links of a source, to targets with vectors, are those of training."""
+        arrived = self._arrived.get(source, ())
+        return source not in self._lost and all(target >= self.num_nodes for target in arrived)
 
     def later_targets(self, source: int) -> Ids:
         """The targets of the edges of a source that arrived."""
@@ -110,10 +137,11 @@ class EdgeHistory:
         is_new = has_vectors.copy()
         is_new[is_new] = ~self._trained.contains(source[is_new], target[is_new])
         for at, (node, other) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+            if node in self._lost and has_vectors[at]:
+                is_new[at] = other not in self.targets_of(node)
             is_new[at] &= other not in self._arrived[node]
             self._arrived[node][other] += 1
-            if other >= self.num_nodes:
-                self._sources[other][node] += 1
+            self._sources[other][node] += 1
         np.add.at(self.num_links, source[is_new], 1)
         np.add.at(self.popularity, target, 1)
         np.add.at(self.degrees, ends[ends >= 0], 1)
@@ -123,15 +151,83 @@ class EdgeHistory:
             target=target[has_vectors],
             is_new=is_new[has_vectors],
             linked=target,
-            new_nodes=self._new_nodes(edges),
+            new_nodes=self._new_nodes(edges.source, edges.target),
             history=self,
         )
 
-    def _new_nodes(self, edges: NewEdges) -> dict[Side, Ids]:
+    def remove(self, node: int, adjacency: Adjacency) -> Departures:
+        """Remove all edges of a node: those of the network, and those that arrived.
+
+        `adjacency` has the edges of the network that count for the degrees.
+        """
+        edges, graph = np.empty(0, np.int64), self._graph
+        if node < self.num_nodes:
+            edges = np.setdiff1d(graph.adjacency.edges_of(node), list(self.removed))
+            self.removed_nodes.add(node)
+        known = edges[self._known[edges]]
+        ends = self._links(graph.src[known], graph.dst[known])
+        links = [*zip(*(end.tolist() for end in ends), strict=True)]
+        out, into = (Counter(each.get(node, {})) for each in (self._arrived, self._sources))
+        linking = [n for n in {node, *into, *ends[0].tolist()} if n < self.num_nodes]
+        before = {n: np.unique(self.targets_of(n), return_counts=True) for n in linking}
+        self._drop(node, links, out, into)
+        lost = Counter(ends[1].tolist()) + out + Counter({node: into.total()})
+        for target, count in lost.items():
+            self.popularity[target] -= count
+        self.removed.update(edges.tolist())
+        others = np.concatenate([graph.src[edges], graph.dst[edges], [*out, *into]])
+        neighbors = np.setdiff1d(others.astype(np.int64), [node])
+        self._lower_degrees(node, neighbors, edges, out + into, adjacency)
+        later = [np.array([*each], np.int64) for each in (into, out)]
+        return Departures(
+            node=node,
+            edges=edges,
+            neighbors=neighbors,
+            sources={n: (*links, self._links_left(n, links[0])) for n, links in before.items()},
+            lost=lost,
+            new_nodes=self._new_nodes(*later),
+            history=self,
+        )
+
+    def _drop(
+        self,
+        node: int,
+        links: Sequence[tuple[int, int]],
+        out: Counter[int],
+        into: Counter[int],
+    ) -> None:
+        """Forget links of the network, and the edges from and to a node that arrived."""
+        for source, target in links:
+            self._lost[source][target] += 1
+        for source in into:
+            self._arrived[source].pop(node, None)
+        for target in out:
+            self._sources[target].pop(node, None)
+        for arrived in (self._arrived, self._sources):
+            arrived.pop(node, None)
+
+    def _links_left(self, source: int, targets: Ids) -> Ids:
+        """The number of edges of a source to each of its former targets; counts its links."""
+        left, counts = np.unique(self.targets_of(source), return_counts=True)
+        kept = np.zeros(len(targets), np.int64)
+        kept[np.searchsorted(targets, left)] = counts
+        self.num_links[source] = len(left)
+        return kept
+
+    def _lower_degrees(
+        self, node: int, neighbors: Ids, edges: Ids, arrived: Counter[int], adjacency: Adjacency
+    ) -> None:
+        for other in neighbors.tolist():
+            read = adjacency.edges_of(other) if other < self.num_nodes else edges[:0]
+            times = 2 if self._is_undirected else 1  # an undirected edge is two links
+            self.degrees[other] -= np.isin(read, edges).sum() + arrived[other] // times
+        self.degrees[node] = 0
+
+    def _new_nodes(self, source: Ids, target: Ids) -> dict[Side, Ids]:
         """The nodes without trained vectors; with one node type, each is on both sides."""
-        ends: dict[Side, Ids] = {"source": edges.source, "target": edges.target}
+        ends: dict[Side, Ids] = {"source": source, "target": target}
         if not self._is_bipartite:
-            both = np.concatenate([edges.source, edges.target])
+            both = np.concatenate([source, target])
             ends = {"source": both, "target": both}
         return {side: np.unique(nodes[nodes >= self.num_nodes]) for side, nodes in ends.items()}
 
@@ -191,6 +287,9 @@ class ScoreComponent(ABC):
     def update(self, arrivals: Arrivals) -> None:  # noqa: B027 (most trained parts stay as they are)
         """Take in edges that arrived after fitting, in time order; fitted keys stay as they are."""
 
+    def remove(self, departures: Departures) -> None:  # noqa: B027 (as above)
+        """Forget the edges of a node; what was learned from them stays."""
+
     def check(self, num_nodes: int) -> None:  # noqa: B027 (few parts are restored)
         """Raise a ValueError if restored tensors do not fit so many nodes."""
 
@@ -230,6 +329,7 @@ class FactorComponent(ScoreComponent):
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         table, changed = self.query if side == "source" else self.key, self._changed[side]
         rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
+        rows[torch.from_numpy(nodes >= len(table))] = 0.0  # unless folded in
         if changed:
             for at, node in enumerate(nodes.tolist()):
                 if node in changed:
@@ -258,9 +358,26 @@ class FactorComponent(ScoreComponent):
     def update(self, arrivals: Arrivals) -> None:
         sources, queries = self._updated(arrivals)
         self._changed["source"].update(zip(sources.tolist(), queries.float(), strict=True))
-        for side, nodes in arrivals.new_nodes.items():
+        self._fold_in_again(arrivals)
+
+    def remove(self, departures: Departures) -> None:
+        changed = self._changed["source"]
+        for source, links in departures.sources.items():
+            if departures.history.is_as_trained(source):
+                changed.pop(source, None)
+            else:
+                query = self.vectors(np.array([source]), "source")[0]
+                changed[source] = self.query_without(query, *links)
+        self._fold_in_again(departures)
+        if departures.node >= len(self.query):
+            for vectors in self._changed.values():
+                vectors.pop(departures.node, None)
+
+    def _fold_in_again(self, change: Arrivals | Departures) -> None:
+        """Fold in the new nodes whose edges have changed."""
+        for side, nodes in change.new_nodes.items():
             for node in nodes.tolist():
-                links = arrivals.history.links_of(node, side)
+                links = change.history.links_of(node, side)
                 self._changed[side][node] = self._folded(*links, side)
 
     def _folded(self, nodes: Ids, counts: Ids, side: Side) -> Tensor:
@@ -405,6 +522,7 @@ class ReciprocityComponent(ScoreComponent):
     def __init__(self, offsets: Tensor, nodes: Tensor) -> None:
         self.offsets, self.nodes = offsets.long(), nodes.long()
         self._arrived: dict[int, set[int]] = defaultdict(set)  # node -> nodes with an edge to it
+        self._removed: set[int] = set()  # nodes that have no trained links any more
 
     def check(self, num_nodes: int) -> None:
         offsets, nodes = self.offsets.flatten(), self.nodes.flatten()
@@ -423,6 +541,10 @@ class ReciprocityComponent(ScoreComponent):
     def bonus(self, nodes: Ids, candidates: Ids) -> LinkTable:
         rows = np.flatnonzero((nodes >= 0) & (nodes < len(self.offsets) - 1))
         position, linked = self._links.of(nodes[rows])
+        if self._removed:
+            removed = list(self._removed)
+            kept = ~np.isin(linked, removed) & ~np.isin(nodes[rows][position], removed)
+            position, linked = position[kept], linked[kept]
         arrived = [
             (at, node)
             for at, center in enumerate(nodes.tolist())
@@ -442,6 +564,14 @@ class ReciprocityComponent(ScoreComponent):
         for source, target in zip(edges.source.tolist(), edges.target.tolist(), strict=True):
             if source >= 0 and target >= 0:
                 self._arrived[target].add(source)
+
+    def remove(self, departures: Departures) -> None:
+        node = departures.node
+        self._removed.add(node)
+        self._arrived.pop(node, None)
+        for other in departures.neighbors.tolist():
+            if other in self._arrived:
+                self._arrived[other].discard(node)
 
     @cached_property
     def _links(self) -> LinkTable:

@@ -66,7 +66,7 @@ class Counterfactual:
         adjacency, graph = self.text.loader.source_sampler.adjacency, self.graph
         is_known = new is None and source < graph.num_nodes
         number = adjacency.edges_of(source) if is_known else np.empty(0, np.int64)
-        number = np.sort(number).astype(np.int64)
+        number = np.setdiff1d(number, [*self.text.removed_from(source)]).astype(np.int64)
         ends = np.stack([graph.src[number], graph.dst[number]]).astype(np.int64)
         is_out = np.concatenate([ends[0] == source, np.array([e[2] for e in later], bool)])
         neighbor = np.where(ends[0] == source, ends[1], ends[0])

@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -328,7 +328,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         rows = np.flatnonzero(sources < len(self.nodes))
         seen = seen_links(self.network.graph, sources[rows])
         if len(rows) < len(sources) or "_history" in self.__dict__:  # edges have arrived
-            seen = LinkTable.from_pairs(rows[seen.queries], seen.candidates, len(sources))
+            gone = [*self._history.removed_nodes]
+            kept = ~np.isin(sources[rows][seen.queries], gone)
+            kept &= ~np.isin(self.scorer.candidates[seen.candidates], gone)
+            seen = LinkTable.from_pairs(
+                rows[seen.queries[kept]], seen.candidates[kept], len(sources)
+            )
             own = [self._history.later_targets(node) for node in sources.tolist()]
             if not self.network.graph.is_bipartite:
                 own = [np.append(targets, node) for targets, node in zip(own, sources, strict=True)]
@@ -359,6 +364,31 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         source, target = np.array(ends, np.int64).reshape(-1, 2).T
         new = NewEdges(source=source, target=target, texts=[text for _, _, text in edges])
         self.scorer.update(new, self._history)
+
+    def remove_edges(self, node: str, side: Side | None = None) -> int:
+        """Forget all edges of a node on a side (by default on both); returns how many.
+
+        Their texts are not read, quoted or used for any vector any more, neither of the node nor
+        of its neighbors, and the links are not counted. Parameters that were learned from them
+        stay until the next training. A node that is known from these edges only becomes unknown.
+        An unknown node has no edges. No other thread may use the object meanwhile.
+        """
+        one_type = not self.network.graph.is_bipartite
+        sides: Sequence[Side] = ["source"] if one_type else [side] if side else get_args(Side)
+        count = 0
+        for each in sides:
+            (number,) = self.live_nodes.numbers([node], each).tolist()
+            if number >= 0:
+                later = len(self.text.later_edges(number))
+                adjacency = self.network.loader.source_sampler.adjacency
+                gone = self._history.remove(number, adjacency)
+                self.scorer.remove(gone)
+                count += len(gone.edges) + later
+                for other in [number, *gone.neighbors.tolist()]:
+                    if self._history.degrees[other] == 0:
+                        self.live_nodes.forget(other)
+        self.__dict__.pop("_explainer", None)  # which has a mean of vectors
+        return count
 
     @cached_property
     def live_nodes(self) -> GrowingNodeIndex:

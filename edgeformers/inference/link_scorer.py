@@ -15,6 +15,7 @@ from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, Lin
 from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
 from edgeformers.inference.components import (
     COMPONENTS,
+    Departures,
     EdgeHistory,
     NewEdges,
     ScoreComponent,
@@ -143,6 +144,7 @@ class LinkScorer:
     ) -> None:
         self.components, self._candidates = components, GrowingArray(candidates)
         self.num_trained = len(candidates)  # candidates that arrived later come after these
+        self._hidden: set[int] = set()  # candidates that are not recommended
         self.device = torch.device(device)
         self.weights, self._group = (
             weights.float().cpu(),
@@ -221,6 +223,9 @@ class LinkScorer:
         which ones are ranked at all.
         """
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        if self._hidden:
+            allowed = np.ones(len(self.candidates), bool) if allowed is None else allowed.copy()
+            allowed[np.searchsorted(self.candidates, sorted(self._hidden))] = False
         if self._search is not None:
             return self._find(self._search, sources, k, exclude, allowed)
         rows = np.arange(len(sources.nodes))
@@ -298,7 +303,23 @@ class LinkScorer:
         self.group[ends] = degree_group(history.degrees[ends])
         later = arrivals.new_nodes["target"]
         self._candidates.append(later[later > self.candidates[-1]])
+        self._hidden -= set(ends.tolist())
         self._renew_keys(ends)
+
+    def remove(self, departures: Departures) -> None:
+        """Forget the edges of a node, which were removed from the history.
+
+        A node that is known from nothing else is not a candidate until it has an edge again.
+        """
+        history = departures.history
+        for component in self.components:
+            component.remove(departures)
+        ends = np.append(departures.neighbors, departures.node)
+        self.group[ends] = degree_group(history.degrees[ends])
+        later = np.intersect1d(ends, self.candidates[self.num_trained :])
+        self._hidden.update(later[history.degrees[later] == 0].tolist())
+        self.__dict__.pop("mean_key", None)
+        self._renew_keys(np.unique(ends))
 
     def weighted(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         """Sources [n] of degree groups [n], from the query vectors of each component."""

@@ -12,7 +12,7 @@ from edgeformers.data.batch import UNKNOWN, EgoBatch
 from edgeformers.data.loader import INFERENCE, EgoLoader
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.types import Ids, Side
-from edgeformers.inference.components import Arrivals, NewEdges, ScoreComponent
+from edgeformers.inference.components import Arrivals, Departures, NewEdges, ScoreComponent
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_nodes
 from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText
@@ -68,6 +68,7 @@ class TextComponent(ScoreComponent):
         self.head, self.model, self.loader = head, model, loader
         self.options, self.pack = options, pack
         self._arrived: dict[int, list[_Edge]] = defaultdict(list)
+        self._removed: dict[int, EdgeNumbers] = {}
         self._of_targets: dict[int, EdgeVectors | None] = {}
         self.stored: Mapping[Side, Vectors] | None = None  # node_repr [N, D] of an index
 
@@ -101,6 +102,28 @@ class TextComponent(ScoreComponent):
             changed = nodes[(nodes >= 0) & (nodes < len(table))]
             table[changed] = self._read(changed, side)
 
+    def remove(self, departures: Departures) -> None:
+        """Read none of the edges from now on, neither for the node nor for its neighbors."""
+        node, gone = departures.node, frozenset(departures.edges.tolist())
+        ends = [departures.node, *departures.neighbors.tolist()]
+        for other in ends:
+            self._of_targets.pop(other, None)
+            kept = [edge for edge in self._arrived.pop(other, []) if node not in (other, edge[0])]
+            if kept:
+                self._arrived[other] = kept
+            if gone and other < self.loader.graph.num_nodes:
+                self._removed[other] = self.removed_from(other) | gone
+        self._renew_stored(np.array(ends))
+
+    def removed_from(self, node: int) -> EdgeNumbers:
+        """The edges of the network that are not read any more for a node."""
+        return self._removed.get(node, frozenset())
+
+    def is_changed(self, node: int) -> bool:
+        """Whether other edges of a node are read than those of training."""
+        is_new = node >= self.loader.graph.num_nodes
+        return is_new or node in self._arrived or node in self._removed
+
     def encode(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] of known nodes, read as sources or as targets; stored ones first."""
         if self.stored is None:
@@ -124,7 +147,7 @@ class TextComponent(ScoreComponent):
     def _read(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] from the texts of the nodes' edges."""
         options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)
-        changed = np.array([node in self._arrived for node in nodes.tolist()], bool)
+        changed = np.array([self.is_changed(node) for node in nodes.tolist()], bool)
         if not changed.any():
             return encode_nodes(self.model, self.loader, nodes, options, side=side)
         vectors = np.empty((len(nodes), self.width), np.float32)
@@ -155,7 +178,7 @@ class TextComponent(ScoreComponent):
         pairs = list(zip(nodes, removed, strict=True))
         if not pairs:
             return torch.empty(0, self.width)
-        if new is not None or any(node in self._arrived for node in nodes):
+        if new is not None or any(map(self.is_changed, nodes)):
             around = [self._read_edges(node, side, gone, new) for node, gone in pairs]
             states = self._encode(np.array(nodes), around)
         else:
@@ -165,17 +188,15 @@ class TextComponent(ScoreComponent):
 
     def target_edge_vectors(self, targets: Ids) -> "list[EdgeVectors | None]":
         """What each edge that is read adds to the vector of each target; cached."""
-        missing = np.array([node for node in targets.tolist() if node not in self._of_targets])
-        if len(self._of_targets) + len(missing) > CACHED_TARGETS:
-            self._of_targets, missing = {}, targets
-        is_later = missing >= self.loader.graph.num_nodes
-        self._of_targets |= dict.fromkeys(missing[is_later].tolist())
-        missing = missing[~is_later].astype(np.int64)
-        if len(missing):
-            read = self._known_edge_vectors(missing, "target")
-            for at, node in enumerate(missing.tolist()):
+        if len(self._of_targets) + len(targets) > CACHED_TARGETS:
+            self._of_targets = {}
+        missing = [node for node in targets.tolist() if node not in self._of_targets]
+        trained = np.array([node for node in missing if not self.is_changed(node)], np.int64)
+        if len(trained):
+            read = self._known_edge_vectors(trained, "target")
+            for at, node in enumerate(trained.tolist()):
                 self._of_targets[node] = None if read is None else read.of(at)
-        for node in set(targets.tolist()) & self._arrived.keys():
+        for node in filter(self.is_changed, missing):
             self._of_targets[node] = self._edge_vectors_of(node, "target")
         return [self._of_targets[node] for node in targets.tolist()]
 
@@ -188,7 +209,7 @@ class TextComponent(ScoreComponent):
     ) -> tuple[EgoBatch, list[_Edge]]:
         """A node, known or new, as the model reads it, and the edges that it reads."""
         edges = self._read_edges(node, side, frozenset(), new)
-        if new is None and node not in self._arrived:
+        if new is None and not self.is_changed(node):
             return self.loader.pack(self._sample(node, side, frozenset())), edges
         return self._batch(np.array([node]), [edges]), edges
 
@@ -202,7 +223,9 @@ class TextComponent(ScoreComponent):
     ) -> "EdgeVectors | None":
         batch, edges = self.ego(node, side, new)
         numbers = np.array([number for *_, number in edges], np.int64)
-        return self._edge_vectors(batch, side, numbers)
+        read = self._edge_vectors(batch, side, numbers)
+        neighbors = np.array([neighbor for neighbor, *_ in edges], np.int64)
+        return None if read is None else replace(read, neighbor=neighbors)
 
     def _known_edge_vectors(self, nodes: Ids, side: Side) -> "EdgeVectors | None":
         sample = self._sampler(int(nodes[0]), side).sample(nodes, epoch=INFERENCE)
@@ -252,7 +275,7 @@ class TextComponent(ScoreComponent):
         return [*newest, *trained][:size]
 
     def _sample(self, node: int, side: Side, removed: EdgeNumbers) -> Neighborhoods:
-        numbers = [number for number in removed if number >= 0]
+        numbers = [number for number in removed | self.removed_from(node) if number >= 0]
         return self._sampler(node, side).sample_without(node, numbers, epoch=INFERENCE)
 
     def _sampler(self, node: int, side: Side) -> EgoSampler:
@@ -334,6 +357,13 @@ class PopularityComponent(ScoreComponent):
         nodes, counts = np.unique(linked, return_counts=True)
         edges = arrivals.history.popularity[nodes]
         self.rise[nodes] += torch.from_numpy(np.log1p(edges) - np.log1p(edges - counts)).float()
+
+    def remove(self, departures: Departures) -> None:
+        """Lower the bias as log(1 + edges) falls."""
+        for node, count in departures.lost.items():
+            if node < len(self.rise):
+                edges = departures.history.popularity[node]
+                self.rise[node] -= float(np.log1p(edges + count) - np.log1p(edges))
 
 
 def _edges(new: NewEdges, side: Side) -> list[_Edge]:

@@ -52,8 +52,15 @@ class LiveEdges:
             return
         last = self._taken_in.get(model, self._merged(model.graph))
         while changes := self._store.changes_after(last):
-            edges = [each for each in changes if isinstance(each, StoredEdge)]
-            model.links.update([(each.source, each.target, each.text) for each in edges])
+            edges: list[tuple[str, str, str | None]] = []
+            for change in changes:
+                if isinstance(change, StoredEdge):
+                    edges.append((change.source, change.target, change.text))
+                else:
+                    model.links.update(edges)
+                    model.links.remove_edges(change.node, change.side)
+                    edges = []
+            model.links.update(edges)
             last = self._taken_in[model] = changes[-1].sequence
 
     def edges_of(self, graph: EdgeTextGraph, node: str, side: Side | None) -> list[StoredEdge]:

@@ -128,6 +128,7 @@ def test_new_edges_change_the_group_and_the_scores_of_their_nodes(scorer, simula
             self._arrived, self.popularity = defaultdict(Counter), np.zeros(N, int)
             self.num_links, self.num_nodes = np.zeros(N, int), N
             self._sources, self._is_bipartite = defaultdict(Counter), False
+            self._lost = {}
             self._is_undirected, self.degrees = False, np.array([4, 0, 0, 3, 11, 0])
 
     history, before = History(), scorer.scores(np.arange(N))

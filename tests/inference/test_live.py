@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgeformers.data.adjacency import build_adjacency
+from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import InputError
 from edgeformers.inference.components import NewEdges
 from tests.inference.test_link_scorer import old_link_run
@@ -132,3 +134,103 @@ def test_new_nodes_are_not_saved(fitted, tmp_path):
     assert len(fitted.nodes) == fitted.network.graph.num_nodes
     for name, tensor in fitted.head_tensors().items():
         assert (tensor == tensors[name]).all()
+
+
+SECRET = "a secret that nobody may read"
+
+
+def live_texts(fitted, name):
+    """Everything that answers say about all pairs of known and new nodes."""
+    nodes = [*fitted.nodes.ids_of(np.arange(len(fitted.nodes))), "new", "later"]
+    answers = []
+    for node in nodes:
+        if fitted.live_nodes.numbers([node], "source")[0] >= 0:
+            answers += fitted.recommend(node, 50, explain=5, exclude_seen=False)
+    reasons = [reason for one in answers for reason in [*one.because, *one.quotes]]
+    return {reason.text for reason in reasons}
+
+
+def without(fitted, edges):
+    """The text vectors of all nodes if edges of the network were never read."""
+    graph, loader = fitted.network.graph, fitted.network.loader
+    keep = fitted.network.graph.split(fitted.network.split) == 0
+    keep[edges] = False
+    adjacency = build_adjacency(graph.src, graph.dst, graph.num_nodes, keep=keep)
+    samplers = {
+        f"{side}_sampler": EgoSampler(adjacency, getattr(loader, f"{side}_sampler").sizes)
+        for side in ("source", "target")
+    }
+    return replace(fitted, attached=replace(fitted.network, loader=replace(loader, **samplers)))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_removed_texts_are_neither_read_nor_shown(fitted, side):
+    graph, loader = fitted.network.graph, fitted.network.loader
+    first = 0 if side == "source" else int(fitted.scorer.candidates[0])
+    node = first + int(np.argmax(graph.adjacency.degrees()[first:][:5]))
+    (name,) = fitted.nodes.ids_of([node])
+    edges = graph.adjacency.edges_of(node).astype(np.int64)
+    texts = {text for text in graph.texts(edges) if text}
+    others = np.setdiff1d(np.arange(graph.num_edges), edges)
+    texts -= {*graph.texts(others)}
+    assert texts & live_texts(fitted, name)  # they were shown before
+    assert fitted.remove_edges(name, side) == len(edges)
+    assert not texts & live_texts(fitted, name)
+    expected, nodes = without(fitted, edges), np.arange(graph.num_nodes)
+    small = loader.source_sampler.adjacency.degrees() <= sum(loader.source_sampler.sizes)
+    assert small.any()
+    read = fitted.embed_nodes(nodes)
+    np.testing.assert_allclose(read[small], expected.embed_nodes(nodes)[small], atol=1e-5)
+    assert fitted.remove_edges(name, side) == 0
+
+
+def test_a_removal_undoes_an_update(fitted):
+    never, edges = replace(fitted), new_edges(fitted)
+    source = known(fitted, "source", 1)[0]
+    fitted.recommend(source, 1)
+    kept = [edge for edge in edges if "new" not in edge[:2]]
+    never.update(kept)
+    fitted.update([(*edge[:2], SECRET) if "new" in edge[:2] else edge for edge in edges])
+    assert fitted.remove_edges("new") == len(edges) - len(kept)
+    with pytest.raises(InputError, match="'new'"):
+        fitted.recommend("new")
+    with pytest.raises(InputError, match="'later'"):  # had an edge with it only
+        fitted.recommend("later")
+    for node in known(fitted, "source", 5):
+        expected = {r.node: r.components for r in never.recommend(node, 1000)}
+        answers = fitted.recommend(node, 1000, explain=3)
+        assert {answer.node for answer in answers} == expected.keys()
+        for answer in answers:
+            assert answer.components == pytest.approx(expected[answer.node], rel=1e-3, abs=1e-3)
+    assert SECRET not in live_texts(fitted, "new")
+    np.testing.assert_array_equal(
+        fitted.scorer.group[: len(fitted.nodes)], never.scorer.group[: len(fitted.nodes)]
+    )
+
+
+def test_a_removed_node_may_return(fitted):
+    t1, t2 = known(fitted, "target", 4)[2:]
+    (s1,) = known(fitted, "source", 1)
+    fitted.update([("new", t1, SECRET), (s1, "thing", SECRET)])
+    fitted.remove_edges("new", "source")
+    fitted.remove_edges("thing", "target")
+    assert fitted.remove_edges("nobody") == 0
+    fitted.update([("new", t2, "try to reboot"), (s1, "thing", "a good film")])
+    seen = {a.node for a in fitted.recommend("new", 1000, exclude_seen=True)}
+    assert t1 in seen
+    assert t2 not in seen
+    assert "thing" in seen
+    assert SECRET not in live_texts(fitted, "new")
+
+
+def test_removed_links_are_not_seen_any_more(fitted):
+    graph = fitted.network.graph
+    number = int(graph.src[0])
+    (name,) = fitted.nodes.ids_of([number])
+    linked = {*fitted.nodes.ids_of(graph.dst[graph.src == number])} - {name}
+    assert not linked & {answer.node for answer in fitted.recommend(name, 1000)}
+    fitted.remove_edges(name, "source")
+    assert linked <= {answer.node for answer in fitted.recommend(name, 1000)}
+    (target, *_) = linked
+    fitted.update([(name, target, "again")])
+    assert target not in {answer.node for answer in fitted.recommend(name, 1000)}
