@@ -99,7 +99,7 @@ def measure_server(folder: Path, seconds: float) -> Record:
             "clients": load(server, folder / "known.json", clients=CLIENTS, seconds=seconds),
             "new_node": load(server, folder / "new.json", clients=1, seconds=seconds / 4),
             "memory_mb": server.memory_mb(),
-            "index": _index(server),
+            "index": json.loads((folder / "run" / "index" / "index.json").read_text()),
         }
 
 
@@ -275,11 +275,6 @@ def _write_ratings(folder: Path) -> None:
     stars = np.array(graph.label_names)[graph.labels[first]]
     rows = zip(names[graph.src[first]], names[graph.dst[first]], stars, strict=True)
     (folder / "ratings.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
-
-
-def _index(server: Server) -> Record:
-    with urlopen(f"{server.url}/info") as answer:
-        return dict(json.load(answer))
 
 
 def _cells(measured: Mapping[str, Any], rate: str) -> list[str]:

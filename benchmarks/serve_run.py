@@ -37,7 +37,9 @@ from edgeformers.inference.ensemble import (
     lightgcn_component,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.index import FOLDER, LinkIndex
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
+from edgeformers.inference.load import load_fitted
 from edgeformers.training.run_folder import MODEL, owned_folder
 
 #: Gives a little more than 100,000 sources and targets with at least one edge.
@@ -56,13 +58,17 @@ CHUNK = 500  # of them are encoded and written at a time
 def build_run(folder: Path, config: SimulationConfig = NETWORK) -> Path:
     """The folder of the run, built as far as it is not there yet."""
     run = folder / "run"
-    if (run / MODEL).is_dir():
-        return run
-    fitted = _untrained(_network(folder / "network", config))
-    with encoded_texts(fitted, folder / "texts.npy"):
-        ensemble = _ensemble(fitted, folder)
-    with owned_folder(run, fitted.config, fitted.network.graph):
-        replace(fitted, ensemble=ensemble).save(run / MODEL)
+    if not (run / MODEL).is_dir():
+        fitted = _untrained(_network(folder / "network", config))
+        with encoded_texts(fitted, folder / "texts.npy"):
+            ensemble = _ensemble(fitted, folder)
+        with owned_folder(run, fitted.config, fitted.network.graph):
+            replace(fitted, ensemble=ensemble).save(run / MODEL)
+    if not (run / FOLDER).is_dir():
+        fitted = load_fitted(run, device="cpu", show=False)
+        assert isinstance(fitted, FittedLinkPredictor)
+        with encoded_texts(fitted, folder / "texts.npy"):
+            LinkIndex.build(fitted, run / FOLDER, show=False)
     return run
 
 
