@@ -1,10 +1,12 @@
 """The command that serves runs: serve."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgeformers.cli.command import Command, argument, option
 from edgeformers.errors import require
+from edgeformers.threads import available_cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ For other machines, with a secret token:
     def run(self) -> None:
         for module in ("fastapi", "uvicorn", "prometheus_client"):
             require(module, "serve")
+        # Before torch is imported: one core is left to answer requests.
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() - 1)))
         from edgeformers.serve.server import serve
 
         serve(
