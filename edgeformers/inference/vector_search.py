@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from edgeformers.data.storage import blocks
 from edgeformers.data.types import Floats, Ids, Mask
+from edgeformers.errors import require
 from edgeformers.inference.encode import Vectors
 
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
@@ -188,6 +189,78 @@ def _compress(
     norms = [np.linalg.norm(part, axis=1) for part in (*parts, vectors, left_out, leading)]
     norms[PARTS] *= math.sqrt(ROUNDING)
     return integers.astype(np.int8), scale, np.stack(norms, 1)
+
+
+class InvertedLists:
+    """FAISS IVF: compares the keys in the lists closest to a query, and re-scores the best exactly.
+
+    Lists hold keys in 8-bit integers. Keys that have changed are always re-scored.
+    """
+
+    def __init__(self, index: Any, probes: int) -> None:
+        self.index, self.probes = index, probes
+        self._changed: Ids = np.empty(0, np.int64)
+
+    @classmethod
+    def build(cls, keys: Vectors) -> "InvertedLists":
+        """Lists of about a quarter of the root of the number of keys each."""
+        faiss = require("faiss", "serve")
+        width, lists = keys.shape[1], max(1, int(4 * math.sqrt(len(keys))) // 2)
+        quantizer = faiss.IndexFlatIP(width)
+        index = faiss.IndexIVFScalarQuantizer(
+            quantizer,
+            width,
+            lists,
+            faiss.ScalarQuantizer.QT_8bit,
+            faiss.METRIC_INNER_PRODUCT,
+            False,
+        )
+        index.cp.niter, index.cp.max_points_per_centroid = 8, 64
+        index.train(sample_rows(keys, 64 * lists))
+        for _, block in blocks(keys):
+            index.add(np.ascontiguousarray(block))
+        return cls(index, 1)
+
+    def best(
+        self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
+    ) -> list[Found]:
+        pairs = zip(queries, wanted, strict=True)
+        if allowed is not None and allowed.sum() < len(keys) // 10:
+            return [best_of_all(keys, query, own, allowed) for query, own in pairs]
+        faiss = require("faiss", "serve")
+        bits = None if allowed is None else np.packbits(allowed, bitorder="little")
+        chosen = None if bits is None else faiss.IDSelectorBitmap(bits)
+        options = faiss.SearchParametersIVF(nprobe=self.probes, sel=chosen)
+        count = max(max(FEWEST, 4 * own.k) + len(own.excluded) for own in wanted)
+        _, listed = self.index.search(queries, min(count, len(keys)), params=options)
+        return [
+            self._rescored(keys, query, own, places, allowed)
+            for (query, own), places in zip(pairs, listed, strict=True)
+        ]
+
+    def _rescored(
+        self, keys: Vectors, query: Vectors, wanted: Wanted, places: Ids, allowed: Mask | None
+    ) -> Found:
+        more = np.array([*wanted.bonus], np.int64)
+        places = np.unique(np.concatenate([places[places >= 0], self._changed, more]))
+        places = np.setdiff1d(places, wanted.excluded, assume_unique=True)
+        if allowed is not None:
+            places = places[allowed[places]]
+        left = len(keys) if allowed is None else int(allowed.sum())
+        if len(places) < min(wanted.k, left - len(wanted.excluded)):
+            return best_of_all(keys, query, wanted, allowed)
+        return best_first(places, _scores(keys, query, places, wanted), wanted.k)
+
+    def renew(self, keys: Vectors, positions: Ids) -> None:
+        self._changed = np.union1d(self._changed, positions)
+
+    def save(self, folder: Path) -> None:
+        require("faiss", "serve").write_index(self.index, str(folder / "ivf.faiss"))
+
+    @classmethod
+    def load(cls, folder: Path, probes: int) -> "InvertedLists":
+        """The lists that `save` wrote."""
+        return cls(require("faiss", "serve").read_index(str(folder / "ivf.faiss")), probes)
 
 
 def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:

@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.inference.vector_search import BoundedSearch, Wanted, balanced_basis
+from edgeformers.inference.vector_search import (
+    BoundedSearch,
+    InvertedLists,
+    Wanted,
+    balanced_basis,
+)
 
 WIDTH = 40
 
@@ -84,6 +89,43 @@ def test_changed_keys_are_found(keys):
     changed = keys.copy()
     search, query = BoundedSearch.build(changed, low_rank(300, 1)), low_rank(1, 9)
     changed[17] = 3 * query[0]
+    search.renew(changed, np.array([17]))
+    ((found, _),) = search.best(changed, query, [Wanted(k=1)], None)
+    assert found.tolist() == [17]
+
+
+@pytest.fixture(scope="module")
+def lists(keys):
+    pytest.importorskip("faiss")
+    found = InvertedLists.build(keys)
+    found.probes = found.index.nlist
+    return found
+
+
+@pytest.mark.parametrize("share", [None, 0.02, 0.5])
+def test_inverted_lists_give_exact_scores_and_k_results(keys, lists, share, tmp_path):
+    rng = np.random.default_rng(4)
+    allowed = None if share is None else rng.random(len(keys)) < share
+    queries = low_rank(5, 11)
+    lists.save(tmp_path)
+    for search in (lists, InvertedLists.load(tmp_path, lists.probes)):
+        for query in queries:
+            excluded = np.argsort(-(keys @ query))[:40]
+            wanted = Wanted(k=10, excluded=np.sort(excluded), bonus={2_999: 50.0})
+            ((found, scores),) = search.best(keys, query[None], [wanted], allowed)
+            expected, best_scores = brute_force(keys, query, wanted, allowed)
+            assert len(found) == 10
+            assert len(np.intersect1d(found, expected)) >= 9
+            np.testing.assert_allclose(scores[0], best_scores[0], rtol=1e-4)
+    one = lists.best(keys, queries[:1], [Wanted(k=3, excluded=np.arange(2_998))], None)
+    assert sorted(one[0][0].tolist()) == [2_998, 2_999]
+
+
+def test_inverted_lists_find_changed_keys(keys):
+    pytest.importorskip("faiss")
+    changed, query = keys.copy(), low_rank(1, 9)
+    search = InvertedLists.build(changed)
+    changed[17] = 5 * query[0]
     search.renew(changed, np.array([17]))
     ((found, _),) = search.best(changed, query, [Wanted(k=1)], None)
     assert found.tolist() == [17]
