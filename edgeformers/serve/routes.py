@@ -102,6 +102,11 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         """List the edges of a node with their texts, page by page."""
         return service.edges_of(node, side=side, cursor=cursor, limit=limit, model=model)
 
+    @app.delete("/v1/nodes/{node:path}/edges")
+    def remove_edges(node: str, side: Side | None = None) -> schemas.Removed:
+        """Remove all edges of a node from the store and all answers; the next `prepare` too."""
+        return service.remove_edges(node, side=side)
+
 
 def _add_recommendations(app: FastAPI, service: Service) -> None:
     @app.get("/v1/nodes/{node:path}/recommendations")

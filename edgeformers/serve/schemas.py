@@ -87,6 +87,13 @@ class Added(Answer):
     duplicates: int
 
 
+class Removed(Answer):
+    """How many edges of a node were removed."""
+
+    node: str
+    removed: int
+
+
 class PredictRequest(Request):
     """Edges to predict the labels of."""
 

@@ -43,6 +43,7 @@ from edgeformers.serve.schemas import (
     Prediction,
     Predictions,
     Recommendations,
+    Removed,
     SimilarNodes,
 )
 from edgeformers.serve.versions import ServedModel, Versions
@@ -345,6 +346,21 @@ class Service:
             added=appended.added,
             duplicates=appended.duplicates,
         )
+
+    def remove_edges(self, node: str, *, side: Side | None = None) -> Removed:
+        """Forget all edges of a node, on both sides by default, for good."""
+        served = self.versions.find()
+        served.node_numbers([node], side)  # raises if it is unknown
+        graph = served.graph
+        sides = [side] if side or not graph.is_bipartite else list(get_args(Side))
+        count = sum(
+            len(self.live.edges_of(graph, node, each))
+            + len(self._network_edges(served, node, each, may_be_new=True))
+            for each in sides
+        )
+        self.live.remove(node, side if graph.is_bipartite else None)
+        self._catch_up()
+        return Removed(**_signature(served), node=node, removed=count)
 
     def _catch_up(self) -> None:
         """Let all models take in what is new in the store."""

@@ -71,6 +71,27 @@ def test_duplicates_count_once_and_keys_make_requests_repeatable(open_client):
     assert (both["added"], both["duplicates"]) == (1, 1)
 
 
+def test_removed_edges_are_gone_from_answers_also_after_a_restart(open_client, simulated):
+    client = open_client()
+    client.post("/v1/edges", json={"edges": EDGES})
+    number = simulated.node_number("user-000003", "source")
+    edges = simulated.adjacency.edges_of(number)
+    neighbor = simulated.node_names(simulated.adjacency.neighbors_of(number)[:1])[0]
+    texts = set(simulated.texts(edges)) | {EDGES[2]["text"]}
+    answer = client.delete("/v1/nodes/user-000003/edges")
+    assert answer.json()["removed"] == len(edges) + 1
+    assert client.delete("/v1/nodes/zoe/edges").json()["removed"] == 2
+    for each in (client, open_client()):
+        assert each.get("/v1/nodes/user-000003/edges").json()["edges"] == []
+        shown = each.get(f"/v1/nodes/{neighbor}/edges?limit=100").json()["edges"]
+        assert "user-000003" not in {edge["source"] for edge in shown}
+        assert neighbor in recommended(each, "user-000003")
+        reasons = each.get("/v1/nodes/user-000001/recommendations?k=100&explain=3").text
+        assert not any(text in reasons for text in texts if len(text) > 30)
+        assert each.get("/v1/nodes/zoe/edges").status_code == 404
+    assert client.delete("/v1/nodes/nobody/edges").status_code == 404
+
+
 @pytest.mark.parametrize(
     "change", [{"source": ""}, {"time": "yesterday"}, {"time": 1e300}, {"label": 5}, {"text": "\0"}]
 )
