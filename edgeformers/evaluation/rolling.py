@@ -186,7 +186,8 @@ def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
         if ends and own.min() < ends[-1]:
             raise InputError(
                 f"{graph.path}: `rolling` needs a chronological split, but '{split}' tests edges "
-                "that are older than edges it trains on; prepare with --split link=chronological"
+                "that are older than edges it trains on; prepare the network with "
+                "`splits=['link=chronological']`"
             )
         ends.append(int(own.max()))
     return times
