@@ -5,6 +5,7 @@ python -m benchmarks.vector_index --targets 1000000 --width 384 -o RECORD.json
 
 import argparse
 import json
+import os
 import resource
 import time
 from pathlib import Path
@@ -63,6 +64,7 @@ def measure(targets: int, width: int) -> dict[str, Any]:
         "p99_ms": round(float(np.percentile(times, 99)), 2),
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "keys_mb": keys.nbytes >> 20,
+        "load_average": os.getloadavg()[0],  # of the last minute, including this process
     }
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.storage import (
+    blocks,
     check_files,
     fingerprint_folder,
     open_array,
@@ -49,11 +51,11 @@ if TYPE_CHECKING:
 FOLDER, RECORD = "index", "index.json"
 FORMAT, SCHEMA_VERSION = "edgeformers-index", 1
 CHUNK = 4_096  # nodes encoded and written together
-SAMPLED = 2_000  # sources whose queries shape the search
+SAMPLED = 2_000  # other sources, whose queries shape the search
 LARGE = 300_000  # targets up to which search is exact
 WANTED_RECALL = 0.995  # at 10; a little more than LEAST_RECALL, which other sources should get
 LEAST_RECALL = 0.99
-TESTED = 200  # other sources whose queries measure its recall
+TESTED = 200  # sources whose queries measure recall
 LOW_RECALL = (
     "IVF finds only {:.3f} of the 10 best targets, which form no clusters; the index searches "
     "exactly instead, which takes longer"
@@ -191,23 +193,24 @@ def _write_rows(
 
 
 def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> IndexFacts:
-    """Write what the search needs, and measure its recall on sources that did not shape it."""
+    """Write what the search needs, and measure its recall on other sources, if there are any."""
     keys, scorer = _mapped(folder / KEYS), fitted.scorer
     sources = np.random.default_rng(0).permutation(fitted.network.graph.num_sources)
     tested = scorer.queries(np.sort(sources[:TESTED])).vectors
+    others = sources[TESTED:] if len(sources) > TESTED else sources
     kind, recall = "exact", 1.0
     settings: dict[str, int] = {}
     if len(keys) > LARGE:
         lists = InvertedLists.build(keys)
-        recall = choose_probes(lists, keys, tested)
+        choose_probes(lists, keys, scorer.queries(np.sort(others[:TESTED])).vectors)
+        recall = measure_recall(lists, keys, tested)
         if recall >= LEAST_RECALL:
             lists.save(folder)
             kind, settings = "ivf", {"lists": lists.index.nlist, "probes": lists.probes}
         else:
             print_message(LOW_RECALL.format(recall), show=show)
     if kind == "exact" and keys.size > SMALL:
-        sampled = scorer.queries(np.sort(sources[TESTED:][:SAMPLED])).vectors
-        search = BoundedSearch.build(keys, sampled if len(sampled) else tested)
+        search = BoundedSearch.build(keys, scorer.queries(np.sort(others[:SAMPLED])).vectors)
         search.save(folder)
         recall, settings = measure_recall(search, keys, tested), {"columns": search.num_columns}
     return IndexFacts(
@@ -222,25 +225,37 @@ def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> Inde
     )
 
 
-def choose_probes(search: InvertedLists, keys: Vectors, queries: Vectors) -> float:
-    """Let a search compare as many lists as it needs for a recall@10 of .995; returns the recall.
+def choose_probes(search: InvertedLists, keys: Vectors, queries: Vectors) -> None:
+    """Let a search compare as many lists as it needs for a recall@10 of .995.
 
     At most a quarter of the lists: beyond that, multiplying all keys is as fast.
     """
-    recall = measure_recall(search, keys, queries)
-    while recall < WANTED_RECALL and search.probes < search.index.nlist // 4:
-        search.probes *= 2
-        recall = measure_recall(search, keys, queries)
-    return recall
+    best, most = best_positions(keys, queries), search.index.nlist // 4
+    while search.probes < most and _recall(search, keys, queries, best) < WANTED_RECALL:
+        search.probes = min(2 * search.probes, most)
 
 
-def measure_recall(search: KeySearch, keys: Vectors, queries: Vectors, k: int = 10) -> float:
-    """The share of the k best keys of each query that a search finds."""
-    wanted, shares = [Wanted(k=k)], []
-    for query in queries:
-        ((found, _),) = search.best(keys, query[None], wanted, None)
-        best = np.argpartition(keys @ query, -k)[-k:] if len(keys) > k else np.arange(len(keys))
-        shares.append(len(np.intersect1d(found, best)) / max(1, len(best)))
+def measure_recall(search: KeySearch, keys: Vectors, queries: Vectors) -> float:
+    """The share of the 10 best keys of each query that a search finds."""
+    return _recall(search, keys, queries, best_positions(keys, queries))
+
+
+def best_positions(keys: Vectors, queries: Vectors, k: int = 10) -> Ids:
+    """The positions [n, k] of the keys with the highest products, of all keys if they are fewer."""
+    scores, positions = [], []
+    for at, block in blocks(keys):
+        top = torch.from_numpy(queries @ block.T).topk(min(k, len(block)))
+        scores.append(top.values)
+        positions.append(at + top.indices)
+    best = torch.cat(scores, 1).topk(min(k, len(keys))).indices
+    return np.asarray(torch.cat(positions, 1).gather(1, best).numpy())
+
+
+def _recall(search: KeySearch, keys: Vectors, queries: Vectors, best: Ids) -> float:
+    shares = []
+    for query, expected in zip(queries, best, strict=True):
+        ((found, _),) = search.best(keys, query[None], [Wanted(k=best.shape[1])], None)
+        shares.append(len(np.intersect1d(found, expected)) / max(1, len(expected)))
     return float(np.mean(shares)) if shares else 1.0
 
 

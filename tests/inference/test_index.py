@@ -9,8 +9,14 @@ import pytest
 
 import edgeformers.inference.index as index_module
 from edgeformers.errors import FormatError, InputError
-from edgeformers.inference.index import LinkIndex
+from edgeformers.inference.index import (
+    LinkIndex,
+    best_positions,
+    choose_probes,
+    measure_recall,
+)
 from edgeformers.inference.load import load_fitted
+from edgeformers.inference.vector_search import InvertedLists
 from tests.inference.test_link_scorer import old_link_run
 
 RUNS = [("link-run", "reviews"), ("reply-run", "replies")]  # two node types, and one
@@ -152,3 +158,29 @@ def test_files_of_others_are_kept(run, tmp_path):
     with pytest.raises(InputError, match=r"notes.txt"):
         LinkIndex.build(plain, tmp_path / "index", show=False)
     assert (tmp_path / "index" / "notes.txt").read_text() == "mine"
+
+
+def test_the_best_positions_are_those_of_all_products(monkeypatch):
+    rng = np.random.default_rng(0)
+    keys, queries = (rng.normal(size=(n, 8)).astype(np.float32) for n in (50, 6))
+    monkeypatch.setattr(index_module, "blocks", lambda table: [(0, table[:45]), (45, table[45:])])
+    expected = np.argsort(-(queries @ keys.T), axis=1)
+    assert np.array_equal(best_positions(keys, queries, 10), expected[:, :10])
+    assert np.array_equal(best_positions(keys, queries, 99), expected)
+
+
+def test_probes_are_doubled_until_recall_suffices_and_products_computed_once(monkeypatch):
+    pytest.importorskip("faiss")
+    rng, computed = np.random.default_rng(0), []
+    keys, queries = (rng.normal(size=(n, 8)).astype(np.float32) for n in (3_000, 50))
+    monkeypatch.setattr(
+        index_module, "best_positions", lambda *of: computed.append(of) or best_positions(*of)
+    )
+    search, most = InvertedLists.build(keys), InvertedLists.build(keys).index.nlist // 4
+    choose_probes(search, keys, queries)
+    assert search.probes == most  # these vectors form no clusters
+    assert len(computed) == 1
+    search.probes, half = 1, InvertedLists(search.index, 8)
+    monkeypatch.setattr(index_module, "WANTED_RECALL", measure_recall(half, keys, queries))
+    choose_probes(search, keys, queries)
+    assert search.probes == 8
