@@ -315,7 +315,7 @@ class Service:
         by_side: dict[Side, Iterator[Vectors]] = {}
         for side in get_args(Side):
             ids = [node.node for node in nodes if node.side == side]
-            served.links.nodes.known_numbers(ids, side)  # raises if one is unknown
+            served.node_numbers(ids, side)  # raises if one is unknown
             answers = self.worker.compute(
                 partial(_node_vectors, served.links, side),
                 ids,

@@ -119,6 +119,34 @@ def test_later_edges_change_the_vectors_of_their_nodes_only(run, searched, tmp_p
     assert [one.node for one in untouched.recommend(source, 5)] == [one.node for one in before]
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_stored_vectors_are_not_used_for_removed_edges(run, searched, tmp_path, side):
+    _, plain = run
+    LinkIndex.build(plain, tmp_path / "index", show=False)
+    indexed, without = replace(plain, index_folder=tmp_path / "index"), replace(plain)
+    graph, nodes = plain.network.graph, np.arange(plain.network.graph.num_nodes)
+    first = 0 if side == "source" else int(plain.scorer.candidates[0])
+    node = first + int(np.argmax(graph.adjacency.degrees()[first:][:5]))
+    (name,) = plain.nodes.ids_of([node])
+    changed = np.append(graph.adjacency.neighbors_of(node), node)
+    before = indexed.embed_nodes(changed)
+    indexed.recommend(sources_of(plain, 1)[0], 1)
+    for model in (indexed, without):
+        model.update([("new source", name, None), (name, "new target", "a good film")])
+        model.remove_edges(name)
+    assert not np.isclose(indexed.embed_nodes(changed), before).all(1).all()
+    for own in ("source", "target"):
+        vectors = [model.embed_nodes(nodes, side=own) for model in (indexed, without)]
+        np.testing.assert_allclose(*vectors, rtol=1e-3, atol=1e-4)
+    keys = indexed.scorer.candidates
+    np.testing.assert_allclose(
+        indexed.scorer.cached_keys(keys), without.scorer.keys(keys), rtol=1e-3, atol=1e-3
+    )
+    sources = np.arange(graph.num_sources)
+    found, wanted = (model.scorer.rank(sources, 7) for model in (indexed, without))
+    np.testing.assert_allclose(found.score, wanted.score, rtol=1e-3, atol=1e-3)
+
+
 def test_the_index_of_another_model_or_network_is_refused(run, tmp_path):
     folder, plain = run
     shutil.copytree(folder / "index", tmp_path / "index")

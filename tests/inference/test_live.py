@@ -203,6 +203,9 @@ def test_a_removal_undoes_an_update(fitted):
         for answer in answers:
             assert answer.components == pytest.approx(expected[answer.node], rel=1e-3, abs=1e-3)
     assert SECRET not in live_texts(fitted, "new")
+    for side in ("source", "target"):
+        similar = fitted.similar(known(fitted, side, 1)[0], 1000, side=side)
+        assert not {"new", "later"} & {each.node for each in similar}
     np.testing.assert_array_equal(
         fitted.scorer.group[: len(fitted.nodes)], never.scorer.group[: len(fitted.nodes)]
     )

@@ -60,6 +60,21 @@ def test_new_edges_are_visible_to_the_next_request_and_after_a_restart(open_clie
         assert more["edges"][0]["source"] != "zoe"
 
 
+def test_new_nodes_have_embeddings_until_their_edges_are_removed(open_client):
+    client = open_client()
+    nodes = [{"node": "zoe"}, {"node": "kayak", "side": "target"}]
+    assert client.post("/v1/embeddings", json={"input": nodes}).status_code == 404
+    client.post("/v1/edges", json={"edges": EDGES})
+    answer = client.post("/v1/embeddings", json={"input": nodes})
+    assert answer.status_code == 200, answer.text
+    zoe, kayak = (each["embedding"] for each in answer.json()["data"])
+    assert zoe != kayak
+    client.delete("/v1/nodes/zoe/edges")
+    assert client.post("/v1/embeddings", json={"input": nodes[:1]}).status_code == 404
+    similar = client.get("/v1/nodes/user-000003/similar?k=100").json()["similar"]
+    assert "zoe" not in {each["node"] for each in similar}
+
+
 def test_duplicates_count_once_and_keys_make_requests_repeatable(open_client):
     client, key = open_client(), {"Idempotency-Key": "one"}
     first = client.post("/v1/edges", json={"edges": EDGES[:1]}, headers=key).json()
