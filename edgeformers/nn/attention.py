@@ -6,7 +6,6 @@ from typing import Any, Literal, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 
 from edgeformers.errors import ConfigError
 from edgeformers.nn.fast.dispatch import (
@@ -205,6 +204,8 @@ def attend(
         raise ConfigError(f"attention backend 'varlen' {obstacle}; use 'auto' or 'bucketed'")
     if backend == "bucketed" or obstacle:
         return _attend_bucketed(q, k, v, groups.buckets(num_virtual, window, readout), dropout)
+    from torch.nn.attention.varlen import varlen_attn  # imports torch._dynamo: a second
+
     keys = groups.layout(num_virtual)
     offsets, max_length = groups.offsets, groups.max_length
     if readout:
