@@ -203,12 +203,13 @@ def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> Inde
     if len(keys) > LARGE:
         lists = InvertedLists.build(keys)
         choose_probes(lists, keys, scorer.queries(np.sort(others[:TESTED])).vectors)
-        recall = measure_recall(lists, keys, tested)
-        if recall >= LEAST_RECALL:
+        measured = measure_recall(lists, keys, tested)
+        if measured >= LEAST_RECALL:
             lists.save(folder)
-            kind, settings = "ivf", {"lists": lists.index.nlist, "probes": lists.probes}
+            kind, recall = "ivf", measured
+            settings = {"lists": lists.index.nlist, "probes": lists.probes}
         else:
-            print_message(LOW_RECALL.format(recall), show=show)
+            print_message(LOW_RECALL.format(measured), show=show)
     if kind == "exact" and keys.size > SMALL:
         search = BoundedSearch.build(keys, scorer.queries(np.sort(others[:SAMPLED])).vectors)
         search.save(folder)

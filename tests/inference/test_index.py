@@ -9,6 +9,7 @@ import pytest
 
 import edgeformers.inference.index as index_module
 from edgeformers.errors import FormatError, InputError
+from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.index import (
     LinkIndex,
     best_positions,
@@ -186,6 +187,61 @@ def test_files_of_others_are_kept(run, tmp_path):
     with pytest.raises(InputError, match=r"notes.txt"):
         LinkIndex.build(plain, tmp_path / "index", show=False)
     assert (tmp_path / "index" / "notes.txt").read_text() == "mine"
+
+
+@pytest.fixture
+def inverted(monkeypatch):
+    """A search by FAISS IVF even among few candidates; it compares all lists."""
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(index_module, "LARGE", 5)
+    monkeypatch.setattr(index_module, "choose_probes", compare_all_lists)
+
+
+def compare_all_lists(search, *_):
+    search.probes = search.index.nlist
+
+
+def test_inverted_lists_serve_recommendations_filters_and_updates(run, inverted, tmp_path):
+    _, plain = run
+    facts = LinkIndex.build(plain, tmp_path / "index", show=False).facts
+    assert (facts.kind, facts.recall_at_10) == ("ivf", 1.0)
+    fitted, without = replace(plain, index_folder=tmp_path / "index"), replace(plain)
+    assert isinstance(fitted.index.search(), InvertedLists)
+    assert fitted.index.search().probes == facts.settings["lists"]
+    (source,), names = sources_of(plain, 1), plain.nodes.ids_of(plain.scorer.candidates)
+    filters = [None, CandidateFilter(deny=names[::3]), CandidateFilter(allow=names[:2])]
+    for _ in ("before an update", "after"):
+        for candidates in filters:
+            found, wanted = (
+                {one.node: one.score for one in model.recommend(source, 5, candidates=candidates)}
+                for model in (fitted, without)
+            )
+            assert found == pytest.approx(wanted, rel=1e-3, abs=1e-3)
+        for model in (fitted, without):
+            model.update([(source, names[-1], "much better"), ("new", names[0], "as before")])
+            model.update([(source, "new target", "what everybody wants")])
+
+
+def test_probes_are_chosen_by_other_sources_than_those_of_the_recall(
+    run, inverted, monkeypatch, tmp_path
+):
+    chosen, tested = [], []
+    monkeypatch.setattr(index_module, "TESTED", 4)
+    monkeypatch.setattr(index_module, "choose_probes", lambda *of: chosen.extend(of[2]))
+    monkeypatch.setattr(index_module, "measure_recall", lambda *of: tested.extend(of[2]) or 1.0)
+    LinkIndex.build(run[1], tmp_path / "index", show=False)
+    assert len(chosen) == len(tested) == 4
+    assert not {row.tobytes() for row in chosen} & {row.tobytes() for row in tested}
+
+
+def test_low_recall_is_reported_and_search_is_exact_instead(
+    run, inverted, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(index_module, "measure_recall", lambda *_: 0.9)
+    facts = LinkIndex.build(run[1], tmp_path / "index").facts
+    assert (facts.kind, facts.recall_at_10, facts.settings) == ("exact", 1.0, {})
+    assert "only 0.900 of the 10 best" in capsys.readouterr().err
+    assert not (tmp_path / "index" / "ivf.faiss").exists()
 
 
 def test_the_best_positions_are_those_of_all_products(monkeypatch):
