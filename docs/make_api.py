@@ -63,6 +63,10 @@ CHAPTERS = (
             "edgeformers.nn.backbones:export_backbone",
             "edgeformers.estimators:Recommendation",
             "edgeformers.estimators:Reason",
+            "edgeformers.inference.candidate_filter:CandidateFilter",
+            "edgeformers.inference.fitted_links:SimilarNode",
+            "edgeformers.inference.fitted_links:WhatIf",
+            "edgeformers.inference.word_attention:AttendedText",
         ],
     ),
     Chapter(
@@ -111,7 +115,27 @@ CHAPTERS = (
             "edgeformers.inference.node_classification:classify_nodes",
         ],
     ),
+    Chapter(
+        "Serving",
+        "What the verbs `index` and `serve` call, and the store of edges that arrive.",
+        [
+            "edgeformers.inference.index:LinkIndex",
+            "edgeformers.serve.service:Service",
+            "edgeformers.serve.app:create_app",
+            "edgeformers.data.edge_store:EdgeStore",
+        ],
+    ),
     Chapter("Evaluation", "`edgeformers.evaluation`", names_of(evaluation)),
+    Chapter(
+        "As of each moment",
+        "The protocol `rolling`: links in time order, each ranked with all that is earlier.",
+        [
+            "edgeformers.evaluation.rolling:RollingLinks",
+            "edgeformers.evaluation.rolling:RollingScorer",
+            "edgeformers.inference.rolling:RollingPredictor",
+            "edgeformers.baselines.temporal.recent_popularity:RecentPopularity",
+        ],
+    ),
     Chapter("Metrics", "`edgeformers.evaluation.metrics`: functions of arrays", names_of(metrics)),
     Chapter("Errors", "`edgeformers.errors`: each message is a sentence", ERRORS),
 )
