@@ -3,15 +3,20 @@
 import shutil
 import threading
 
+import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import InputError
+from edgeformers.estimators import LinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.serve.app import create_app
 from edgeformers.serve.service import Service
 from edgeformers.serve.versions import run_names
+from tests.estimators.conftest import tiny
 
 EDGE = {"source": "a", "target": "b", "text": "My tent is excellent."}
 NODE = "/v1/nodes/user-000003/recommendations"
@@ -85,6 +90,41 @@ def test_new_edges_are_known_to_a_new_version_and_after_a_rollback(client, run):
     client.post("/v1/edges", json={"edges": [{**edge, "source": "yan"}]})
     client.post("/v1/models/rollback")
     assert client.get("/v1/nodes/yan/recommendations").status_code == 200
+
+
+@pytest.mark.slow
+def test_edges_that_a_new_network_has_are_not_taken_in_twice(client, run, tmp_path):
+    store, count = tmp_path / "edges.sqlite", 12
+    merged = [
+        {"source": "zoe", "target": f"item-{at:06}", "text": f"My tent {at} is excellent."}
+        for at in range(1, count + 1)
+    ]
+    later = {"source": "zoe", "target": "kayak", "text": "A good kayak."}
+    client.post("/v1/edges", json={"edges": [{**merged[0], "source": "yan"}, *merged]})
+    client.delete("/v1/nodes/yan/edges")
+    config = PrepareConfig(tokenizer="train:8000", progress=False, add=[store])
+    network = prepare_simulated(tmp_path / "network", num_edges=600, config=config)
+    assert network.meta.stores[0]["added"] == count
+    client.post("/v1/edges", json={"edges": [later]})
+    shutil.rmtree(run)
+    expected = tiny(LinkPredictor).fit(network, run=run).fitted_
+    assert client.post("/v1/models/reload").status_code == 200
+    assert client.post("/v1/edges", json={"edges": merged}).json()["duplicates"] == count
+    expected.update([(later["source"], later["target"], later["text"])])
+    for _ in range(2):
+        page = client.get("/v1/nodes/zoe/edges?limit=100").json()
+        texts = [edge["text"] for edge in page["edges"]]
+        assert sorted(texts) == sorted(edge["text"] for edge in [*merged, later])
+        assert page["total"] == count + 1
+        assert client.get("/v1/nodes/yan/edges").status_code == 404
+        client.post("/v1/models/rollback")  # the version before has taken in the same edges
+    zoe = {"input": [{"node": "zoe"}]}
+    vector = client.post("/v1/embeddings", json=zoe).json()["data"][0]["embedding"]
+    np.testing.assert_allclose(vector, expected.embed_nodes(["zoe"])[0], rtol=1e-3, atol=1e-4)
+    answers = client.get("/v1/nodes/zoe/recommendations?k=5").json()["recommendations"]
+    wanted = expected.recommend("zoe", 5)
+    assert [each["node"] for each in answers] == [each.node for each in wanted]
+    assert answers[0]["components"] == pytest.approx(wanted[0].components, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.slow
