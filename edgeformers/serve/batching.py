@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from edgeformers.errors import EdgeformersError
+from edgeformers.serve.limits import Limits, TooLargeError
 
 BATCH_TOKENS = 8_192  # encoded at once
-QUEUE_TOKENS = 262_144  # waiting; more are refused
 WAIT_SECONDS = 60.0  # for an answer
 
 Item = TypeVar("Item")
@@ -43,7 +43,7 @@ class Worker:
         self,
         *,
         batch_tokens: int = BATCH_TOKENS,
-        queue_tokens: int = QUEUE_TOKENS,
+        queue_tokens: int = Limits.queue_tokens,
         observe: Callable[[int, int], None] | None = None,  # called with jobs and tokens of batches
     ) -> None:
         self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
@@ -94,10 +94,15 @@ class Worker:
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         tokens = sum(job.tokens for job in jobs)
+        if tokens > self.queue_tokens:
+            raise TooLargeError(
+                f"the request counts as about {tokens:,} tokens; the limit is "
+                f"{self.queue_tokens:,}: split it"
+            )
         with self._changed:
             if self._is_closing:
                 raise OverloadedError("the server is shutting down")
-            if self._jobs and self._tokens + tokens > self.queue_tokens:
+            if self._tokens + tokens > self.queue_tokens:
                 raise OverloadedError(
                     f"{len(self._jobs):,} texts and nodes are waiting already; try later"
                 )

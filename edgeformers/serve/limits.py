@@ -1,4 +1,4 @@
-"""Limits of requests: how large a body, how many items and how long a text may be."""
+"""Limits of requests: how large a body, how many items and tokens, how long a text may be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ class Limits:
     body_bytes: int = 4 << 20
     items: int = 2_048  # edges, nodes or inputs
     text_characters: int = 20_000
+    queue_tokens: int = 262_144  # of one request, and of all that wait
     in_flight: int = 128  # requests that are answered at the same time
 
     def check_items(self, items: Sequence[object], what: str) -> None:

@@ -80,7 +80,9 @@ class Service:
         self.live = LiveEdges(store or default_store(runs[0]))
         self.versions = Versions(runs, network=network, device=device, prepare=self.live.catch_up)
         self.metrics = Metrics()
-        self.worker = Worker(observe=self.metrics.observe_batch)
+        self.worker = Worker(
+            queue_tokens=self.limits.queue_tokens, observe=self.metrics.observe_batch
+        )
         worker = self.worker
         self.metrics.observe_queue(lambda: len(worker), lambda: worker.waiting_tokens)
         self._show_versions()

@@ -7,6 +7,7 @@ import pytest
 
 from edgeformers.serve import batching
 from edgeformers.serve.batching import OverloadedError, Worker
+from edgeformers.serve.limits import TooLargeError
 
 
 @pytest.fixture
@@ -82,8 +83,14 @@ def test_not_even_a_panic_or_an_exit_ends_the_worker(worker):
     assert worker.compute(list, [1], key="", tokens=[1]) == [1]
 
 
-def test_a_full_queue_is_an_error_and_a_large_request_is_not(worker):
-    assert worker.compute(list, range(30), key="", tokens=[5] * 30) == list(range(30))
+def test_a_request_with_too_many_tokens_is_refused_even_if_nothing_waits(worker):
+    assert worker.compute(list, range(8), key="", tokens=[5] * 8) == list(range(8))
+    with pytest.raises(TooLargeError, match="45 tokens; the limit is 40"):
+        worker.compute(list, range(9), key="", tokens=[5] * 9)
+    assert worker.waiting_tokens == 0
+
+
+def test_a_full_queue_is_an_error(worker):
     blocked = Blocked(worker)
     waiting = blocked.pool.submit(worker.compute, list, [1], key="", tokens=[30])
     wait_for(worker, 1)

@@ -88,6 +88,21 @@ def test_too_many_edges_or_too_long_a_text_is_413_with_the_limit(client):
     assert "20,000" in long.json()["detail"]
 
 
+def test_too_many_tokens_are_413_with_the_limit(client):
+    texts = ["a" * 19_000] * 60  # less than the limits of a body, of items and of a text
+    edges = [{**EDGE, "text": text} for text in texts]
+    requests = {
+        PREDICT: {"edges": edges},
+        "/v1/embeddings": {"input": texts},
+        "/v1/recommendations": {"edges": [{"target": "a", "text": text} for text in texts]},
+    }
+    for path, body in requests.items():
+        answer = client.post(path, json=body)
+        assert answer.status_code == 413
+        assert f"{Limits().queue_tokens:,}" in answer.json()["detail"]
+    assert client.get("/info").json()["limits"]["queue_tokens"] == Limits().queue_tokens
+
+
 @pytest.mark.parametrize(
     "path",
     [
