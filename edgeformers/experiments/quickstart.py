@@ -26,6 +26,7 @@ from edgeformers.experiments.input_ablation import ablate_inputs
 from edgeformers.experiments.model_figures import attention_map, node_map
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
+from edgeformers.inference.index import FOLDER, LARGE, LinkIndex
 from edgeformers.locks import single_writer
 from edgeformers.minilm import MINILM, has_minilm
 from edgeformers.report.figures import AttentionFigure, NodeMap
@@ -128,7 +129,7 @@ def _quickstart(
             _link_task(predictor, graph, simulation), verdict=_verdict(predictor, folder / "links")
         ),
     ]
-    log("5/5  Writing the report")
+    log("5/5  Writing the report, and the index that lets `serve` start faster")
     results = Results(
         title="Quickstart",
         origin=f"{simulation.origin}, backbone {backbone}",
@@ -141,6 +142,8 @@ def _quickstart(
     )
     write_atomic(folder / "results.json", results.to_json())
     write_atomic(folder / "report.html", render_html(results_page(results)))
+    if predictor.fitted_.index is None and graph.num_targets <= LARGE:  # above, it needs FAISS
+        LinkIndex.build(predictor.fitted_, folder / "links" / FOLDER, show=show)
     source = _example_source(graph)
     return QuickstartResult(
         folder=folder,

@@ -95,6 +95,12 @@ def test_recommendations_come_with_reviews(finished):
     assert all(recommendation.because for recommendation in finished.recommendations)
 
 
+def test_the_link_run_has_an_index(finished, graph):
+    fitted = open_run(finished.folder / "links").fitted_
+    assert fitted.index is not None
+    assert fitted.index.facts.targets == graph.num_targets
+
+
 def test_finished_runs_are_reused(finished):
     before = training_times(finished.folder)
     again = quickstart(finished.folder, **TINY)
