@@ -201,8 +201,9 @@ def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> Inde
     kind, recall = "exact", 1.0
     settings: dict[str, int] = {}
     if len(keys) > LARGE:
-        lists = InvertedLists.build(keys)
-        choose_probes(lists, keys, scorer.queries(np.sort(others[:TESTED])).vectors)
+        sampled = scorer.queries(others[:SAMPLED]).vectors
+        lists = InvertedLists.build(keys, sampled)
+        choose_probes(lists, keys, sampled[:TESTED])
         measured = measure_recall(lists, keys, tested)
         if measured >= LEAST_RECALL:
             lists.save(folder)
@@ -211,7 +212,7 @@ def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> Inde
         else:
             print_message(LOW_RECALL.format(measured), show=show)
     if kind == "exact" and keys.size > SMALL:
-        search = BoundedSearch.build(keys, scorer.queries(np.sort(others[:SAMPLED])).vectors)
+        search = BoundedSearch.build(keys, scorer.queries(others[:SAMPLED]).vectors)
         search.save(folder)
         recall, settings = measure_recall(search, keys, tested), {"columns": search.num_columns}
     return IndexFacts(

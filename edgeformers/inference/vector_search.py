@@ -25,6 +25,7 @@ SCATTERED = 64  # what a number of a scattered row costs, in integers multiplied
 PARTS = 4  # of the other columns, each with a bound of its own
 ROUNDING = 1e-5  # error of a product in float32, relative to the norms
 FEWEST = 64  # keys whose scores are computed first
+LISTED, RESCORED = 128, 400  # columns of keys in IVF lists, and keys that are re-scored
 LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
 BLOCK = 1 << 24  # bounds in memory at once
 
@@ -194,18 +195,21 @@ def _compress(
 class InvertedLists:
     """FAISS IVF: compares the keys in the lists closest to a query, and re-scores the best exactly.
 
-    Lists hold keys in 8-bit integers. Keys that have changed are always re-scored.
+    Lists hold the leading columns of keys, in the basis of `BoundedSearch`, as 8-bit integers.
+    Keys that have changed are always re-scored.
     """
 
-    def __init__(self, index: Any, probes: int) -> None:
+    def __init__(self, index: Any, basis: Vectors, probes: int) -> None:
         self.index, self.probes = index, probes
+        self.basis = basis  # [2, r, R]: of queries and of keys
         self._changed: Ids = np.empty(0, np.int64)
 
     @classmethod
-    def build(cls, keys: Vectors) -> "InvertedLists":
-        """Lists of about a quarter of the root of the number of keys each."""
+    def build(cls, keys: Vectors, queries: Vectors) -> "InvertedLists":
+        """As many lists as four times the root of the number of keys."""
         faiss = require("faiss", "serve")
-        width, lists = keys.shape[1], max(1, int(4 * math.sqrt(len(keys))) // 2)
+        basis = balanced_basis(queries, sample_rows(keys, SAMPLED)).astype(np.float32)[:, :LISTED]
+        width, lists = basis.shape[1], int(4 * math.sqrt(len(keys)))
         quantizer = faiss.IndexFlatIP(width)
         index = faiss.IndexIVFScalarQuantizer(
             quantizer,
@@ -216,10 +220,10 @@ class InvertedLists:
             False,
         )
         index.cp.niter, index.cp.max_points_per_centroid = 8, 64
-        index.train(sample_rows(keys, 64 * lists))
+        index.train(sample_rows(keys, 64 * lists) @ basis[1].T)
         for _, block in blocks(keys):
-            index.add(np.ascontiguousarray(block))
-        return cls(index, 1)
+            index.add(block @ basis[1].T)
+        return cls(index, basis, 1)
 
     def best(
         self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
@@ -231,8 +235,9 @@ class InvertedLists:
         bits = None if allowed is None else np.packbits(allowed, bitorder="little")
         chosen = None if bits is None else faiss.IDSelectorBitmap(bits)
         options = faiss.SearchParametersIVF(nprobe=self.probes, sel=chosen)
-        count = max(max(FEWEST, 4 * own.k) + len(own.excluded) for own in wanted)
-        _, listed = self.index.search(queries, min(count, len(keys)), params=options)
+        count = max(max(RESCORED, 4 * own.k) + len(own.excluded) for own in wanted)
+        leading = queries @ self.basis[0].T
+        _, listed = self.index.search(leading, min(count, len(keys)), params=options)
         return [
             self._rescored(keys, query, own, places, allowed)
             for (query, own), places in zip(pairs, listed, strict=True)
@@ -255,12 +260,14 @@ class InvertedLists:
         self._changed = np.union1d(self._changed, positions)
 
     def save(self, folder: Path) -> None:
+        np.save(folder / "basis.npy", self.basis)
         require("faiss", "serve").write_index(self.index, str(folder / "ivf.faiss"))
 
     @classmethod
     def load(cls, folder: Path, probes: int) -> "InvertedLists":
         """The lists that `save` wrote."""
-        return cls(require("faiss", "serve").read_index(str(folder / "ivf.faiss")), probes)
+        index = require("faiss", "serve").read_index(str(folder / "ivf.faiss"))
+        return cls(index, np.load(folder / "basis.npy"), probes)
 
 
 def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:

@@ -260,11 +260,11 @@ def test_probes_are_doubled_until_recall_suffices_and_products_computed_once(mon
     monkeypatch.setattr(
         index_module, "best_positions", lambda *of: computed.append(of) or best_positions(*of)
     )
-    search, most = InvertedLists.build(keys), InvertedLists.build(keys).index.nlist // 4
+    search = InvertedLists.build(keys, queries)
     choose_probes(search, keys, queries)
-    assert search.probes == most  # these vectors form no clusters
+    assert search.probes == search.index.nlist // 4  # these vectors form no clusters
     assert len(computed) == 1
-    search.probes, half = 1, InvertedLists(search.index, 8)
+    search.probes, half = 1, InvertedLists(search.index, search.basis, 8)
     monkeypatch.setattr(index_module, "WANTED_RECALL", measure_recall(half, keys, queries))
     choose_probes(search, keys, queries)
     assert search.probes == 8

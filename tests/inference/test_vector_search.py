@@ -97,7 +97,7 @@ def test_changed_keys_are_found(keys):
 @pytest.fixture(scope="module")
 def lists(keys):
     pytest.importorskip("faiss")
-    found = InvertedLists.build(keys)
+    found = InvertedLists.build(keys, low_rank(300, 1))
     found.probes = found.index.nlist
     return found
 
@@ -121,10 +121,23 @@ def test_inverted_lists_give_exact_scores_and_k_results(keys, lists, share, tmp_
     assert sorted(one[0][0].tolist()) == [2_998, 2_999]
 
 
+def test_leading_columns_in_lists_suffice_with_exact_scores_of_the_best(keys, monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("edgeformers.inference.vector_search.LISTED", 10)
+    search = InvertedLists.build(keys, low_rank(300, 1))
+    search.probes = search.index.nlist
+    assert search.index.d == 10
+    for query in low_rank(5, 11):
+        ((found, scores),) = search.best(keys, query[None], [Wanted(k=10)], None)
+        expected, best_scores = brute_force(keys, query, Wanted(k=10), None)
+        assert found.tolist() == expected.tolist()
+        np.testing.assert_allclose(scores, best_scores, rtol=1e-4)
+
+
 def test_inverted_lists_find_changed_keys(keys):
     pytest.importorskip("faiss")
     changed, query = keys.copy(), low_rank(1, 9)
-    search = InvertedLists.build(changed)
+    search = InvertedLists.build(changed, low_rank(300, 1))
     changed[17] = 5 * query[0]
     search.renew(changed, np.array([17]))
     ((found, _),) = search.best(changed, query, [Wanted(k=1)], None)
