@@ -84,6 +84,11 @@ class LiveEdges:
             removed |= np.isin(nodes[edges], graph.node_index.numbers(ids, side))
         return removed
 
+    def last_removal(self) -> int:
+        """The sequence number of the latest removal; 0 if there is none."""
+        removals = [] if self._store is None else self._store.removals()
+        return removals[-1].sequence if removals else 0
+
     def find_nodes(
         self, model: ServedModel, query: str, side: Side | None, *, is_exact: bool = False
     ) -> list[NodeMatch]:

@@ -1,5 +1,7 @@
 """Edges that arrive while the server runs are on disk, read at once, and taken in again later."""
 
+import re
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -105,6 +107,16 @@ def test_removed_edges_are_gone_from_answers_also_after_a_restart(open_client, s
         assert not any(text in reasons for text in texts if len(text) > 30)
         assert each.get("/v1/nodes/zoe/edges").status_code == 404
     assert client.delete("/v1/nodes/nobody/edges").status_code == 404
+
+
+def test_removed_edges_are_gone_from_the_map(open_client, monkeypatch):
+    monkeypatch.setattr("edgeformers.serve.explore.map_page.SAMPLE", 20)
+    client = open_client()
+    name = re.search(r"(user-\d+) →", client.get("/map?what=edge").text)[1]
+    client.delete(f"/v1/nodes/{name}/edges")
+    page = client.get("/map?what=edge").text
+    assert f"{name} →" not in page
+    assert "→" in page
 
 
 @pytest.mark.parametrize(

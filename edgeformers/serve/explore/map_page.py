@@ -22,11 +22,11 @@ COLORS = {"label": "label", "degree": "number of edges", "cluster": "cluster"}
 
 
 class Maps:
-    """Maps that have been computed once; a new version of a model gets a new one."""
+    """Maps that are computed once, and again for a new version of a model or after a removal."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._maps: dict[tuple[str, str, str], PointMap] = {}
+        self._maps: dict[tuple[str, tuple[str, int], str], PointMap] = {}
         self._computing = Lock()  # a second request for the same map waits for the first
 
     def page(self, what: str, color: str) -> Values:
@@ -65,7 +65,7 @@ class Maps:
         return kinds
 
     def _map(self, what: str, served: ServedModel) -> PointMap:
-        key = (served.name, served.version, what)
+        key = (served.name, (served.version, self.service.live.last_removal()), what)
         with self._computing:
             if key not in self._maps:
                 make = self._edge_map if what == "edge" else self._node_map
@@ -99,6 +99,7 @@ class Maps:
     def _edge_map(self, served: ServedModel, what: str) -> PointMap:
         graph = served.graph
         edges = _sample(np.arange(graph.num_edges))
+        edges = edges[~self.service.live.is_removed(graph, edges)]
         vectors = self._vectors(served.edges.embed_edges, edges)
         degrees = graph.adjacency.degrees()[graph.dst[edges]].tolist()
         shown_side = "source" if graph.is_bipartite else None
