@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgeformers.cli.main import run
+from edgeformers.data.edge_store import EdgeStore, StoredEdge
 from edgeformers.data.splits import SplitConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
@@ -34,6 +35,8 @@ def test_the_commands_of_the_guide_run_in_order(tmp_path, monkeypatch):
     rows = (f"u{i % 7},p{i % 5},text {i},{1 + i % 5}" for i in range(30))
     (tmp_path / "reviews.csv").write_text("\n".join(["user,product,review,stars", *rows]) + "\n")
     (tmp_path / "products.csv").write_text("product,kinds,about\np0,a|b,a tent\np1,b,\n")
+    with EdgeStore(tmp_path / "edges.sqlite") as store:
+        store.append([StoredEdge(source="u1", target="p9", text="new")])
     monkeypatch.chdir(tmp_path)
     assert len(COMMANDS) >= 4
     for program, *args in COMMANDS:

@@ -128,7 +128,7 @@ def test_an_actor_returns_errors_as_sentences(home):
         raise InputError("the run is gone")
 
     assert _Actor(open_job, "")({"chunk": np.array([3])})["error"] == ["the run is gone"]
-    options = {"k": 3, "exclude_seen": True, "chunk": 100}
+    options = {"k": 3, "exclude_seen": True, "candidates": None, "chunk": 100}
     here = batch_inference._open_recommender(home / "links", None, "cpu", **options)
     other = _Actor(lambda: here, "of another run")
     assert "storage" in other({"chunk": np.array([0])})["error"][0]

@@ -137,12 +137,18 @@ def luminance(color):
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
+def colors_of(name, style):
+    """A color in light mode, in dark mode and in print."""
+    [both] = re.findall(rf"--{name}: light-dark\(#(\w+), #(\w+)\)", style)
+    return [*both, *re.findall(rf"--{name}: #(\w+)", style)]
+
+
 @pytest.mark.parametrize("name", ["ink", "muted", "accent", "warning"])
 def test_text_has_enough_contrast_in_light_mode_in_dark_mode_and_in_print(name):
     style = render_html(make_page())
     papers, colors = (
         ["".join(2 * c for c in one) if len(one) == 3 else one for one in found]
-        for found in (re.findall(rf"--{n}: #(\w+)", style) for n in ("paper", name))
+        for found in (colors_of(n, style) for n in ("paper", name))
     )
     assert len(papers) == len(colors) == 3
     for pair in zip(papers, colors, strict=True):
