@@ -31,7 +31,7 @@ def recommendations(service: Service, node: str, model: str) -> Values:
     return {
         **_shown(service, answer, service.word_attention(node, model=answer.model)),
         "heading": "Recommended",
-        "history_heading": "What it wrote",
+        "history_heading": f"What {node} wrote",
         "models": [(name, link, name == answer.model) for name, link in links],
         "source": node,
     }
