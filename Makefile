@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= auto
 
-.PHONY: quickstart test test-slow browser torture check format bench clean
+.PHONY: quickstart test test-slow docs browser torture check format bench clean
 
 quickstart: $(READY)  ## both models and baselines on the built-in network; quickstart/report.html
 	$(BIN)/edgeformers quickstart -o quickstart
@@ -15,6 +15,9 @@ test: $(READY)  ## the test suite without its slow cases; no network, no GPU
 
 test-slow: $(READY)  ## the slow cases
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+docs: $(READY)  ## the documentation site, all links checked; build/site/index.html
+	$(BIN)/python docs/build.py
 
 browser:  ## Chromium for the tests of the explorer, if it is missing and apt-get may install it
 	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -qq -y chromium) || true
@@ -35,7 +38,7 @@ bench: $(READY)  ## speed and memory of preparing and sampling; prints the table
 	$(BIN)/python -m benchmarks.data
 
 clean:
-	rm -rf $(VENV) quickstart
+	rm -rf $(VENV) quickstart build .cache
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
