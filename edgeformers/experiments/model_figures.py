@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.batch import EdgeBatch, edge_batch
 from edgeformers.data.random import hash_keys
-from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError, MissingExtraError, require
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
@@ -120,9 +119,9 @@ def node_map(
     predictor: LinkPredictor, nodes: Ids, names: Sequence[str], title: str, *, seed: int = 0
 ) -> NodeMap:
     """Target nodes and the edges around them, projected to two dimensions."""
-    loader = predictor.fitted_.network.loader
-    sampler = EgoSampler(loader.target_sampler.adjacency, [MAX_EDGES], seed=seed)
-    batch = replace(loader, target_sampler=sampler).nodes(nodes, side="target")
+    network = predictor.fitted_.network
+    sampler = network.graph.sampler(network.split, [MAX_EDGES], seed=seed)
+    batch = replace(network.loader, target_sampler=sampler).nodes(nodes, side="target")
     batch = batch.to(predictor.device)
     with predictor.options.autocast():
         edges = predictor.model.encode_ego_edges(batch).float().cpu().numpy()  # type: ignore[operator]
@@ -143,9 +142,9 @@ def measure_embeddings(predictor: LinkPredictor, nodes: Ids, *, seed: int = 0) -
 
     The differences that the paper claims have intervals over nodes.
     """
-    loader = predictor.fitted_.network.loader
-    sampler = EgoSampler(loader.target_sampler.adjacency, [MEASURED_EDGES], seed=seed)
-    sized, centers, sums, sizes = replace(loader, target_sampler=sampler), [], [], []
+    network = predictor.fitted_.network
+    sampler = network.graph.sampler(network.split, [MEASURED_EDGES], seed=seed)
+    sized, centers, sums, sizes = replace(network.loader, target_sampler=sampler), [], [], []
     for start in range(0, len(nodes), ATTENTION_BATCH):
         batch = sized.nodes(nodes[start : start + ATTENTION_BATCH], side="target")
         batch = batch.to(predictor.device)

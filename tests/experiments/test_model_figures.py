@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from edgeformers.errors import InputError
-from edgeformers.estimators import EdgeClassifier
+from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.experiments.model_figures import (
     SHOWN_TOKENS,
     attention_map,
     measure_attention,
+    measure_embeddings,
+    node_map,
     project_2d,
     similarity_measurements,
 )
@@ -48,6 +50,17 @@ def test_attention_is_averaged_per_token(classifier, token):
     assert gap.value == pytest.approx(found["virtual/layer 1"].value - found["text/layer 1"].value)
     lengths = network.loader.lengths(edges)
     assert found["text/layer 0"].value == pytest.approx(np.mean(1 / np.asarray(lengths)), rel=1e-4)
+
+
+def test_embeddings_of_a_model_that_samples_positive_and_negative_edges(simulated):
+    strata = {"data.strata": "positive", "data.source_neighbors": [1, 1]}
+    settings = {**TINY, **strata, "data.target_neighbors": [1, 1], "links.ensemble": False}
+    predictor = LinkPredictor(recipe="fast", settings=settings, show=False).fit(simulated)
+    nodes = np.arange(simulated.num_sources, simulated.num_nodes)[:4]
+    drawn = node_map(predictor, nodes, simulated.node_names(nodes), "")
+    assert set(drawn.ends) == set(range(len(nodes)))
+    assert len(drawn.edges) == len(drawn.ends) > 2 * len(nodes)  # all edges, not a sample of two
+    assert measure_embeddings(predictor, nodes)[0].examples == len(nodes)
 
 
 def test_similarities_agree_with_all_pairs():
