@@ -30,6 +30,9 @@ from edgeformers.baselines.graph.sage import (
     MeanSAGE,
     MeanSAGEWithTexts,
 )
+from edgeformers.baselines.temporal.last_neighbors import LastNeighbors
+from edgeformers.baselines.temporal.recent_ease import RecentEASE
+from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
 from edgeformers.baselines.text.bert import (
     Bert,
     BertForNodes,
@@ -188,7 +191,12 @@ LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "text-similarity": _seedless(TextSimilarity),
     "collaborative": lambda seed=0: Blend(LightGCN(seed=seed), ALS(seed=seed), EASE()),
     "ease-text": _seedless(lambda **settings: Blend(EASE(), TextSimilarity(**settings))),
+    "recent-popularity": _seedless(RecentPopularity),
+    "last-neighbors": _seedless(LastNeighbors),
+    "recent-ease": _seedless(RecentEASE),
 }
+#: Those that also read edges as they arrive (`fit_rolling`, `observe`, `scores_at`).
+ROLLING_BASELINES = frozenset({"recent-popularity", "last-neighbors", "recent-ease"})
 #: Those that read texts with a frozen encoder also take `backbone` and `max_tokens`.
 BACKBONE_BASELINES = frozenset({"frozen", "frozen-boosting", "text-similarity", "ease-text"})
 

@@ -5,7 +5,7 @@ model first ranks the links of that moment, and then reads its edges; nothing is
 Candidates are the nodes that had an edge by then, also nodes that training never saw.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Protocol
 
@@ -66,20 +66,30 @@ class RollingLinks:
 
     def rank(self, scorer: RollingScorer) -> LinkReport:
         """The ranks of all links, with the groups `new source`, `new target` and `both known`."""
+        return self.rank_each(scorer.observe, lambda *query: [scorer.scores_at(*query)], 1)[0]
+
+    def rank_each(
+        self,
+        observe: Callable[[Ids], None],
+        scores_at: Callable[[Ids, int], Iterable[Table]],
+        count: int,
+    ) -> list[LinkReport]:
+        """The same under each of `count` scores, which `scores_at` returns, in one pass."""
         known = self._known.copy()
-        scorer.observe(self.earlier)
+        observe(self.earlier)
         known.add(self.earlier)
-        ranked, ranks = [np.empty(0, np.int64)], [np.empty(0)]
+        ranked, ranks = [np.empty(0, np.int64)], [np.empty((count, 0))]
         for moment in self._moments():
             edges = self.arriving[moment]
             links = edges[self._is_query[moment]]
             links = links[known.is_rankable(links)]
             for at in index_blocks(len(links), block_rows(self.num_candidates)):
                 ranked.append(links[at])
-                ranks.append(self._rank_block(scorer, known, links[at]))
-            scorer.observe(edges)
+                ranks.append(self._rank_block(scores_at, known, links[at]))
+            observe(edges)
             known.add(edges)
-        return self._report(np.concatenate(ranked), np.concatenate(ranks))
+        links, table = np.concatenate(ranked), np.concatenate(ranks, axis=1)
+        return [self._report(links, row) for row in table]
 
     def _moments(self) -> Iterator[slice]:
         """The arriving edges in groups of equal times."""
@@ -89,15 +99,24 @@ class RollingLinks:
         for start, stop in zip(starts, [*starts[1:], len(times)], strict=True):
             yield slice(start, stop)
 
-    def _rank_block(self, scorer: RollingScorer, known: "_KnownPairs", links: Ids) -> Floats:
+    def _rank_block(
+        self,
+        scores_at: Callable[[Ids, int], Iterable[Table]],
+        known: "_KnownPairs",
+        links: Ids,
+    ) -> Floats:
+        """The ranks [count, n] of links of one moment."""
         assert self.graph.times is not None
         sources, columns = known.pairs(links)
-        scores = to_numpy(scorer.scores_at(sources, int(self.graph.times[links[0]])))
-        own = scores[np.arange(len(links)), columns][:, None]
         is_other = known.is_candidate(sources)
         is_other[np.arange(len(links)), columns] = False
-        ahead = (~(scores <= own) & is_other).sum(1)  # NaN never wins
-        return expected_rank(ahead, ((scores == own) & is_other).sum(1))
+        ranks = []
+        for table in scores_at(sources, int(self.graph.times[links[0]])):
+            scores = to_numpy(table)
+            own = scores[np.arange(len(links)), columns][:, None]
+            ahead = (~(scores <= own) & is_other).sum(1)  # NaN never wins
+            ranks.append(expected_rank(ahead, ((scores == own) & is_other).sum(1)))
+        return np.stack(ranks)
 
     def _report(self, links: Ids, ranks: Floats) -> LinkReport:
         sources, targets = self.graph.src[links], self.graph.dst[links]

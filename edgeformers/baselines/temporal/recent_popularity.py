@@ -7,7 +7,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from edgeformers.baselines.base import Scores, ValidationRanking, best_setting, grid_search
+from edgeformers.baselines.base import (
+    GridTrial,
+    Scores,
+    ValidationRanking,
+    best_setting,
+    grid_search,
+)
+from edgeformers.baselines.temporal.history import DAY, timed_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Floats, Ids
@@ -15,8 +22,7 @@ from edgeformers.errors import InputError
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
 
-DAY = 86_400_000_000  # microseconds
-MEMORIES = (30.0, 1.0, 2.0, 4.0, 8.0, 15.0, 60.0, 90.0, 180.0, 365.0, 1_000.0)  # days
+MEMORIES = (30.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 60.0, 90.0, 180.0, 365.0, 1_000.0)  # days
 
 
 class DecayedCounts:
@@ -44,6 +50,12 @@ class DecayedCounts:
         """The values of all candidates [C] at the time of the last link."""
         return self._log_counts
 
+    def finite(self) -> Scores:
+        """The same, with candidates without links below all others."""
+        is_known = np.isfinite(self._log_counts)
+        least = self._log_counts[is_known].min() if is_known.any() else 0.0
+        return np.where(is_known, self._log_counts, least - 1.0).astype(np.float32)
+
     def copy(self) -> "DecayedCounts":
         """The same counts, to which links are added independently."""
         other = copy(self)
@@ -63,6 +75,7 @@ class RecentPopularity:
         if any(memory <= 0 for memory in memories):
             raise InputError(f"every memory must be above 0 days (got {min(memories)})")
         self.memories = memories
+        self.trials: list[GridTrial[float]] = []
         self.setting: dict[str, Any] = {}
 
     def fit(self, graph: EdgeTextGraph, split: str) -> Self:
@@ -87,13 +100,13 @@ class RecentPopularity:
 
     def observe(self, edges: Ids) -> None:
         """Count the links among edges that arrived."""
-        links = edges[self._graph.is_positive[edges]]
-        self.counts.add(*self._columns_and_times(links))
+        links = timed_links(self._graph, edges)
+        self.counts.add(links.columns, links.times)
 
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Query nodes [q] and candidate nodes [c] -> scores [q, c] after the last link."""
-        row = self.counts.now()[np.asarray(candidates) - self._first]
-        return np.tile(row.astype(np.float32), (len(np.asarray(queries)), 1))
+        row = self.counts.finite()[np.asarray(candidates, np.int64) - self._first]
+        return np.tile(row, (len(np.asarray(queries)), 1))
 
     def scores_at(self, sources: Ids, time: int) -> Floats:
         """Source nodes [q] -> scores of all candidates [q, C]; time passes alike for all."""
@@ -105,25 +118,14 @@ class RecentPopularity:
             raise InputError(f"{graph.path} has no times, which recent popularity needs")
         self._graph, candidates = graph, candidate_nodes(graph)
         self._first = int(candidates[0])
-        trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive)
-        trained = trained[np.argsort(graph.times[trained], kind="stable")]
-        columns, times = self._columns_and_times(trained)
+        trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
+        links = timed_links(graph, trained)
 
         def count(memory: float) -> DecayedCounts:
             counts = DecayedCounts(len(candidates), memory)
-            counts.add(columns, times)
+            counts.add(links.columns, links.times)
             return counts
 
-        self.counts, trials = grid_search(self.memories, count, mrr)
-        self.setting = {"memory_days": best_setting(trials)}
+        self.counts, self.trials = grid_search(self.memories, count, mrr)
+        self.setting = {"memory_days": best_setting(self.trials)}
         return self
-
-    def _columns_and_times(self, links: Ids) -> tuple[Ids, Ids]:
-        """The candidates that links lead to; an undirected link leads to both its ends."""
-        graph = self._graph
-        assert graph.times is not None
-        times, columns = graph.times[links], graph.dst[links].astype(np.int64) - self._first
-        if graph.is_bipartite or graph.is_directed:
-            return columns, times
-        ends = np.stack([columns, graph.src[links].astype(np.int64)], 1)
-        return ends.ravel(), np.repeat(times, 2)
