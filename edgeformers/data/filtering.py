@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.id_table import IdTable
@@ -15,6 +14,7 @@ from edgeformers.data.numba_kernels import peel_nodes
 from edgeformers.data.table import EdgeTable, check_ends
 from edgeformers.data.types import IntArray, Mask
 from edgeformers.errors import InputError
+from edgeformers.progress import progress_bar
 
 DIGEST_BYTES = 16  # per text: two different texts collide with probability 2^-128
 
@@ -85,7 +85,7 @@ def _read(
     targets = IdTable() if table.bipartite else sources
     src, dst, digests = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [b""]
     rows = 0
-    with tqdm(desc="filtering edges", unit=" edges", disable=not progress) as bar:
+    with progress_bar(desc="filtering edges", unit="edges", show=progress) as bar:
         for batch in table.batches():
             check_ends(batch, table.origin, rows)
             src.append(sources.add(batch.column("source")))

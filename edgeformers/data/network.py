@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike, NDArray
-from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.adjacency import build_adjacency, small_int
@@ -66,6 +65,7 @@ from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_folder
 from edgeformers.locks import single_writer
+from edgeformers.progress import progress_bar
 
 Convert = Callable[[pa.Array], Any]  # a column as an array
 
@@ -220,7 +220,7 @@ class _NetworkWriter:
         arrays |= {"text_hashes": np.uint64, "text_lengths": np.int32}
         with ExitStack() as stack:
             bar = stack.enter_context(
-                tqdm(desc="reading edges", unit=" edges", disable=not self.config.progress)
+                progress_bar(desc="reading edges", unit="edges", show=self.config.progress)
             )
             path = self.folder / "texts.parquet"
             texts = stack.enter_context(pq.ParquetWriter(path, text, compression="zstd"))

@@ -20,7 +20,7 @@ from edgeformers.data.readers.files import PathOrGlob
 from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import BATCH_ROWS, EdgeTable, NodeTable, OnError, edge_schema
 from edgeformers.data.types import Side
-from edgeformers.errors import InputError, require, suggest
+from edgeformers.errors import InputError, suggest
 
 NEAR = 0.01  # by which counts of another draw of the splits may differ, relatively
 
@@ -188,9 +188,11 @@ def join_texts(table: EdgeTable, min_sources: int = 1) -> EdgeTable:
     schema = edge_schema(("time",))
 
     def batches() -> Iterator[pa.RecordBatch]:
+        import duckdb
+
         with (
             TemporaryDirectory(prefix="edgeformers-") as folder,
-            require("duckdb", "data").connect(f"{folder}/comments.duckdb") as connection,
+            duckdb.connect(f"{folder}/comments.duckdb") as connection,
         ):
             connection.execute(
                 "CREATE TABLE comments "

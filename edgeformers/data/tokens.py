@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tokenizers import Tokenizer
-from tqdm.auto import tqdm
 
 from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.prefetch import prefetch
@@ -33,6 +32,7 @@ from edgeformers.data.types import Ids
 from edgeformers.decode import decode
 from edgeformers.errors import EdgeformersError, FormatError, InputError
 from edgeformers.files import FolderExistsError, atomic_folder, check_no_foreign_files
+from edgeformers.progress import progress_bar
 
 RECORD = "tokens.json"
 TOKENIZER = "tokenizer.json"
@@ -190,7 +190,7 @@ def write_tokens(
         tokenizer.save(str(temporary / TOKENIZER))
         for part, (chunks, count) in parts.items():
             encoded = encode_chunks(tokenizer, chunks, meta.dtype, limit)
-            bar = tqdm(total=count, desc=f"tokenizing {part}", unit=" texts", disable=not progress)
+            bar = progress_bar(count, desc=f"tokenizing {part}", unit="texts", show=progress)
             with bar, closing(encoded):
                 _write_part(temporary, part, encoded, meta.dtype, bar)
         record = {"meta": asdict(meta), "files": fingerprint_folder(temporary)}

@@ -23,7 +23,7 @@ from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.sampler import Neighborhoods
 from edgeformers.data.tokens import Encoded, TokenStore
 from edgeformers.data.types import Ids
-from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.estimators.build import chosen_name
 from edgeformers.evaluation.significance import holm, holm_levels
@@ -181,14 +181,14 @@ def _with_loader(fitted: Any, loader: EdgeLoader | EgoLoader) -> Any:
 def _fitted_baseline(
     title: str, baseline: Callable[..., Any], fitted: Fitted, **options: Any
 ) -> Alternatives:
-    """A baseline fitted on the training part, unless its library is missing or no text has words.
+    """A baseline fitted on the training part, unless no text has words.
 
     Then the other alternatives have to do.
     """
     network = fitted.network
     try:
         yield title, baseline(**options).fit(network.graph, network.split)
-    except (MissingExtraError, NoWordsError):
+    except NoWordsError:
         return
 
 

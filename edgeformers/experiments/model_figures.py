@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgeformers.data.batch import EdgeBatch, edge_batch
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Floats, Ids
-from edgeformers.errors import InputError, MissingExtraError, require
+from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import bootstrap_interval, draw_clusters
 from edgeformers.experiments.record import Measurement
@@ -210,7 +210,7 @@ def similarity_measurements(
 
 
 def project_2d(vectors: ArrayLike, seed: int = 0) -> NDArray[np.float64]:
-    """Project vectors [n, D] to [n, 2] by t-SNE or, without scikit-learn, by PCA."""
+    """Project vectors [n, D] to [n, 2] by t-SNE; a few vectors by PCA."""
     table = np.asarray(vectors, np.float64)
     if table.ndim != 2 or not np.isfinite(table).all():
         raise InputError(
@@ -219,13 +219,11 @@ def project_2d(vectors: ArrayLike, seed: int = 0) -> NDArray[np.float64]:
     points = _pca(table)
     if len(table) < MIN_VECTORS:
         return points
-    try:
-        manifold = require("sklearn.manifold", "baselines")
-    except MissingExtraError:
-        return points
+    from sklearn.manifold import TSNE
+
     perplexity = min(30.0, (len(table) - 1) / 3)
     initial = points / (points.std() or 1.0) * 1e-4
-    tsne = manifold.TSNE(perplexity=perplexity, init=initial, random_state=seed)
+    tsne = TSNE(perplexity=perplexity, init=initial, random_state=seed)
     return np.asarray(tsne.fit_transform(table.astype(np.float32)), np.float64)
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
@@ -33,6 +32,7 @@ from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
 from edgeformers.locks import remove_stale_lock
+from edgeformers.progress import progress_bar
 from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.runs import fit_run
 from edgeformers.threads import num_threads
@@ -66,7 +66,7 @@ def execute(
         _tokenize(runs, graph)
         outcomes = _run_in_parallel(plan, _longest_first(runs, seconds or {}), jobs)
     failures = []
-    with tqdm(total=len(runs), desc="runs", unit=" runs", disable=not show) as bar:
+    with progress_bar(len(runs), desc="training", unit="runs", show=show) as bar:
         for run, reason in outcomes:
             bar.set_postfix_str(f"{run.row} {run.seed}")
             bar.update(1)

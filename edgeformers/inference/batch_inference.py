@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from tqdm.auto import tqdm
 
 from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
@@ -37,6 +36,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import model_fingerprint, tensors_fingerprint
 from edgeformers.locks import single_writer
+from edgeformers.progress import progress_bar
 
 ROWS = 8_192  # edges read, predicted and written together
 CELLS = 1 << 24  # scores in memory at once: 64 MB
@@ -97,7 +97,7 @@ def recommend_all(
         fitted, k, exclude_seen=exclude_seen, candidates=candidates, cells=cells
     )
     sources = range(fitted.network.graph.num_sources)
-    with tqdm(total=len(sources), desc="recommending", unit=" sources", disable=not show) as bar:
+    with progress_bar(len(sources), desc="recommending", unit="sources", show=show) as bar:
         for block in recommender.blocks(sources):
             yield recommender.rank(block)
             bar.update(len(block))
@@ -187,7 +187,7 @@ class _Recommender:
     def compute(self, number: int, *, show: bool = False) -> pa.Table:
         sources = self.chunks[number]
         desc = f"recommending, chunk {number + 1} of {len(self.chunks)}"
-        with tqdm(total=len(sources), desc=desc, unit=" sources", disable=not show) as bar:
+        with progress_bar(len(sources), desc=desc, unit="sources", show=show) as bar:
             tables = []
             for block in self.blocks(sources):
                 tables.append(self.rank(block))

@@ -10,13 +10,13 @@ from typing import Any, Literal, Protocol, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm.auto import tqdm
 
 from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_file, write_atomic
 from edgeformers.locks import BusyError, remove_stale_lock, single_writer
+from edgeformers.progress import progress_bar
 
 Engine = Literal["local", "ray"]  # this process, or a Ray cluster
 
@@ -106,7 +106,10 @@ def write_chunks(
 
 def read_chunks(files: Sequence[Path], *, show: bool) -> Iterator[pa.Table]:
     """The tables of chunks, to be joined."""
-    return map(pq.read_table, tqdm(files, desc="joining", disable=not show))
+    with progress_bar(len(files), desc="joining", unit="files", show=show) as bar:
+        for file in files:
+            yield pq.read_table(file)
+            bar.update()
 
 
 def remove_chunks(out: Path) -> None:
@@ -145,7 +148,7 @@ def _compute_on_ray(
     total = sum(map(len, job.chunks))
     done = total - sum(len(job.chunks[number]) for number in numbers)
     tables = compute_on_ray(remote, job.identity, numbers)
-    bar = tqdm(total=total, initial=done, desc="on Ray", unit=f" {job.unit}", disable=not show)
+    bar = progress_bar(total, done=done, desc="computing on Ray", unit=job.unit, show=show)
     with bar, closing(tables):
         for number, table in tables:
             yield number, table

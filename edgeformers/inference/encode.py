@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from edgeformers import distributed
 from edgeformers.data.batch import pack_texts
@@ -24,6 +23,7 @@ from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.inference.cuda_graphs import GraphedEncoder, can_use_graphs
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import CACHED_TOKENS, onednn_inference
+from edgeformers.progress import progress_bar
 from edgeformers.sharded_nodes import find_sharded, rows_of
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -142,7 +142,7 @@ def lower_states(
     chunks = [text_ids[chunk] for chunk in _cut(order, lengths, CACHED_TOKENS, options.batch)]
     was_training = encoder.training
     encoder.eval()
-    bar = tqdm(total=len(text_ids), desc="caching layers", unit=" texts", disable=not options.show)
+    bar = progress_bar(len(text_ids), desc="caching layers", unit="texts", show=options.show)
     with bar, onednn_inference(encoder.layers[:layers]):
         encoded = _forward(
             lambda text: encoder.lower_states(text, layers),
@@ -193,7 +193,7 @@ def _encode(
     parts: list[Vectors] = []
     was_training = model.training
     model.eval()
-    bar = tqdm(total=len(ids), desc=f"encoding {what}", unit=f" {what}", disable=not options.show)
+    bar = progress_bar(len(ids), desc=f"encoding {what}", unit=what, show=options.show)
     own_ids = [ids[chunk] for chunk in distributed.shard(chunks)]
     fast: AbstractContextManager[None] = nullcontext()
     if len(chunks) > 1 and _is_language_model_on_cpu(model, options.device):

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from edgeformers import __version__
 from edgeformers.data.storage import (
@@ -42,7 +41,7 @@ from edgeformers.inference.vector_search import (
     Wanted,
 )
 from edgeformers.locks import single_writer
-from edgeformers.progress import print_message
+from edgeformers.progress import print_message, progress_bar
 
 if TYPE_CHECKING:
     from edgeformers.inference.fitted_links import FittedLinkPredictor
@@ -185,7 +184,7 @@ def _write_rows(
     path: Path, nodes: Ids, width: int, vectors: Callable[[Ids], Vectors], *, show: bool
 ) -> None:
     table = open_memmap(path, "w+", np.float32, (len(nodes), width), version=(1, 0))
-    with tqdm(total=len(nodes), desc="encoding nodes", unit=" nodes", disable=not show) as bar:
+    with progress_bar(len(nodes), desc="encoding nodes", unit="nodes", show=show) as bar:
         for at in range(0, len(nodes), CHUNK):
             table[at : at + CHUNK] = vectors(nodes[at : at + CHUNK])
             bar.update(len(nodes[at : at + CHUNK]))

@@ -199,7 +199,9 @@ class Trainer:
         if self.estimated_seconds is not None and not state.step:
             log.write("estimate", 0, seconds=self.estimated_seconds)
         factor = lr_schedule(self.settings, self.num_steps)
-        bar = progress_bar(self.num_steps, state.step, show=self.show, desc="training")
+        bar = progress_bar(
+            self.num_steps, done=state.step, desc="training", unit="steps", show=self.show
+        )
         devices = [self.device] if self.device.type == "cuda" else []
         graphs = use_cuda_graphs(
             self.objective, self.settings.cuda_graphs, device=self.device, steps=self.num_steps

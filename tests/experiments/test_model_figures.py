@@ -1,5 +1,4 @@
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -81,17 +80,6 @@ def test_similarities_agree_with_all_pairs():
     own = np.mean([(v @ v.T)[~np.eye(len(v), dtype=bool)].mean() for v in unit if len(v) > 1])
     assert found["nodes-minus-edges"].value == pytest.approx(nodes - other)
     assert found["same-node-minus-other"].value == pytest.approx(own - other)
-
-
-def test_without_scikit_learn_vectors_are_projected_by_pca(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    random = np.random.default_rng(0)
-    plane = random.normal(size=(30, 2)) * [5.0, 2.0]
-    turn = np.linalg.qr(random.normal(size=(6, 6)))[0][:2]
-    found = project_2d(plane @ turn, seed=0)
-    ours, theirs = (np.linalg.norm(x[:, None] - x, axis=2) for x in (found, plane))
-    np.testing.assert_allclose(ours, theirs, atol=1e-9)
-    assert found.var(0)[0] > found.var(0)[1]
 
 
 def test_tsne_separates_clusters_and_is_deterministic():

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from edgeformers.baselines.base import default_device, fold_in_means
 from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
 from edgeformers.evaluation.links import LinkTable
+from edgeformers.progress import progress_bar
 
 ATTEMPTS = 20  # to draw a negative; a query linked to nearly all candidates may have none
 EVALUATE_EVERY = 5  # epochs
@@ -90,7 +90,8 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
         )
         transform = self._transform()
         best, best_mrr, stale = self._factors(transform, queries, candidates, 0), -np.inf, 0
-        with tqdm(total=setting.epochs, desc=type(self).__name__, disable=not self.show) as bar:
+        name = type(self).__name__
+        with progress_bar(setting.epochs, desc=name, unit="epochs", show=self.show) as bar:
             for epoch in _epochs(train, queries, candidates, transform, setting, self.seed):
                 bar.update()
                 if epoch % EVALUATE_EVERY and epoch < setting.epochs:

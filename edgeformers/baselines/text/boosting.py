@@ -16,7 +16,6 @@ from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vect
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Floats, Ids
-from edgeformers.errors import require
 
 Features = NDArray[np.float32]
 
@@ -80,8 +79,9 @@ class FrozenBoosting(EdgeClassifierBaseline[BoostingConfig]):
         return np.hstack([self._components.of(edges), self._statistics.of(edges)])
 
     def _classifier(self, setting: BoostingConfig, num_edges: int) -> Any:
-        ensemble = require("sklearn.ensemble", "baselines")
-        return ensemble.HistGradientBoostingClassifier(
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(
             max_iter=setting.trees,
             max_leaf_nodes=setting.leaves,
             min_samples_leaf=setting.leaf_edges,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from edgeformers.baselines.base import GridTrial, Setting, best_setting, grid_search
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Floats, Ids, Ints
-from edgeformers.errors import InputError, require
+from edgeformers.errors import InputError
 from edgeformers.evaluation.metrics import macro_f1
 from edgeformers.evaluation.network_labels import labeled_edge_parts
 
@@ -118,9 +118,10 @@ class EdgeClassifierBaseline(ABC, Generic[Setting]):
         val = self._features(edges.val) if len(edges.val) else None
 
         def fit_one(setting: Setting) -> Any:
-            limit = require("sklearn.exceptions", "baselines").ConvergenceWarning
+            from sklearn.exceptions import ConvergenceWarning
+
             with warnings.catch_warnings():  # stopping at the limit of steps is fine
-                warnings.simplefilter("ignore", limit)
+                warnings.simplefilter("ignore", ConvergenceWarning)
                 model = self._classifier(setting, len(edges.train))
                 return model.fit(train, edges.train_labels)
 
@@ -159,10 +160,11 @@ class LogisticEdgeBaseline(EdgeClassifierBaseline[float]):
         self.lbfgs_edges = lbfgs_edges
 
     def _classifier(self, setting: float, num_edges: int) -> Any:
-        linear = require("sklearn.linear_model", "baselines")
+        from sklearn.linear_model import LogisticRegression, SGDClassifier
+
         if num_edges <= self.lbfgs_edges:
-            return linear.LogisticRegression(C=setting, max_iter=LBFGS_STEPS)
-        return linear.SGDClassifier(
+            return LogisticRegression(C=setting, max_iter=LBFGS_STEPS)
+        return SGDClassifier(
             loss="log_loss",
             alpha=1 / (setting * num_edges),
             average=True,

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from edgeformers.baselines.base import default_device
 from edgeformers.data.batch import pack_texts
@@ -31,6 +30,7 @@ from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.fast.onednn_layers import CACHED_TOKENS, onednn_inference
 from edgeformers.nn.packed import PackedText
 from edgeformers.nn.pooling import reduce_rows
+from edgeformers.progress import progress_bar
 
 BACKBONE = "minilm"
 MAX_TOKENS = 64  # per text, as in the paper
@@ -117,7 +117,7 @@ def _encode(encoder: TextEncoder, tokens: TokenStore, max_tokens: int, show: boo
     out = np.empty((len(tokens), encoder.width), np.float16)
     on_cpu = device.type == "cpu"
     budget = CACHED_TOKENS if on_cpu else BATCH_TOKENS
-    bar = tqdm(total=len(order), desc="encoding texts", unit=" texts", disable=not show)
+    bar = progress_bar(len(order), desc="encoding texts", unit="texts", show=show)
     with bar, onednn_inference(encoder.layers if on_cpu else ()):
         start = 0
         while start < len(order):

@@ -13,7 +13,7 @@ from edgeformers.baselines.text.edge_classifiers import (
 )
 from edgeformers.data.graph import TEXT_ROWS
 from edgeformers.data.types import Ids
-from edgeformers.errors import InputError, require
+from edgeformers.errors import InputError
 
 WORDS = 2000  # the bag-of-words dimension of the paper's appendix
 GRID = (1.0, 0.3, 3.0, 10.0, 30.0)
@@ -40,9 +40,10 @@ class Tfidf(LogisticEdgeBaseline):
         self.words = words
 
     def _train_features(self, split: str, edges: LabeledEdges) -> Any:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         self._nodes = NodeOneHots(self.graph, split) if self.uses_nodes else None
-        text = require("sklearn.feature_extraction.text", "baselines")
-        self._vectorizer = text.TfidfVectorizer(max_features=self.words, dtype=np.float32)
+        self._vectorizer = TfidfVectorizer(max_features=self.words, dtype=np.float32)
         try:
             words = self._vectorizer.fit_transform(self._texts(edges.train))
         except ValueError as error:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from edgeformers.data.readers.sources import RowSource
 from edgeformers.data.splits import PART_ALIASES
 from edgeformers.data.table import NODE_FIELDS, LabelKind, split_labels
-from edgeformers.errors import InputError, require, suggest
+from edgeformers.errors import InputError, suggest
 
 DELIMITERS = (";", "\t", "|", ",")  # likely ones, if the header has a single column
 LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
@@ -298,7 +298,9 @@ class _TimeParser(threading.local):
 
     @cached_property
     def connection(self) -> Any:
-        connection = require("duckdb", "data").connect(config={"threads": 1})
+        import duckdb
+
+        connection = duckdb.connect(config={"threads": 1})
         connection.execute("SET TimeZone = 'UTC'")
         return connection
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from edgeformers.data.readers.files import compression_of, numbered_lines, parse_lines
 from edgeformers.data.table import BATCH_ROWS, RowErrors
-from edgeformers.errors import InputError, require
+from edgeformers.errors import InputError
 from edgeformers.threads import num_threads
 
 MAX_DUCKDB_RECORD = 1 << 21  # bytes per row; DuckDB's buffers are many times that
@@ -295,7 +295,8 @@ def sql_string(text: str) -> str:
 
 
 def _duckdb_batches(query: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    duckdb = require("duckdb", "data")
+    import duckdb
+
     try:
         with duckdb.connect(config={"threads": num_threads()}) as connection:
             for batch in connection.sql(query).to_arrow_reader(BATCH_ROWS):

@@ -4,7 +4,7 @@ import pytest
 from edgeformers.baselines.text.edge_classifiers import NodeOneHots
 from edgeformers.baselines.text.tfidf import Tfidf, TfidfNodes
 from edgeformers.data.splits import TEST
-from edgeformers.errors import InputError, MissingExtraError
+from edgeformers.errors import InputError
 from edgeformers.evaluation.metrics import micro_f1
 
 FEW = {"grid": [1.0, 10.0]}
@@ -102,9 +102,3 @@ def test_texts_without_words_are_refused(make_parts):
     row = {"source": "a", "target": "x", "text": "!", "label": "up", "split": "train"}
     with pytest.raises(InputError, match="words"):
         Tfidf().fit(make_parts([row, {**row, "label": "down"}]), "given")
-
-
-def test_missing_scikit_learn_names_the_extra(opinions, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.feature_extraction.text", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'edgeformers\[baselines\]'"):
-        Tfidf().fit(opinions, "given")
