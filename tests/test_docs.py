@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,18 +14,17 @@ import pytest
 from tests.cli.conftest import call
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
-IN_SHELL_TOO = {
-    "tutorial.md",
-    "reproduce.md",
-}  # the commands of data.md are run by tests/data/test_guide.py
+IN_SHELL_TOO = {"tutorial.md", "reproduce.md"}  # and docs/howto; data.md: tests/data/test_guide.py
+SLOW = {"gpus.md"}  # starts processes
 
 
 def snippets(page):
     """(language, code, what it prints) of every block to run."""
-    languages = {"python", "sh"} if page.name in IN_SHELL_TOO else {"python"}
+    is_shell_run = page.name in IN_SHELL_TOO or page.parent.name == "howto"
+    languages = {"python", "sh"} if is_shell_run else {"python"}
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     return [block for block in blocks if block[0] in languages]
 
@@ -34,18 +35,30 @@ def headings(page):
     return {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in found}
 
 
+def name_of(page):
+    """A page by its path, as pytest shows it."""
+    return page.relative_to(ROOT).as_posix()
+
+
 def run_shell(code):
     """Each command of a block; those of the program within this process."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": programs}
     for line in code.replace("\\\n", " ").splitlines():
         if line.startswith("edgeformers "):
             answer = call(*shlex.split(line)[1:])
             assert answer.code == 0, (line, answer.err)
         else:
-            subprocess.run(line, shell=True, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(line, shell=True, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if snippets(page)], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=name_of(page))
+        for page in PAGES
+        if snippets(page)
+    ],
 )
 def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -65,7 +78,13 @@ def test_the_guides_have_snippets_to_run():
     assert sum(len(snippets(page)) for page in PAGES) >= 3
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_how_to_is_run():
+    guides = [page for page in PAGES if page.parent.name == "howto"]
+    assert len(guides) >= 6
+    assert [name_of(page) for page in guides if not snippets(page)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_links_of_a_page_lead_somewhere(page):
     for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
         file = (page.parent / target) if target else page
