@@ -17,6 +17,7 @@ from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.netmf import NetMF
 from edgeformers.baselines.collaborative.popularity import Popularity
 from edgeformers.baselines.collaborative.reciprocity import Reciprocity
+from edgeformers.baselines.graph.alpharec import AlphaRec
 from edgeformers.baselines.graph.censnet import CensNet
 from edgeformers.baselines.graph.ehgnn import EHGNN, EHGNNConfig
 from edgeformers.baselines.graph.gin import GIN, GINE
@@ -30,9 +31,13 @@ from edgeformers.baselines.graph.sage import (
     MeanSAGE,
     MeanSAGEWithTexts,
 )
+from edgeformers.baselines.graph.transformer import GraphTransformer
 from edgeformers.baselines.temporal.last_neighbors import LastNeighbors
 from edgeformers.baselines.temporal.recent_ease import RecentEASE
+from edgeformers.baselines.temporal.recent_lightgcn import RecentLightGCN
 from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
+from edgeformers.baselines.temporal.sasrec import SASRec
+from edgeformers.baselines.temporal.tgn import TGN
 from edgeformers.baselines.text.bert import (
     Bert,
     BertForNodes,
@@ -194,11 +199,42 @@ LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "recent-popularity": _seedless(RecentPopularity),
     "last-neighbors": _seedless(LastNeighbors),
     "recent-ease": _seedless(RecentEASE),
+    "recent-lightgcn": RecentLightGCN,
+    "sasrec": SASRec,
+    "sasrec-text": lambda **settings: SASRec(items="text", **settings),
+    "tgn": TGN,
+    "alpharec": AlphaRec,
+    "graph-transformer": GraphTransformer,
 }
 #: Those that also read edges as they arrive (`fit_rolling`, `observe`, `scores_at`).
-ROLLING_BASELINES = frozenset({"recent-popularity", "last-neighbors", "recent-ease"})
+ROLLING_BASELINES = frozenset(
+    {
+        "recent-popularity",
+        "last-neighbors",
+        "recent-ease",
+        "recent-lightgcn",
+        "sasrec",
+        "sasrec-text",
+        "tgn",
+        "alpharec",
+        "graph-transformer",
+    }
+)
+#: Those that need PyTorch Geometric.
+PYG_BASELINES = frozenset({"tgn", "graph-transformer"})
 #: Those that read texts with a frozen encoder also take `backbone` and `max_tokens`.
-BACKBONE_BASELINES = frozenset({"frozen", "frozen-boosting", "text-similarity", "ease-text"})
+BACKBONE_BASELINES = frozenset(
+    {
+        "frozen",
+        "frozen-boosting",
+        "text-similarity",
+        "ease-text",
+        "sasrec-text",
+        "tgn",
+        "alpharec",
+        "graph-transformer",
+    }
+)
 
 
 def find_entry(name: str) -> ModelEntry:

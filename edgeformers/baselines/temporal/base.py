@@ -70,8 +70,8 @@ class TemporalModel(Protocol):
 class TemporalBaseline(ABC, Generic[Config]):
     """A link baseline that reads edges in time order; settings are chosen on validation.
 
-    The score is s / std(s) + weight x log recent popularity, where s is the model's; the weight may
-    be 0. A source without links gets the candidates in order of recent popularity.
+    The score is z + weight x log recent popularity, where z is the standardized score of the model;
+    the weight may be 0. A source without links gets the candidates in order of recent popularity.
     """
 
     _state: "_BlendedModel"
@@ -200,7 +200,8 @@ class _BlendedModel:
         linked = np.unique(history.sources)
         count = min(len(linked), SCALED_SOURCES)
         sample = linked[np.linspace(0, len(linked) - 1, count).astype(int)]
-        self._scale = float(self._model.scores(sample).std()) or 1.0
+        table = self._model.scores(sample)
+        self._mean, self._scale = float(table.mean()), float(table.std()) or 1.0
 
     def observe(self, edges: Ids) -> None:
         """Read edges that arrived."""
@@ -217,7 +218,7 @@ class _BlendedModel:
         has_links = self._history.degrees(sources) > 0
         own = np.zeros((len(sources), self._history.num_candidates), np.float32)
         if has_links.any():
-            own[has_links] = self._model.scores(sources[has_links]) / self._scale
+            own[has_links] = (self._model.scores(sources[has_links]) - self._mean) / self._scale
         popularity = {memory: counts.finite() for memory, counts in self._counts.items()}
         for setting in self._recency:
             recent = popularity[setting.memory]

@@ -78,6 +78,11 @@ class LinkHistory:
         return links
 
     @property
+    def capacity(self) -> int:
+        """The number of links if every edge of the network has arrived and is positive."""
+        return self._links.shape[1]
+
+    @property
     def sources(self) -> Ids:
         return self._links[0, : self._size]
 
