@@ -13,15 +13,20 @@ from edgeformers.config import RunConfig
 ROOT = Path(__file__).parents[1]
 
 
+def load_script(name):
+    """A script of docs as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """All pages as they are given to Zensical."""
-    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["docs_build"] = module
-    spec.loader.exec_module(module)
     folder = tmp_path_factory.mktemp("site") / "docs"
-    module.stage(folder)
+    load_script("build").stage(folder)
     return folder
 
 
@@ -54,3 +59,13 @@ def test_the_settings_reference_has_every_setting_with_its_default(site):
 def test_the_result_tables_are_filled_in(site):
     page = (site / "results_tables.md").read_text(encoding="utf-8")
     assert page.count("\n|---") > 50
+
+
+def test_the_figures_are_those_that_the_script_draws(tmp_path, monkeypatch):
+    script = load_script("make_figures")
+    monkeypatch.setattr(script, "FIGURES", tmp_path)
+    script.main()
+    drawn = {file.name: file.read_text() for file in tmp_path.glob("*.svg")}
+    assert len(drawn) == 3
+    for name, text in drawn.items():
+        assert (ROOT / "docs" / "figures" / name).read_text() == text
