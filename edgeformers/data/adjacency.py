@@ -7,7 +7,6 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from edgeformers.data.numba_kernels import group_edges
 from edgeformers.data.scratch import scratch_array
 from edgeformers.data.types import IntArray
 
@@ -76,6 +75,8 @@ def build_adjacency(
     Two masks decide separately whether an edge is kept at its source and at its target. The links
     are written to `links_file`, if given.
     """
+    from edgeformers.data.numba_kernels import group_edges
+
     masks = keep if isinstance(keep, tuple) else (keep, keep)
     sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
     stratum = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from edgeformers.data.numba_kernels import find_strings, hash_strings, place_entries
 from edgeformers.errors import InputError
 
 MAX_IDS = 2**31 - 1
@@ -50,6 +49,8 @@ class IdTable:
     def _find(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int32], *, grow: bool
     ) -> NDArray[np.int32]:
+        from edgeformers.data.numba_kernels import find_strings, hash_strings
+
         numbers = np.empty(len(offsets) - 1, np.int32)
         arrays = (self._slots, self._hashes, self._ends, self._bytes)
         hashes = hash_strings(data, offsets)
@@ -58,6 +59,8 @@ class IdTable:
 
     def _reserve(self, count: int, num_bytes: int) -> None:
         """Make room for so many new strings."""
+        from edgeformers.data.numba_kernels import place_entries
+
         entries = self._count + count
         if entries > MAX_IDS:
             raise InputError(f"the table has more than {MAX_IDS:,} different ids; use fewer")

@@ -27,7 +27,6 @@ from edgeformers.data.edge_store import EdgeStore
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.id_table import string_buffers
-from edgeformers.data.numba_kernels import hash_strings
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
@@ -213,6 +212,8 @@ class _NetworkWriter:
 
     def read_table(self) -> None:
         """One pass over the table: write the texts, number the nodes, stage the other columns."""
+        from edgeformers.data.numba_kernels import hash_strings
+
         text = pa.schema([("text", pa.string())])
         # numbered, because "a" would also select a column "a.b"
         schema = pa.schema([(f"c{i}", field.type) for i, field in enumerate(self.kept)])

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from edgeformers.data.id_table import IdTable
-from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable
+from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, NodeTable, read_parquet
 from edgeformers.data.types import Ids, IntArray, Side
 from edgeformers.errors import InputError
 
@@ -161,7 +161,7 @@ class NodeNumbering:
         path = self._path(place, bucket)
         if not path.exists():
             return None
-        table = pq.read_table(path)
+        table = read_parquet(path)
         numbers, rows = np.unique(table.column("number").to_numpy(), return_index=True)
         first = np.full(len(nodes), -1)
         first[numbers - nodes[0]] = rows

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.adjacency import Adjacency, small_int
-from edgeformers.data.numba_kernels import draw_neighborhoods
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError
@@ -69,6 +68,8 @@ class EgoSampler:
         self, centers: ArrayLike, *, partners: ArrayLike | None = None, epoch: int = 0
     ) -> Neighborhoods:
         """Neighborhoods of `centers` [B] without edges to `partners` [B] (-1: no partner)."""
+        from edgeformers.data.numba_kernels import draw_neighborhoods
+
         center = _node_array(centers, self.adjacency.num_nodes, "centers", lowest=0)
         if partners is None:
             partner = np.full(len(center), NO_PARTNER, np.int64)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from edgeformers.errors import InputError
 
@@ -257,3 +259,9 @@ def split_labels(value: str | None, separator: str | None) -> list[str]:
     """The unique labels in a field, without surrounding whitespace."""
     parts = (value or "").split(separator) if separator else [value or ""]
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """The table in a Parquet file. `pyarrow.parquet.read_table` would also import pandas."""
+    with pq.ParquetFile(path) as file:
+        return file.read()

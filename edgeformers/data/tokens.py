@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tokenizers import Tokenizer
 
-from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.storage import (
     ArrayWriter,
@@ -128,6 +127,8 @@ class TokenStore:
 
     def take(self, text_ids: ArrayLike, max_tokens: int) -> Encoded:
         """(token ids, offsets) of some texts, with special tokens, truncated to `max_tokens`."""
+        from edgeformers.data.numba_kernels import copy_texts
+
         texts = np.asarray(text_ids, np.int64)
         if len(texts) and not 0 <= texts.min() <= texts.max() < len(self):
             raise InputError(

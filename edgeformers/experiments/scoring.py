@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from edgeformers.baselines.base import EdgeBaseline, LinkBaseline
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.table import read_parquet
 from edgeformers.data.types import Ids
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.evaluation import (
@@ -65,7 +66,7 @@ def read_examples(folder: Path) -> pa.Table | None:
     """The examples of a finished run, if it saved any."""
     for name in (PREDICTIONS, RANKS):
         if (folder / name).is_file():
-            return pq.read_table(folder / name)
+            return read_parquet(folder / name)
     return None
 
 

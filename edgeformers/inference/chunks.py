@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.table import read_parquet
 from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_file, write_atomic
 from edgeformers.locks import BusyError, remove_stale_lock, single_writer
@@ -108,7 +109,7 @@ def read_chunks(files: Sequence[Path], *, show: bool) -> Iterator[pa.Table]:
     """The tables of chunks, to be joined."""
     with progress_bar(len(files), desc="joining", unit="files", show=show) as bar:
         for file in files:
-            yield pq.read_table(file)
+            yield read_parquet(file)
             bar.update()
 
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from edgeformers import __version__, distributed
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.table import read_parquet
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError, InputError
 from edgeformers.inference.chunks import (
@@ -126,7 +127,7 @@ def read_embeddings(path: str | PathLike[str]) -> EmbeddingTable:
                 f"{file} comes from another model or network than {files[0]}; embed again with "
                 "`overwrite=True`"
             )
-    table = pa.concat_tables([pq.read_table(file) for file in files])
+    table = pa.concat_tables([read_parquet(file) for file in files])
     vectors = table.column("vector").combine_chunks()
     flat = vectors.values.to_numpy() if len(vectors) else np.empty(0, np.float32)
     return EmbeddingTable(

@@ -6,12 +6,11 @@ Next to it, `fit_linear_model` fits the linear model of words and nodes that it 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from edgeformers.config import EdgeSettings
@@ -29,6 +28,9 @@ from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.edge_head import EdgeHead, Kind, Predictions
 from edgeformers.models.linear_edge_model import LinearEdgeModel
 from edgeformers.nn.bag_of_words import BagOfWords
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 MAX_EDGES = 200_000  # training edges; above, fitting takes minutes
 MAX_WEIGHTS = 5_000_000  # of words and nodes for all classes; more take gigabytes to fit
@@ -271,6 +273,8 @@ def tune_decision(fitted: FittedEdgeClassifier, vectors: Tensor) -> None:
 
 def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeModel:
     """The logistic regression on words and nodes of edges, with weighted classes [C]."""
+    from scipy import sparse
+
     graph, classes = loader.graph, len(class_weights)
     counts = loader.tokens.count_documents(edges, loader.tokens.max_tokens)
     bag = BagOfWords.from_counts(counts, len(edges), words=WORDS, width=classes)
@@ -297,7 +301,7 @@ def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeMod
 
 
 def logistic_regression(
-    features: sparse.csr_array, labels: NDArray[np.int64], class_weights: Floats
+    features: "sparse.csr_array", labels: NDArray[np.int64], class_weights: Floats
 ) -> tuple[Floats, Floats]:
     """Multinomial logistic regression: weights [F, C] with an L2 penalty, and biases [C].
 
@@ -326,8 +330,10 @@ def logistic_regression(
     return weights, bias
 
 
-def _word_features(bag: BagOfWords, loader: EdgeLoader, edges: Ids) -> sparse.csr_array:
+def _word_features(bag: BagOfWords, loader: EdgeLoader, edges: Ids) -> "sparse.csr_array":
     """The tf-idf vectors of full texts, sparse [n, W]."""
+    from scipy import sparse
+
     parts = []
     for at in range(0, len(edges), CHUNK):
         text = loader.untruncated(edges[at : at + CHUNK]).text

@@ -27,6 +27,7 @@ from edgeformers import __version__, distributed
 from edgeformers.aliases import current_model, current_tensors
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.storage import METADATA, check_replaceable, fingerprint
+from edgeformers.data.table import read_parquet
 from edgeformers.decode import decode
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import (
@@ -41,6 +42,7 @@ from edgeformers.inference.model_card import CARD, model_card
 from edgeformers.models.base import ModelConfig, TextReader
 from edgeformers.nn.bag_of_words import BagConfig, BagOfWords
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
+from edgeformers.nn.meta_device import on_meta_device
 from edgeformers.nn.no_text import NoText, NoTextConfig
 from edgeformers.registry import MODELS, ModelEntry, find_entry, model_name
 from edgeformers.sharded_nodes import gather_state, row_tensor_names
@@ -130,7 +132,7 @@ def load_model(folder: str | PathLike[str]) -> SavedModel:
         for section in ("model_config", "encoder_config"):
             _check_counts(facts[section], len(shapes))
         config = entry.config.from_dict(facts["model_config"])
-        with torch.device("meta"):  # allocates nothing before the shapes are checked
+        with on_meta_device():  # allocates nothing before the shapes are checked
             encoder = _make_encoder(entry, facts["encoder_config"])
             model = entry.model(config, encoder)
     vocab_size = encoder.config.vocab_size
@@ -330,7 +332,7 @@ def _read_nodes(path: Path, num_nodes: int) -> NodeIndex:
             f"{num_nodes:,} nodes; {REMEDY}"
         )
     with naming_file(path):
-        table = pq.read_table(path, schema=_NODE_SCHEMA)
+        table = read_parquet(path).select(_NODE_SCHEMA.names).cast(_NODE_SCHEMA)
         names, sides = table.columns
         if names.null_count:
             raise ValueError("a node has no id")

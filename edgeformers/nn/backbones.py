@@ -16,6 +16,7 @@ from edgeformers.files import atomic_file, read_json_object, save_tensors
 from edgeformers.minilm import MINILM, check_minilm, minilm_folder
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.families import FAMILIES, Family
+from edgeformers.nn.meta_device import on_meta_device
 
 _SMALL_FILES = (
     "config.json",
@@ -60,7 +61,7 @@ def load_backbone(name: str | PathLike[str], *, dtype: torch.dtype | None = None
     config = _read_config(folder)
     if fspath(name) == MINILM:
         check_minilm(folder)
-    with torch.device("meta"):
+    with on_meta_device():
         encoder = TextEncoder(config)
     tensors = _encoder_tensors(_read_tensors(folder), FAMILIES[config.family])
     state = _import_tensors(tensors, encoder, folder, dtype or torch.float32)
@@ -75,7 +76,7 @@ def backbone_config(name: str | PathLike[str]) -> EncoderConfig:
 
 def random_backbone(config: EncoderConfig, *, seed: int = 0) -> TextEncoder:
     """An encoder with random weights, in evaluation mode."""
-    with torch.device("meta"):
+    with on_meta_device():
         encoder = TextEncoder(config)
     encoder.to_empty(device="cpu").initialize(seed)
     return encoder.eval()
