@@ -262,6 +262,10 @@ class ScoreComponent(ABC):
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         """The query [R] of a new source, or the key [R] of a new target, from its edges."""
 
+    def fold_in_each(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:
+        """`fold_in` of several nodes: [n, R]."""
+        return torch.stack([self.fold_in(edges, side) for edges in nodes])
+
     def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
         """What each node adds to the query of a source that has `counts` links to each: [h, R].
 

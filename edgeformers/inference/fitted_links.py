@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,7 +34,7 @@ from edgeformers.inference.trained_components import (
     PopularityComponent,
     TextComponent,
 )
-from edgeformers.inference.vector_search import best_first
+from edgeformers.inference.vector_search import highest
 from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.link_head import LinkHead
 
@@ -199,17 +200,21 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         candidates: CandidateFilter | None = None,
     ) -> list[list[Recommendation]]:
         """`recommend` for several sources of the network, which are scored together."""
-        if k < 1:
-            raise InputError(f"k must be at least 1 (got {k})")
         numbers = self.live_nodes.known_numbers(nodes, "source")
-        queries = self.scorer.queries(numbers)
         exclude = self.seen(numbers) if exclude_seen else None
-        ranking = self.scorer.rank(queries, k, exclude=exclude, allowed=self.allowed(candidates))
-        own = [ranking.of(row) for row in range(len(nodes))]
-        return [
-            self._recommendations(each, self.scorer.shares(queries.of(row), each.node))
-            for row, each in enumerate(own)
-        ]
+        return self._rank_each(self.scorer.queries(numbers), k, exclude, candidates)
+
+    def recommend_new(
+        self,
+        nodes: Sequence[EdgeTexts],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        candidates: CandidateFilter | None = None,
+    ) -> list[list[Recommendation]]:
+        """`recommend` for several new sources, each given by its edges, encoded together."""
+        queries, _, seen = self._new_sources(nodes)
+        return self._rank_each(queries, k, seen if exclude_seen else None, candidates)
 
     def allowed(self, candidates: CandidateFilter | None) -> Mask | None:
         """Which candidates pass a filter; None if all do."""
@@ -223,21 +228,31 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         Nodes that arrived after fitting are not among them. Without an index, the first call
         encodes all nodes.
         """
+        return self.similar_to_each([node], k, side=side)[0]
+
+    def similar_to_each(
+        self, nodes: Sequence[str], k: int = 10, *, side: Side = "source"
+    ) -> list[list[SimilarNode]]:
+        """`similar` for several nodes, which are compared together."""
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
-        graph, number = self.network.graph, int(self._numbers([node], side)[0])
+        graph, numbers = self.network.graph, self._numbers(list(nodes), side)
         first, stop = 0, graph.num_nodes
         if graph.is_bipartite:
             first, stop = (0, graph.num_sources) if side == "source" else (graph.num_sources, stop)
-        self.text.store()
-        query = self.text.encode(np.array([number]), side)[0]
-        table = self.text.encode(np.arange(first, stop), side)
-        norms = np.linalg.norm(table, axis=1) * np.linalg.norm(query)
-        cosines = table @ query / np.maximum(norms, 1e-12)
-        others = np.flatnonzero(np.arange(first, stop) != number)
-        place, score = best_first(others, cosines[others], k)
-        names = self.live_nodes.ids_of(place + first)
-        return [SimilarNode(node=n, score=s) for n, s in zip(names, score.tolist(), strict=True)]
+        table, norms = (stored[first:stop] for stored in self.text.store(side))
+        queries = self.text.encode(numbers, side)
+        lengths = np.linalg.norm(queries, axis=1)[:, None]
+        cosines = queries @ table.T / np.maximum(lengths * norms, 1e-12)
+        found = []
+        for number, own in zip(numbers.tolist(), cosines, strict=True):
+            if first <= number < stop:
+                own[number - first] = -np.inf
+            place, score = highest(own, k)
+            names = self.live_nodes.ids_of(place + first)
+            pairs = zip(names, score.tolist(), strict=True)
+            found.append([SimilarNode(node=name, score=value) for name, value in pairs])
+        return found
 
     def what_if(
         self,
@@ -295,9 +310,30 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             remedy = "describe a new source by its edges with `edges=`"
             numbers = self.live_nodes.known_numbers([node], "source", remedy=remedy)
             return self.scorer.queries(numbers), None, self.seen(numbers)
-        new = self.new_edges(edges, "source")
-        seen = self._positions([new.target[new.target >= 0]])
-        return self.scorer.fold_in_source(new), new, seen
+        queries, (new,), seen = self._new_sources([edges])
+        return queries, new, seen
+
+    def _new_sources(self, nodes: Sequence[EdgeTexts]) -> tuple[Queries, list[NewEdges], LinkTable]:
+        """New sources, their edges, and the targets that each is linked to."""
+        new = [self.new_edges(edges, "source") for edges in nodes]
+        seen = self._positions([own.target[own.target >= 0] for own in new])
+        return self.scorer.fold_in_sources(new), new, seen
+
+    def _rank_each(
+        self,
+        queries: Queries,
+        k: int,
+        exclude: LinkTable | None,
+        candidates: CandidateFilter | None,
+    ) -> list[list[Recommendation]]:
+        """The recommendations to each of several sources, which are scored together."""
+        if k < 1:
+            raise InputError(f"k must be at least 1 (got {k})")
+        ranking = self.scorer.rank(queries, k, exclude=exclude, allowed=self.allowed(candidates))
+        shares = self.scorer.shares(queries, ranking.node, ranking.row)
+        found = self._recommendations(ranking, shares)
+        ends = np.searchsorted(ranking.row, np.arange(len(queries.nodes) + 1)).tolist()
+        return [found[first:end] for first, end in pairwise(ends)]
 
     def _recommendations(
         self, ranking: Ranking, shares: Sequence[dict[str, float]]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from edgeformers.inference.link_scorer import LinkScorer
 
 FOLDER, RECORD = "index", "index.json"
-FORMAT, SCHEMA_VERSION = "edgeformers-index", 1
+FORMAT, SCHEMA_VERSION = "edgeformers-index", 2
 CHUNK = 4_096  # nodes encoded and written together
 SAMPLED = 2_000  # other sources, whose queries shape the search
 LARGE = 300_000  # targets up to which search is exact
@@ -61,8 +61,9 @@ LOW_RECALL = (
 )
 #: Files of text vectors. In a bipartite network every node is read on its own side only.
 NODES, TARGETS, KEYS = "nodes.npy", "targets.npy", "keys.npy"
-SEARCH = ("basis.npy", "leading.npy", "scale.npy", "norms.npy")
-FILES = (RECORD, NODES, TARGETS, KEYS, *SEARCH, "ivf.faiss")
+SEARCH = ("basis.npy", "first.npy", "later.npy", "norms.npy", "steps.npy")
+OLD = ("leading.npy", "scale.npy")  # of the first version
+FILES = (RECORD, NODES, TARGETS, KEYS, *SEARCH, "ivf.faiss", *OLD)
 
 
 @dataclass(frozen=True, kw_only=True)

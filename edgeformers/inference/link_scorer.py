@@ -1,7 +1,7 @@
 """LinkScorer: ranks, scores and explains links as a weighted sum of components."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -104,13 +104,6 @@ class Queries:
     weights: Vectors  # [n, P]
     widths: Sequence[int]  # [P], of each component
 
-    def of(self, row: int) -> "Queries":
-        """One of the sources."""
-        own = slice(row, row + 1)
-        return replace(
-            self, nodes=self.nodes[own], vectors=self.vectors[own], weights=self.weights[own]
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
@@ -120,13 +113,6 @@ class Ranking:
     rank: Ids  # [n], from 1
     node: Ids  # [n]
     score: Vectors  # [n]
-
-    def of(self, row: int) -> "Ranking":
-        """The candidates of one of the sources."""
-        own = slice(*np.searchsorted(self.row, [row, row + 1]))
-        return Ranking(
-            row=self.row[own] - row, rank=self.rank[own], node=self.node[own], score=self.score[own]
-        )
 
 
 class LinkScorer:
@@ -169,9 +155,13 @@ class LinkScorer:
 
     def fold_in_source(self, edges: NewEdges) -> Queries:
         """A source that is not in the network, from its edges."""
-        parts = [component.fold_in(edges, "source")[None] for component in self.components]
-        group = torch.from_numpy(degree_group(np.array([len(edges)])))
-        return self.weighted(np.array([-1]), parts, group)
+        return self.fold_in_sources([edges])
+
+    def fold_in_sources(self, nodes: Sequence[NewEdges]) -> Queries:
+        """Sources that are not in the network, each from its edges."""
+        parts = [component.fold_in_each(nodes, "source") for component in self.components]
+        group = torch.from_numpy(degree_group(np.array([len(edges) for edges in nodes])))
+        return self.weighted(np.full(len(nodes), -1), parts, group)
 
     def fold_in_target(self, edges: NewEdges) -> Vectors:
         """The key [R] of a target that is not in the network, from its edges."""
@@ -243,19 +233,25 @@ class LinkScorer:
         """What each component contributes to a score; the values sum to the score."""
         return self.shares(self.queries(np.array([source])), np.array([target]))[0]
 
-    def shares(self, query: Queries, targets: Ids) -> list[dict[str, float]]:
-        """For one source, the contributions of the components to the score of each target."""
-        table = self.products(query, self.cached_keys(targets))
-        for at, bonus, weights in self.bonuses(query, targets):
-            table[bonus.candidates, at] += weights[0]
+    def shares(
+        self, queries: Queries, targets: Ids, rows: Ids | None = None
+    ) -> list[dict[str, float]]:
+        """The contributions of the components to the score of each target [t].
+
+        `rows` [t] are the positions of the targets' sources; by default there is one source.
+        """
+        own = np.zeros(len(targets), np.int64) if rows is None else rows
+        table = self.products(queries, self.cached_keys(targets), own)
+        for at, bonus, weights in self.bonuses(queries, targets):
+            is_own = own[bonus.candidates] == bonus.queries
+            table[bonus.candidates[is_own], at] += weights[bonus.queries[is_own]]
         names = [component.name for component in self.components]
         return [dict(zip(names, row, strict=True)) for row in table.tolist()]
 
-    def products(self, query: Queries, keys: Vectors) -> Floats:
-        """What the components' vectors of one source add to its scores with keys [t, R]: [t, P]."""
-        products = (query.vectors[0] * keys).astype(np.float64)
-        parts = np.split(products, np.cumsum(query.widths)[:-1], axis=1)
-        return np.stack([part.sum(1) for part in parts], 1)
+    def products(self, queries: Queries, keys: Vectors, rows: Ids | int = 0) -> Floats:
+        """What the components' vectors of sources add to their scores with keys [t, R]: [t, P]."""
+        products = (queries.vectors[rows] * keys).astype(np.float64)
+        return products @ np.repeat(np.eye(len(queries.widths)), queries.widths, axis=0)
 
     def mean_shares(self, query: Queries) -> dict[str, float]:
         """For one source, the contributions of the components to the mean score of candidates."""
@@ -356,18 +352,18 @@ class LinkScorer:
         allowed: Mask | None,
     ) -> Ranking:
         """`rank` by the search of the index."""
-        wanted = [Wanted(k=k) for _ in sources.nodes]
+        none = [_NOTHING] * len(sources.nodes)
+        ends = none if exclude is None else np.split(exclude.candidates, exclude.indptr[1:-1])
+        wanted = [Wanted(k=k, excluded=own) for own in ends]
         for _, table, weights in self.bonuses(sources, self.candidates):
             for row, place in zip(table.queries.tolist(), table.candidates.tolist(), strict=True):
                 wanted[row].bonus[place] = wanted[row].bonus.get(place, 0.0) + float(weights[row])
-        if exclude is not None:
-            ends = np.split(exclude.candidates, exclude.indptr[1:-1])
-            wanted = [replace(one, excluded=own) for one, own in zip(wanted, ends, strict=True)]
         start = self.num_trained
-        indexed = [one.before(start) for one in wanted]
+        has_later = len(self.candidates) > start
+        indexed = [one.before(start) for one in wanted] if has_later else wanted
         chosen = None if allowed is None else allowed[:start]
         found = search.best(self._candidate_keys, sources.vectors, indexed, chosen)
-        if len(self.candidates) > start:
+        if has_later:
             found = self._with_later(found, sources, wanted, allowed)
         counts = [len(positions) for positions, _ in found]
         return Ranking(

@@ -71,6 +71,7 @@ class TextComponent(ScoreComponent):
         self._removed: dict[int, EdgeNumbers] = {}
         self._of_targets: dict[int, EdgeVectors | None] = {}
         self.stored: Mapping[Side, Vectors] | None = None  # node_repr [N, D] of an index
+        self._norms: Mapping[Side, Vectors] | None = None
 
     @property
     def width(self) -> int:
@@ -80,7 +81,10 @@ class TextComponent(ScoreComponent):
         return self._factors(self.encode(nodes, side), side)
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
-        return self._factors(self.encode_new([edges], side), side)[0]
+        return self.fold_in_each([edges], side)[0]
+
+    def fold_in_each(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:
+        return self._factors(self.encode_new(nodes, side), side)
 
     def update(self, arrivals: Arrivals) -> None:
         """Encode nodes with their newest edges from now on."""
@@ -101,6 +105,7 @@ class TextComponent(ScoreComponent):
         for side, table in tables.values():  # one table if every node has one side
             changed = nodes[(nodes >= 0) & (nodes < len(table))]
             table[changed] = self._read(changed, side)
+        self._norms = None
 
     def remove(self, departures: Departures) -> None:
         """Read none of the edges from now on, neither for the node nor for its neighbors."""
@@ -135,14 +140,19 @@ class TextComponent(ScoreComponent):
             vectors[~is_stored] = self._read(nodes[~is_stored], side)
         return vectors
 
-    def store(self) -> None:
-        """Encode all nodes, if there is no index, and keep their vectors."""
+    def store(self, side: Side) -> tuple[Vectors, Vectors]:
+        """node_repr [N, D] of all nodes, which are encoded if there is no index, and its norms."""
         if self.stored is None:
             graph = self.loader.graph
             nodes = np.arange(graph.num_nodes)
             vectors = self._read(nodes, "source")
             targets = vectors if graph.is_bipartite else self._read(nodes, "target")
             self.stored = {"source": vectors, "target": targets}
+        if self._norms is None:
+            self._norms = {
+                each: np.linalg.norm(table, axis=1) for each, table in self.stored.items()
+            }
+        return self.stored[side], self._norms[side]
 
     def _read(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] from the texts of the nodes' edges."""

@@ -17,17 +17,20 @@ from edgeformers.data.storage import blocks
 from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import require
 from edgeformers.inference.encode import Vectors
+from edgeformers.inference.search_kernels import find_best
 
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
 SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
-COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # leading columns to choose from
-SCATTERED = 64  # what a number of a scattered row costs, in integers multiplied in sequence
+COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # first columns to choose from
+BLOCK, BLOCKS = 32, 4  # columns of a later block, and the number of blocks
 PARTS = 4  # of the other columns, each with a bound of its own
+LARGEST = 16_383  # integer of a query; sums of products with 8 bits stay below 2**31
+#: What a bound costs, further columns of a key, and a score, in integers multiplied in sequence.
+BOUND, REFINED, SCORED = 40, 3_000, 6_000
 ROUNDING = 1e-5  # error of a product in float32, relative to the norms
 FEWEST = 64  # keys whose scores are computed first
 LISTED, RESCORED = 128, 400  # columns of keys in IVF lists, and keys that are re-scored
 LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
-BLOCK = 1 << 24  # bounds in memory at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +72,13 @@ class KeySearch(Protocol):
 
 
 class BoundedSearch:
-    """Exact search that multiplies only the leading columns of all keys, as 8-bit integers.
+    """Exact search that multiplies a few leading columns of all keys, as 8-bit integers.
 
     A change of basis q . k = (A q) . (B k) gives queries and keys the same, diagonal covariance,
     so that the first columns have nearly all of the score. By the Cauchy-Schwarz inequality the
     others, and what integers do not represent, add at most products of norms. A key whose bound is
-    below the k-th best score found so far cannot win; the scores of all others are computed.
+    below the k-th best score found so far cannot win. For the others, blocks of further columns
+    are multiplied until they cannot win either; the scores of those that remain are computed.
     """
 
     def __init__(self, keys: "Compressed", basis: Vectors) -> None:
@@ -87,10 +91,9 @@ class BoundedSearch:
         sampled, tried = sample_rows(keys, SAMPLED), sample_rows(queries, TRIED)
         basis = balanced_basis(queries, sampled).astype(np.float32)
         columns = _choose_columns(sampled, tried, basis, len(keys))
+        example = Compressed.of_keys(keys[:1], basis[1], columns)
         compressed = Compressed(
-            leading=np.empty((len(keys), columns), np.int8),
-            scale=np.empty(len(keys), np.float32),
-            norms=np.empty((PARTS + 3, len(keys)), np.float32),
+            *(np.empty((len(keys), part.shape[1]), part.dtype) for part in vars(example).values())
         )
         for at, block in blocks(keys):
             rows = np.arange(at, at + len(block))
@@ -99,38 +102,30 @@ class BoundedSearch:
 
     @property
     def num_columns(self) -> int:
-        """How many columns are leading."""
-        return int(self.compressed.leading.shape[1])
+        """How many columns of all keys are multiplied."""
+        return int(self.compressed.first.shape[1])
 
     def best(
         self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
     ) -> list[Found]:
-        if allowed is not None and allowed.sum() * keys.shape[1] <= SMALL // 10:
-            pairs = zip(queries, wanted, strict=True)
-            return [best_of_all(keys, query, own, allowed) for query, own in pairs]
-        found, size = [], max(1, BLOCK // max(1, len(keys)))
-        for at in range(0, len(queries), size):
-            block = queries[at : at + size]
-            bounds = self.compressed.bounds(block, self.basis[0])
-            for query, own, row in zip(block, wanted[at : at + size], bounds, strict=True):
-                found.append(self._best(keys, query, own, row, allowed))
-        return found
-
-    def _best(
-        self, keys: Vectors, query: Vectors, wanted: Wanted, bounds: Vectors, allowed: Mask | None
-    ) -> Found:
-        _adjust(bounds, wanted, allowed)
-        first = _top(bounds, max(FEWEST, 4 * wanted.k))
-        scores = _scores(keys, query, first, wanted)
-        least = LOWEST
-        if len(first) >= wanted.k:
-            least = float(np.partition(scores, -wanted.k)[-wanted.k])
-        rest = np.flatnonzero(bounds >= least)
-        if len(rest) > len(keys) // 4:
-            return best_of_all(keys, query, wanted, allowed)
-        if len(rest) > np.count_nonzero(bounds[first] >= least):
-            first, scores = rest, _scores(keys, query, rest, wanted)
-        return best_first(first, scores, wanted.k)
+        k = min(len(keys), max((one.k for one in wanted), default=1))
+        places = np.full((len(queries), k), -1, np.int64)
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        guess = min(len(keys), max(FEWEST, 4 * k))
+        find_best(
+            keys,
+            *vars(self.compressed).values(),
+            queries,
+            *Compressed.of_queries(queries, self.basis[0], self.compressed),
+            _bonuses(wanted),
+            _joined([one.excluded for one in wanted]),
+            np.empty(0, bool) if allowed is None else allowed,
+            (places, scores, np.empty(guess, np.int64), np.empty(guess, np.float32)),
+        )
+        return [
+            best_first(place[place >= 0], score[place >= 0], one.k)
+            for place, score, one in zip(places, scores, wanted, strict=True)
+        ]
 
     def renew(self, keys: Vectors, positions: Ids) -> None:
         new = Compressed.of_keys(keys[positions], self.basis[1], self.num_columns)
@@ -144,52 +139,104 @@ class BoundedSearch:
 
 @dataclass(frozen=True)
 class Compressed:
-    """Keys as integers for their leading columns, and norms that bound all that these leave out.
+    """Keys as integers, and norms that bound all that these leave out.
 
-    `norms`: of the other columns in PARTS, of the key times the error of rounding, of what the
-    integers leave out, and of the leading columns.
+    The columns of a key are divided into the first ones, blocks of later ones, and PARTS of all
+    others. `norms`: the scale of the first integers, the norm of what they leave out, the norms of
+    the blocks and of the parts, and that of the whole key, for rounding. `steps`: for each block
+    the scale of its integers, and the norm of what they leave out less that of the block.
     """
 
-    leading: NDArray[np.int8]  # [C, r]
-    scale: Vectors  # [C], of the integers
-    norms: Vectors  # [PARTS + 3, C]
+    first: NDArray[np.int8]  # [C, r]
+    later: NDArray[np.int8]  # [C, blocks * BLOCK]
+    norms: Vectors  # [C, 2 + blocks + PARTS + 1]
+    steps: Vectors  # [C, 2 * blocks]
 
     @classmethod
     def of_keys(cls, keys: Vectors, basis: Vectors, columns: int) -> "Compressed":
         """Vectors of keys in the basis of keys."""
-        leading, scale, norms = _compress(keys, basis, columns)
-        return cls(leading, scale, norms.T)
+        turned = keys @ basis.T
+        first, *later, rest = _divided(turned, columns)
+        integers, scale, left_out = _as_integers(first)
+        numbers, steps = [np.empty((len(keys), 0), np.int8)], [np.empty((len(keys), 0))]
+        for block in later:
+            own, own_scale, own_left_out = _as_integers(block)
+            numbers.append(own)
+            steps.append(np.stack([own_scale, own_left_out - _norm(block)], 1))
+        parts = np.array_split(rest, PARTS, axis=1)
+        norms = [scale, left_out, *map(_norm, later), *map(_norm, parts), _norm(keys)]
+        return cls(
+            integers,
+            np.concatenate(numbers, 1),
+            np.stack(norms, 1).astype(np.float32),
+            np.concatenate(steps, 1).astype(np.float32),
+        )
+
+    @staticmethod
+    def of_queries(
+        queries: Vectors, basis: Vectors, keys: "Compressed"
+    ) -> tuple[NDArray[np.int16], Vectors]:
+        """Integers [n, r + blocks * BLOCK] of queries, and their weights of the keys' norms."""
+        turned = queries @ basis.T
+        first, *later, rest = _divided(turned, keys.first.shape[1])
+        leading = turned[:, : turned.shape[1] - rest.shape[1]]
+        scale = np.abs(leading).max(1, initial=0.0) / LARGEST
+        scale[scale == 0] = 1.0
+        integers = np.rint(leading / scale[:, None])
+        whole = _norm(leading - integers * scale[:, None]) + ROUNDING * _norm(queries)
+        parts = np.array_split(rest, PARTS, axis=1)
+        weights = [scale, *map(_norm, (first, *later, *parts)), whole]
+        return integers.astype(np.int16), np.stack(weights, 1).astype(np.float32)
 
     def set(self, rows: Ids, new: "Compressed") -> None:
         """Replace some keys."""
-        self.leading[rows], self.scale[rows], self.norms[:, rows] = vars(new).values()
+        for name, array in vars(new).items():
+            getattr(self, name)[rows] = array
 
-    def bounds(self, queries: Vectors, basis: Vectors) -> Vectors:
-        """Upper bounds [n, C] of the inner products of queries with all keys."""
-        leading, scale, norms = _compress(queries, basis, self.leading.shape[1])
-        left_out, whole = norms[:, -2], norms[:, -1]
-        norms[:, -2:] = np.stack([whole + left_out, left_out], 1)  # times those of the keys
-        products = torch._int_mm(torch.from_numpy(leading), torch.from_numpy(self.leading).T)
-        scaled = products.float().mul_(torch.from_numpy(self.scale))
-        bounds = torch.from_numpy(norms) @ torch.from_numpy(self.norms)
-        added: Vectors = bounds.addcmul_(scaled, torch.from_numpy(scale)[:, None]).numpy()
-        return added
+    def bounds(self, numbers: NDArray[np.int16], weights: Vectors) -> tuple[Vectors, Vectors]:
+        """Upper bounds [n, C] of products with all keys: by the first columns, and by blocks."""
+        width, scale = self.first.shape[1], weights[:, :1]
+        products = numbers[:, :width].astype(np.float32) @ self.first.T.astype(np.float32)
+        by_first = products * scale * self.norms[:, 0] + weights[:, 1:] @ self.norms[:, 1:].T
+        refined = by_first.copy()
+        for at in range(self.steps.shape[1] // 2):
+            columns = slice(at * BLOCK, (at + 1) * BLOCK)
+            products = numbers[:, width:][:, columns].astype(np.float32) @ self.later[:, columns].T
+            refined += products * scale * self.steps[:, 2 * at]
+            refined += weights[:, 2 + at, None] * self.steps[:, 2 * at + 1]
+        return by_first, refined
 
 
-def _compress(
-    vectors: Vectors, basis: Vectors, columns: int
-) -> tuple[NDArray[np.int8], Vectors, Vectors]:
-    """Integers [n, columns], their scale [n], and norms [n, PARTS + 3] as `Compressed` has them."""
-    turned = vectors @ basis.T
-    leading = turned[:, :columns]
-    scale = np.abs(leading).max(1) / 127
+def _divided(turned: Vectors, columns: int) -> list[Vectors]:
+    """The first columns, blocks of later ones, and the rest."""
+    ends = [columns + BLOCK * at for at in range(BLOCKS + 1)]
+    return np.split(turned, [end for end in ends if end <= turned.shape[1]], axis=1)
+
+
+def _as_integers(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors, Vectors]:
+    """Integers [n, r], their scale [n], and the norm [n] of what they leave out."""
+    scale = np.abs(vectors).max(1, initial=0.0) / 127
     scale[scale == 0] = 1.0
-    integers = np.rint(leading / scale[:, None])
-    parts = np.array_split(turned[:, columns:], PARTS, axis=1)
-    left_out = leading - integers * scale[:, None]
-    norms = [np.linalg.norm(part, axis=1) for part in (*parts, vectors, left_out, leading)]
-    norms[PARTS] *= math.sqrt(ROUNDING)
-    return integers.astype(np.int8), scale, np.stack(norms, 1)
+    integers = np.rint(vectors / scale[:, None])
+    return integers.astype(np.int8), scale, _norm(vectors - integers * scale[:, None])
+
+
+def _norm(vectors: Vectors) -> Vectors:
+    norms: Vectors = np.linalg.norm(vectors, axis=1)
+    return norms
+
+
+def _bonuses(wanted: Sequence[Wanted]) -> tuple[Ids, Ids, Vectors]:
+    """Where the bonuses of each query begin, their positions in order, and the bonuses."""
+    items = [sorted(one.bonus.items()) for one in wanted]
+    ends, places = _joined([np.array([place for place, _ in own], np.int64) for own in items])
+    return ends, places, np.array([value for own in items for _, value in own], np.float32)
+
+
+def _joined(positions: Sequence[Ids]) -> tuple[Ids, Ids]:
+    """Where the positions of each query begin, and all positions."""
+    ends = np.cumsum([0, *map(len, positions)])
+    return ends, np.concatenate([np.empty(0, np.int64), *positions])
 
 
 class InvertedLists:
@@ -271,18 +318,21 @@ class InvertedLists:
 
 
 def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:
-    """The number of leading columns for which a search reads the fewest numbers.
+    """The number of first columns for which a search costs least.
 
-    It reads these columns of all keys, and all columns of those that they cannot rule out.
+    It reads these columns of all keys, blocks of those that they cannot rule out, and all columns
+    of those that remain.
     """
     width = keys.shape[1]
     place = max(1, round(10 * len(keys) / num_keys))  # of the tenth best among the sampled keys
     least = np.sort(queries @ keys.T, axis=1)[:, -place]
     costs = {}
     for columns in [number for number in COLUMNS if number < width] or [width]:
-        bounds = Compressed.of_keys(keys, basis[1], columns).bounds(queries, basis[0])
-        left = (bounds >= least[:, None]).mean() * num_keys
-        costs[columns] = num_keys * columns + SCATTERED * left * width
+        compressed = Compressed.of_keys(keys, basis[1], columns)
+        numbers, weights = Compressed.of_queries(queries, basis[0], compressed)
+        bounds = compressed.bounds(numbers, weights)
+        left, scored = ((own >= least[:, None]).mean() * num_keys for own in bounds)
+        costs[columns] = num_keys * (BOUND + columns) + REFINED * left + SCORED * scored
     return min(costs, key=lambda columns: costs[columns])
 
 
@@ -322,8 +372,7 @@ def best_of_all(keys: Vectors, query: Vectors, wanted: Wanted, allowed: Mask | N
         return best_first(positions[kept], scores[kept], wanted.k)
     scores = keys @ query
     _adjust(scores, wanted, allowed)
-    best = _top(scores, wanted.k)
-    return best_first(best, scores[best], wanted.k)
+    return highest(scores, wanted.k)
 
 
 def _adjust(scores: Vectors, wanted: Wanted, allowed: Mask | None) -> None:
@@ -342,12 +391,13 @@ def _scores(keys: Vectors, query: Vectors, positions: Ids, wanted: Wanted) -> Ve
     return scores
 
 
-def _top(scores: Vectors, count: int) -> Ids:
-    """The positions of the highest scores that are not -inf, in any order."""
+def highest(scores: Vectors, k: int) -> Found:
+    """The k highest scores of all keys that are not -inf, the highest first."""
     top = np.arange(len(scores))
-    if count < len(scores):
-        top = torch.from_numpy(scores).topk(count, sorted=False).indices.numpy()
-    return top[scores[top] >= LOWEST]
+    if k < len(scores):
+        top = torch.from_numpy(scores).topk(k, sorted=False).indices.numpy()
+    top = top[scores[top] >= LOWEST]
+    return best_first(top, scores[top], k)
 
 
 def best_first(positions: Ids, scores: Vectors, k: int) -> Found:

@@ -1,11 +1,12 @@
 """Worker: one thread that runs all models, with waiting requests of a kind as one batch."""
 
+import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from edgeformers.errors import EdgeformersError
 from edgeformers.serve.limits import Limits, TooLargeError
@@ -15,6 +16,7 @@ WAIT_SECONDS = 60.0  # for an answer
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class OverloadedError(EdgeformersError):
@@ -30,6 +32,48 @@ class Job:
     item: Any
     tokens: int
     future: Future[Any] = field(default_factory=Future)
+
+
+class Pending(Generic[Result]):
+    """What a request waits for: a thread calls `result`, and a coroutine awaits it.
+
+    `finish` makes the result from the answers to all jobs, in the caller's thread. An answer of
+    None makes it raise an error, which may take long: a coroutine lets another thread do that.
+    """
+
+    def __init__(self, jobs: Sequence[Job], finish: Callable[[list[Any]], Result]) -> None:
+        self._jobs, self._finish = jobs, finish
+
+    def result(self) -> Result:
+        try:
+            answers = [job.future.result(WAIT_SECONDS) for job in self._jobs]
+        except TimeoutError:
+            raise self._timeout() from None
+        finally:
+            self._cancel()
+        return self._finish(answers)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Result:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                answers = [await asyncio.wrap_future(job.future) for job in self._jobs]
+        except TimeoutError:
+            raise self._timeout() from None
+        finally:
+            self._cancel()
+        if any(answer is None for answer in answers):
+            return await asyncio.to_thread(self._finish, answers)
+        return self._finish(answers)
+
+    def _timeout(self) -> OverloadedError:
+        return OverloadedError(f"no answer within {WAIT_SECONDS:.0f} s; try later")
+
+    def _cancel(self) -> None:
+        for job in self._jobs:  # of a request that failed
+            job.future.cancel()
 
 
 class Worker:
@@ -72,18 +116,24 @@ class Worker:
         tokens: Sequence[int],
     ) -> list[Answer]:
         """The answers of `run` to items, which may be computed with those of other requests."""
+        return self.start(run, items, list, key=key, tokens=tokens).result()
+
+    def start(
+        self,
+        run: Callable[[Sequence[Item]], Sequence[Answer]],
+        items: Sequence[Item],
+        finish: Callable[[list[Answer]], Result],
+        *,
+        key: Hashable,
+        tokens: Sequence[int],
+    ) -> Pending[Result]:
+        """Let the worker compute the answers to items; `finish` makes the result from them."""
         jobs = [
             Job(key=key, run=run, item=item, tokens=max(1, cost))
             for item, cost in zip(items, tokens, strict=True)
         ]
         self._submit(jobs)
-        try:
-            return [job.future.result(WAIT_SECONDS) for job in jobs]
-        except TimeoutError:
-            raise OverloadedError(f"no answer within {WAIT_SECONDS:.0f} s; try later") from None
-        finally:
-            for job in jobs:  # of a request that failed
-                job.future.cancel()
+        return Pending(jobs, finish)
 
     def close(self) -> None:
         """Refuse new jobs, compute the waiting ones, and end the thread."""

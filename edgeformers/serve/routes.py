@@ -110,7 +110,7 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
 
 def _add_recommendations(app: FastAPI, service: Service) -> None:
     @app.get("/v1/nodes/{node:path}/recommendations")
-    def recommend(
+    async def recommend(
         node: str,
         k: K = 10,
         exclude_seen: bool = True,
@@ -122,14 +122,15 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
     ) -> schemas.Recommendations:
         """Recommend targets to a node of the network."""
         chosen = schemas.Filter(allow=list(allow), deny=list(deny), labels=list(label))
-        return service.recommend(
-            node,
+        results = await service.start_recommend(
+            [node],
             k,
             exclude_seen=exclude_seen,
             explain=explain,
             candidates=chosen.candidates(),
             model=model,
         )
+        return results[0]
 
     @app.post("/v1/recommendations")
     def recommend_many(request: schemas.RecommendRequest) -> schemas.RecommendationLists:

@@ -1,7 +1,7 @@
 """Service: everything the server answers, without HTTP. Its methods may be called by any thread."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,9 @@ from edgeformers.errors import InputError
 from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
-from edgeformers.inference.fitted_links import FittedLinkPredictor, WhatIf
+from edgeformers.inference.fitted_links import FittedLinkPredictor, SimilarNode, WhatIf
 from edgeformers.inference.word_attention import AttendedText
-from edgeformers.serve.batching import Worker
+from edgeformers.serve.batching import Pending, Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.live_edges import LiveEdges, default_store
 from edgeformers.serve.metrics import Metrics
@@ -191,23 +191,45 @@ class Service:
         model: str | None = None,
     ) -> list[Recommendations]:
         """The k best targets of each of several nodes of the network."""
+        options: dict[str, Any] = {"explain": explain, "candidates": candidates, "model": model}
+        return self.start_recommend(nodes, k, exclude_seen=exclude_seen, **options).result()
+
+    def start_recommend(
+        self,
+        nodes: Sequence[str],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        explain: int = 0,
+        candidates: CandidateFilter | None = None,
+        model: str | None = None,
+    ) -> Pending[list[Recommendations]]:
+        """`recommend_all` for a thread or a coroutine that waits."""
         self.limits.check_items(nodes, "nodes")
         served = self.versions.find("link-prediction", model)
         options: dict[str, Any] = {"exclude_seen": exclude_seen, "candidates": candidates}
 
-        def run(batch: Sequence[str]) -> list[list[Recommendation]]:
-            if not explain:
-                return served.links.recommend_many(batch, k, **options)
-            return [served.links.recommend(node, k, explain=explain, **options) for node in batch]
+        def run(batch: Sequence[str]) -> list[list[Recommendation] | None]:
+            is_known = (served.links.live_nodes.numbers(batch, "source") >= 0).tolist()
+            known = [node for node, own in zip(batch, is_known, strict=True) if own]
+            if explain:
+                found = [served.links.recommend(n, k, explain=explain, **options) for n in known]
+            else:
+                found = served.links.recommend_many(known, k, **options)
+            each = iter(found)
+            return [next(each) if own else None for own in is_known]
 
-        served.node_numbers(nodes, "source")  # raises before it could make a batch fail
-        key = object() if candidates else (id(served), "recommend", k, exclude_seen, explain)
+        def finish(answers: list[list[Recommendation] | None]) -> list[Recommendations]:
+            if None in answers:
+                served.node_numbers(nodes, "source")  # raises
+            return [
+                _recommendations(served, node, answer or [])
+                for node, answer in zip(nodes, answers, strict=True)
+            ]
+
+        key = (id(served), "recommend", k, exclude_seen, explain, _filter_key(candidates))
         costs = [NODE_TOKENS * max(1, explain)] * len(nodes)
-        answers = self.worker.compute(run, nodes, key=key, tokens=costs)
-        return [
-            _recommendations(served, node, answer)
-            for node, answer in zip(nodes, answers, strict=True)
-        ]
+        return self.worker.start(run, nodes, finish, key=key, tokens=costs)
 
     def recommend_new(
         self,
@@ -224,16 +246,18 @@ class Service:
         self.limits.check_texts([edge.text for edge in edges])
         served = self.versions.find("link-prediction", model)
         pairs = [(edge.target, edge.text) for edge in edges]
-        answer = self._call(
-            lambda: served.links.recommend(
-                k=k,
-                edges=pairs,
-                exclude_seen=exclude_seen,
-                explain=explain,
-                candidates=candidates,
-            ),
-            tokens=sum(_tokens(edge.text) for edge in edges),
-        )
+        options: dict[str, Any] = {"exclude_seen": exclude_seen, "candidates": candidates}
+
+        def run(batch: Sequence[list[tuple[str, str]]]) -> list[list[Recommendation]]:
+            if not explain:
+                return served.links.recommend_new(batch, k, **options)
+            return [
+                served.links.recommend(k=k, edges=own, explain=explain, **options) for own in batch
+            ]
+
+        key = (id(served), "new", k, exclude_seen, explain, _filter_key(candidates))
+        tokens = [sum(_tokens(edge.text) for edge in edges)]
+        (answer,) = self.worker.compute(run, [pairs], key=key, tokens=tokens)
         return _recommendations(served, None, answer)
 
     def similar(
@@ -241,7 +265,13 @@ class Service:
     ) -> SimilarNodes:
         """The nodes on the same side whose vectors are most like that of a node."""
         served = self.versions.find("link-prediction", model)
-        answer = self._call(lambda: served.links.similar(node, k, side=side), tokens=NODE_TOKENS)
+        served.node_numbers([node], side)  # raises before it could make a batch fail
+
+        def run(batch: Sequence[str]) -> list[list[SimilarNode]]:
+            return served.links.similar_to_each(batch, k, side=side)
+
+        key = (id(served), "similar", k, side)
+        (answer,) = self.worker.compute(run, [node], key=key, tokens=[NODE_TOKENS])
         return SimilarNodes(**_signature(served), node=node, similar=answer)
 
     def what_if(
@@ -505,6 +535,14 @@ def _predictions(model: ServedModel, rows: Sequence[tuple[str, str, str]]) -> li
 
 def _node_vectors(links: FittedLinkPredictor, side: Side, nodes: Sequence[str]) -> list[Vectors]:
     return list(links.embed_nodes(list(nodes), side=side))
+
+
+def _filter_key(candidates: CandidateFilter | None) -> Hashable:
+    """Equal for requests whose filters let the same candidates pass."""
+    if candidates is None:
+        return None
+    allow = None if candidates.allow is None else frozenset(candidates.allow)
+    return allow, frozenset(candidates.deny), frozenset(candidates.labels)
 
 
 def _tokens(text: str) -> int:

@@ -78,7 +78,7 @@ def test_a_search_finds_what_ranking_finds(run, searched, tmp_path):
     _, plain = run
     LinkIndex.build(plain, tmp_path / "index", show=False)
     fitted = replace(plain, index_folder=tmp_path / "index")
-    assert (tmp_path / "index" / "leading.npy").exists()
+    assert (tmp_path / "index" / "first.npy").exists()
     sources = np.arange(plain.network.graph.num_sources)
     allowed = np.arange(len(plain.scorer.candidates)) % 3 > 0
     for options in ({}, {"allowed": allowed}, {"exclude": plain.seen(sources)}):

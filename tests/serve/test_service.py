@@ -1,9 +1,16 @@
 """What the service knows about nodes and their edges."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
 import pytest
 
-from edgeformers.errors import InputError
+from edgeformers.errors import InputError, UnknownNodeError
+from edgeformers.inference.candidate_filter import CandidateFilter
+from edgeformers.serve.schemas import OwnEdge
 
 
 def test_edges_of_a_node_come_in_pages(service, simulated):
@@ -40,3 +47,68 @@ def test_the_nodes_with_the_most_edges_come_first(service, simulated):
         assert {node.side for node in found} == {side}
         again = service.find_node(found[0].id, side)
         assert again == found[0]
+
+
+def answers_of_waiting_requests(service, requests):
+    """The answers to requests that arrive while the worker is busy, so that they form batches."""
+    started, release = threading.Event(), threading.Event()
+
+    def block(items):
+        started.set()
+        assert release.wait(20)
+        return items
+
+    with ThreadPoolExecutor(len(requests) + 1) as pool:
+        pool.submit(service.worker.compute, block, [None], key="block", tokens=[1])
+        assert started.wait(20)
+        answers = [pool.submit(request) for request in requests]
+        for _ in range(1_000):
+            if len(service.worker) == len(requests):
+                break
+            threading.Event().wait(0.01)
+        release.set()
+        return [answer.result(20) for answer in answers]
+
+
+def nodes_and_scores(answer):
+    items = answer.model_dump()
+    items = items.get("recommendations") or items["similar"]
+    return [item["node"] for item in items], [item["score"] for item in items]
+
+
+def test_requests_that_wait_get_the_answers_that_they_get_alone(service, simulated):
+    users = simulated.node_index.ids_of(range(4))
+    items = simulated.node_index.ids_of([simulated.num_sources, simulated.num_sources + 3])
+    label = CandidateFilter(deny=items)
+    requests = [
+        *(partial(service.recommend, user, 5) for user in users),
+        *(partial(service.recommend, user, 5, candidates=label) for user in users),
+        *(partial(service.similar, user, 5) for user in users),
+        *(
+            partial(service.recommend_new, [OwnEdge(target=item, text="Good.")] * count, 5)
+            for item in items
+            for count in (1, 3)
+        ),
+    ]
+    alone = [request() for request in requests]
+    together = answers_of_waiting_requests(service, requests)
+    for one, other in zip(alone, together, strict=True):
+        (nodes, scores), (batched, batched_scores) = map(nodes_and_scores, (one, other))
+        assert batched_scores == pytest.approx(scores, abs=1e-4)  # sums in another order
+        ties = np.abs(np.diff(scores)).min() < 1e-4
+        assert ties or batched == nodes
+
+
+def test_an_unknown_node_in_a_batch_fails_alone(service, simulated):
+    known = simulated.node_index.ids_of([0])[0]
+    requests = [partial(service.recommend, known), partial(service.start_recommend, ["nobody"])]
+    answer, pending = requests[0](), requests[1]()
+    assert answer.recommendations
+    with pytest.raises(UnknownNodeError, match="nobody"):
+        pending.result()
+
+    async def wait():
+        return await service.start_recommend([known, "nobody"])
+
+    with pytest.raises(UnknownNodeError, match="nobody"):
+        asyncio.run(wait())

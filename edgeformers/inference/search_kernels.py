@@ -1,0 +1,112 @@
+"""Inner loops of the exact search, compiled by numba: one call per batch, without the GIL.
+
+Arrays are indexed in place, because a view of a row costs as much as the sum over it.
+"""
+
+import numpy as np
+from numba import njit
+
+#: Sums may be reordered, so that they are vectorized; infinite values keep their meaning.
+SUMS = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True)
+def find_best(
+    keys, first, later, norms, steps, queries, numbers, weights, bonuses, excluded, allowed, best
+):
+    """Write the positions and scores of each query's best keys to `best`: heaps, with -1 for none.
+
+    `BoundedSearch` describes keys and queries. `bonuses` and `excluded` hold positions query by
+    query; an empty `allowed` allows all keys.
+    """
+    places, scores, chosen, estimates = best
+    bounds = np.empty(len(keys), np.float32)
+    bonus = np.zeros(len(keys), np.float32)
+    for n in range(len(queries)):
+        for j in range(bonuses[0][n], bonuses[0][n + 1]):
+            bonus[bonuses[1][j]] = bonuses[2][j]
+        bounds[:] = bonus
+        for j in range(excluded[0][n], excluded[0][n + 1]):
+            bounds[excluded[1][j]] = -np.inf
+        chosen[:] = -1
+        estimates[:] = -np.inf
+        _bound_all(first, norms, numbers, weights, n, allowed, bounds, chosen, estimates)
+        for j in range(len(chosen)):  # the first guess
+            if chosen[j] >= 0:
+                score = _score(keys, queries, chosen[j], n) + bonus[chosen[j]]
+                _push(scores, places, n, score, chosen[j])
+                bounds[chosen[j]] = -np.inf
+        for at in range(len(keys)):
+            bound = bounds[at]
+            if bound == -np.inf or bound < scores[n, 0]:
+                continue
+            bound = _refine(later, steps, numbers, weights, at, n, bound, scores[n, 0])
+            if bound >= scores[n, 0]:
+                score = _score(keys, queries, at, n) + bonus[at]
+                _push(scores, places, n, score, at)
+        for j in range(bonuses[0][n], bonuses[0][n + 1]):
+            bonus[bonuses[1][j]] = 0
+
+
+@njit(cache=True, nogil=True, fastmath=SUMS)
+def _bound_all(first, norms, numbers, weights, n, allowed, bounds, chosen, estimates):
+    """Add upper bounds of products to `bounds`, and choose the keys with the best estimates."""
+    width, parts, has_filter = first.shape[1], norms.shape[1], len(allowed) > 0
+    heap, heap_places = estimates.reshape(1, -1), chosen.reshape(1, -1)
+    for at in range(len(bounds)):
+        if bounds[at] == -np.inf or (has_filter and not allowed[at]):
+            bounds[at] = -np.inf
+            continue
+        product = np.int32(0)
+        for j in range(width):
+            product = np.int32(product + np.int32(np.int32(first[at, j]) * np.int32(numbers[n, j])))
+        estimate = bounds[at] + np.float32(product) * (weights[n, 0] * norms[at, 0])
+        if estimate > heap[0, 0]:
+            _push(heap, heap_places, 0, estimate, at)
+        slack = np.float32(0)
+        for j in range(1, parts):
+            slack += weights[n, j] * norms[at, j]
+        bounds[at] = estimate + slack
+
+
+@njit(cache=True, nogil=True, fastmath=SUMS)
+def _refine(later, steps, numbers, weights, at, n, bound, least):
+    """Replace the bounds of further blocks of columns by their products, until it is below."""
+    blocks = steps.shape[1] // 2
+    width, start = later.shape[1] // max(1, blocks), numbers.shape[1] - later.shape[1]
+    for block in range(blocks):
+        product = np.int32(0)
+        for j in range(block * width, (block + 1) * width):
+            product = np.int32(
+                product + np.int32(np.int32(later[at, j]) * np.int32(numbers[n, start + j]))
+            )
+        bound += np.float32(product) * (weights[n, 0] * steps[at, 2 * block])
+        bound += weights[n, 2 + block] * steps[at, 2 * block + 1]
+        if bound < least:
+            break
+    return bound
+
+
+@njit(cache=True, nogil=True, fastmath=SUMS)
+def _score(keys, queries, at, n):
+    total = np.float32(0)
+    for j in range(keys.shape[1]):
+        total += keys[at, j] * queries[n, j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _push(values, places, n, value, place):
+    """Replace the lowest value of a heap, row n, if the new one is higher."""
+    if not value > values[n, 0]:
+        return
+    at, size = 0, values.shape[1]
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and values[n, child + 1] < values[n, child]:
+            child += 1
+        if value <= values[n, child]:
+            break
+        values[n, at], places[n, at] = values[n, child], places[n, child]
+        at = child
+    values[n, at], places[n, at] = value, place
