@@ -38,9 +38,9 @@ On a dataset of the paper, with its settings, next to its numbers:
 """  # noqa: E501
 
     what: str = argument(
-        "edge-classification, link-prediction, as-shipped, cold-start, ablation, "
-        "node-classification, efficiency, embedding-plot, node-dimension, neighbor-size or "
-        "attention-map; or tables, to make the tables of finished runs again."
+        "edge-classification, link-prediction, as-shipped, cold-start, chronological, "
+        "rolling, ablation, node-classification, efficiency, embedding-plot, node-dimension, "
+        "neighbor-size or attention-map; or tables, to make the tables of finished runs again."
     )
     folders: list[Path] | None = argument("For tables, folders of experiments.", None)
     data: Path | None = option("A prepared network.")

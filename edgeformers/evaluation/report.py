@@ -71,6 +71,7 @@ class LinkReport:
     corrections: Mapping[str, ScoreCorrection] = field(default_factory=dict)  # by protocol
     order: Ids | None = None  # of the pairs in batches; None: as given
     queries: Ids | None = None  # of the pairs; the pairs of a query are not independent
+    edges: Ids | None = None  # that `rolling` ranked
 
     def __post_init__(self) -> None:
         for name in self.ranks:

@@ -23,6 +23,8 @@ from edgeformers.evaluation.ranking import block_rows
 from edgeformers.evaluation.report import ROLLING, LinkReport
 from edgeformers.evaluation.scorers import Table, to_numpy
 
+#: Links by what training knew; a link may be of a new source and to a new target.
+ROLLING_GROUPS = ("new source", "new target", "both known")
 _CODES = {"val": VAL, "test": TEST}
 
 
@@ -121,13 +123,10 @@ class RollingLinks:
     def _report(self, links: Ids, ranks: Floats) -> LinkReport:
         sources, targets = self.graph.src[links], self.graph.dst[links]
         old_source, old_target = self._in_training[sources], self._in_training[targets]
-        groups = {
-            "new source": ~old_source,
-            "new target": ~old_target,
-            "both known": old_source & old_target,
-        }
+        chosen = ~old_source, ~old_target, old_source & old_target
+        groups = dict(zip(ROLLING_GROUPS, chosen, strict=True))
         queries = np.asarray(sources, np.int64)
-        return LinkReport(ranks={ROLLING: ranks}, groups=groups, queries=queries)
+        return LinkReport(ranks={ROLLING: ranks}, groups=groups, queries=queries, edges=links)
 
 
 class _KnownPairs:

@@ -21,6 +21,7 @@ from edgeformers.evaluation import (
     draw_clusters,
     two_level_difference,
 )
+from edgeformers.evaluation.rolling import ROLLING_GROUPS
 
 RESAMPLES = 2000
 F1_METRICS = ("macro_f1", "micro_f1")
@@ -126,7 +127,8 @@ class RowComparison:
 
     def _compute(self, row: str, part: str, metric: str) -> Scores | None:
         prefix, _, suffix = metric.rpartition("/")  # full/mrr/degree 1-3: of a group of links
-        metric, group = (prefix, suffix) if suffix in (*DEGREES, *PROFILES) else (metric, "")
+        groups = (*DEGREES, *PROFILES, *ROLLING_GROUPS)
+        metric, group = (prefix, suffix) if suffix in groups else (metric, "")
         runs = self._select(part, group).get(row, ())
         if not runs or not _same_edges(runs) or not len(runs[0]):
             return None
@@ -197,7 +199,8 @@ def _f1(sums: Floats, classes: int, metric: str) -> Floats:
 
 def _select(table: pa.Table, part: str, group: str) -> pa.Table:
     """The examples of a part, and of a group of links if one is given, sorted by edge."""
-    wanted = {"part": part} | ({group.partition(" ")[0]: group} if group else {})
+    column = group if group in ROLLING_GROUPS else group.partition(" ")[0]
+    wanted = {"part": part} | ({column: group} if group else {})
     for column, value in wanted.items():
         if column not in table.column_names:  # written by a version without groups
             return table.slice(0, 0)

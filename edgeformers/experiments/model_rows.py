@@ -2,15 +2,29 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from edgeformers import aliases
 from edgeformers.config import Task
 from edgeformers.errors import InputError, suggest
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
+from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS, PYG_BASELINES
 
 #: Whose results vary with the seed.
-RANDOM_BASELINES = ("als", "bpr", "lightgcn", "collaborative", "netmf", "frozen-boosting")
+RANDOM_BASELINES = (
+    "als",
+    "bpr",
+    "lightgcn",
+    "collaborative",
+    "netmf",
+    "frozen-boosting",
+    "recent-lightgcn",
+    "sasrec",
+    "sasrec-text",
+    "tgn",
+    "alpharec",
+    "graph-transformer",
+)
 Group = Literal["simple", "words", "gnn", "plm", "ours"]
 
 
@@ -41,6 +55,8 @@ class ModelRow:
     @property
     def exists(self) -> bool:
         """Whether the model is part of this installation."""
+        if self.model in PYG_BASELINES and find_spec("torch_geometric") is None:
+            return False
         return self.model in MODELS or self.is_simple
 
     def variant(self, suffix: str, title: str, settings: Mapping[str, Any]) -> "ModelRow":
@@ -131,6 +147,23 @@ SHIPPED_EDGE_ROWS = (
     _variant(EDGE_ROWS[-1], "fusion", "Edgeformer-E, no ensemble", {"edges.ensemble": False}),
     _variant(EDGE_ROWS[-1], "ensemble", "Edgeformer-E + ensemble (words, nodes)", {}),
 )
+#: On frozen text vectors, with or without times.
+TEXT_GRAPH_ROWS = _rows(
+    "link-prediction",
+    ("alpharec", "AlphaRec", "simple", False),
+    ("graph-transformer", "graph transformer, frozen text", "simple", False),
+)
+#: Only for networks with times.
+TEMPORAL_ROWS = _rows(
+    "link-prediction",
+    ("recent-popularity", "recent popularity", "simple", False),
+    ("last-neighbors", "last neighbors", "simple", False),
+    ("recent-ease", "EASE with recency", "simple", False),
+    ("recent-lightgcn", "LightGCN with recency", "simple", False),
+    ("sasrec", "SASRec, ids", "simple", False),
+    ("sasrec-text", "SASRec, frozen text", "simple", False),
+    ("tgn", "TGN, frozen text", "simple", False),
+)
 SHIPPED_LINK_ROWS = (
     *_rows(
         "link-prediction",
@@ -156,11 +189,19 @@ SHIPPED_LINK_ROWS = (
 RECIPROCITY_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
 ROWS: Mapping[str, ModelRow] = {
     row.name: row
-    for row in (*SHIPPED_EDGE_ROWS, *SHIPPED_LINK_ROWS, *RECIPROCITY_ROWS, *EDGE_ROWS, *LINK_ROWS)
+    for row in (
+        *SHIPPED_EDGE_ROWS,
+        *SHIPPED_LINK_ROWS,
+        *TEMPORAL_ROWS,
+        *TEXT_GRAPH_ROWS,
+        *RECIPROCITY_ROWS,
+        *EDGE_ROWS,
+        *LINK_ROWS,
+    )
 }
-SHIPPED_NAMES = frozenset(
-    row.name for row in (*SHIPPED_EDGE_ROWS, *SHIPPED_LINK_ROWS, *RECIPROCITY_ROWS)
-)
+SHIPPED_NAMES = frozenset(ROWS) - {row.name for row in (*EDGE_ROWS, *LINK_ROWS)} | {
+    row.name for row in (*SHIPPED_EDGE_ROWS, *SHIPPED_LINK_ROWS)
+}
 
 #: Virtual tokens by the names of the paper's Table 3.
 VIRTUAL_TOKENS = {
@@ -179,11 +220,18 @@ TIMED_NEIGHBORS = (2, 3, 4, 5)  # edges per node
 DIMENSIONS = (4, 8, 16, 32, 64)
 NEIGHBORS = (2, 3, 4, 5, 6, 8)
 COLD_SPLIT = "cold-source+drop-target"  # the default split of the cold-start experiment
+#: The default splits of experiments that train on the past.
+CHRONOLOGICAL_SPLIT = "chronological:0.8/0.1/0.1+drop+new-pairs"
+ROLLING_SPLIT = "chronological:0.8/0.1/0.1"
+#: Ends of row names that say on which split a row is trained.
+SPLIT_SUFFIXES = ("-cold", "-chronological", "-rolling")
 
 
 def varies_with_seed(row: str) -> bool:
     """Whether the results of a row, given by name, vary with the seed."""
-    known = ROWS.get(row.removesuffix("-cold"))
+    for suffix in SPLIT_SUFFIXES:
+        row = row.removesuffix(suffix)
+    known = ROWS.get(row)
     return known is None or known.is_random
 
 
@@ -222,9 +270,9 @@ def all_link_rows() -> tuple[ModelRow, ...]:
     return tuple(rows.values())
 
 
-def cold_rows(rows: Iterable[ModelRow], split: str = COLD_SPLIT) -> tuple[ModelRow, ...]:
-    """Link models trained without the nodes they are tested on."""
-    return tuple(row.variant("cold", row.title, {"data.split": split}) for row in rows)
+def split_rows(rows: Iterable[ModelRow], suffix: str, split: str) -> tuple[ModelRow, ...]:
+    """The same models trained on another split; `suffix` ends their names."""
+    return tuple(row.variant(suffix, row.title, {"data.split": split}) for row in rows)
 
 
 def choose_rows(rows: Iterable[ModelRow], names: Sequence[str] | None) -> tuple[ModelRow, ...]:

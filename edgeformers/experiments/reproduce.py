@@ -10,6 +10,7 @@ from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE
 from edgeformers.errors import InputError, suggest
+from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.experiments.claims import CheckedClaim, check_claims
 from edgeformers.experiments.claims_table import (
     claim_values,
@@ -21,6 +22,7 @@ from edgeformers.experiments.collect import collect_results
 from edgeformers.experiments.efficiency import time_models
 from edgeformers.experiments.figures import FIGURE_KINDS, measure_model, write_figures
 from edgeformers.experiments.model_rows import (
+    CHRONOLOGICAL_SPLIT,
     COLD_SPLIT,
     DIMENSIONS,
     EDGE_ROWS,
@@ -28,17 +30,20 @@ from edgeformers.experiments.model_rows import (
     NEIGHBORS,
     NODE_ROWS,
     RECIPROCITY_ROWS,
+    ROLLING_SPLIT,
     ROWS,
     SHIPPED_EDGE_ROWS,
     SHIPPED_LINK_ROWS,
+    TEMPORAL_ROWS,
+    TEXT_GRAPH_ROWS,
     TIMED_ROWS,
     ModelRow,
     ablation_rows,
     all_link_rows,
     choose_rows,
-    cold_rows,
     dimension_rows,
     neighbor_rows,
+    split_rows,
 )
 from edgeformers.experiments.node_classification import classify_all, find_labels
 from edgeformers.experiments.plan import (
@@ -66,6 +71,8 @@ EXPERIMENTS: Mapping[str, str] = {
     "link-prediction": "Tables 2 and 8",
     "as-shipped": "not in the paper",
     "cold-start": "not in the paper",
+    "chronological": "not in the paper",
+    "rolling": "not in the paper",
     "ablation": "Table 3",
     "node-classification": "Table 4",
     "efficiency": "Table 5",
@@ -74,6 +81,8 @@ EXPERIMENTS: Mapping[str, str] = {
     "neighbor-size": "Figure 4",
     "attention-map": "Figure 5",
 }
+#: Experiments that train on the past, and their default splits.
+TIMED_SPLITS = {"chronological": CHRONOLOGICAL_SPLIT, "rolling": ROLLING_SPLIT}
 SINGLE_SEED = ("efficiency", "embedding-plot", "attention-map")
 STUDIES: Mapping[str, tuple[Callable[[Sequence[int]], tuple[ModelRow, ...]], tuple[int, ...]]] = {
     "node-dimension": (dimension_rows, DIMENSIONS),
@@ -117,11 +126,11 @@ class ExperimentResults:
 
 
 def experiment_rows(
-    experiment: str, options: ExperimentOptions, *, reciprocal: bool = False
+    experiment: str, options: ExperimentOptions, *, reciprocal: bool = False, timed: bool = False
 ) -> tuple[ModelRow, ...]:
     """The rows of an experiment, or those of them that the options name.
 
-    Some rows only make sense if nodes can link back (`reciprocal`).
+    Some rows only make sense if nodes can link back (`reciprocal`) or edges have times (`timed`).
     """
     if experiment not in EXPERIMENTS:
         raise InputError(f"unknown experiment '{experiment}'; {suggest(experiment, EXPERIMENTS)}")
@@ -137,11 +146,15 @@ def experiment_rows(
         make_rows, default_values = STUDIES[experiment]
         return choose_rows(make_rows(options.values or default_values), options.models)
     reciprocity = RECIPROCITY_ROWS if reciprocal else ()
+    temporal = TEMPORAL_ROWS if timed else ()
+    shipped = (*TEXT_GRAPH_ROWS, *SHIPPED_LINK_ROWS)
     rows: Mapping[str, Sequence[ModelRow]] = {
         "edge-classification": EDGE_ROWS,
         "link-prediction": LINK_ROWS,
-        "as-shipped": (*SHIPPED_EDGE_ROWS, *reciprocity, *SHIPPED_LINK_ROWS),
+        "as-shipped": (*SHIPPED_EDGE_ROWS, *reciprocity, *temporal, *shipped),
         "cold-start": (*reciprocity, *all_link_rows()),
+        "chronological": (*temporal, *shipped),
+        "rolling": (*temporal, *TEXT_GRAPH_ROWS, *SHIPPED_LINK_ROWS[-2:]),
         "ablation": ablation_rows(),
         "node-classification": [ROWS[name] for name in NODE_ROWS],
         "efficiency": [ROWS[name] for name in TIMED_ROWS],
@@ -258,13 +271,20 @@ def write_claims(folder: Path) -> list[Path]:
 def _plan_experiment(
     experiment: str, graph: EdgeTextGraph, out: Path, options: ExperimentOptions
 ) -> Plan:
-    rows = experiment_rows(experiment, options, reciprocal=can_reciprocate(graph))
+    rows = experiment_rows(
+        experiment,
+        options,
+        reciprocal=can_reciprocate(graph),
+        timed=graph.times is not None,
+    )
     if experiment in SINGLE_SEED:
         options = replace(options, seeds=1)
     if experiment in NEED_MODELS:
         options = replace(options, keep_models=True)
     if experiment == "cold-start":
         rows, options = _use_cold_split(rows, graph, options)
+    if experiment in TIMED_SPLITS:
+        rows, options = _use_timed_split(experiment, rows, graph, options)
     plan = make_plan(experiment, rows, graph, out, options)
     if experiment != "efficiency" and not options.searches_rates:
         plan.check_folders()  # before anything is measured; timing uses none
@@ -282,7 +302,17 @@ def _use_cold_split(
             f"the split '{split}' holds out no nodes, as cold-start requires; use "
             "`data.split='cold-source'` or `data.split='cold-target'`"
         )
-    return cold_rows(rows, split), replace(options, settings=settings)
+    return split_rows(rows, "cold", split), replace(options, settings=settings)
+
+
+def _use_timed_split(
+    experiment: str, rows: Sequence[ModelRow], graph: EdgeTextGraph, options: ExperimentOptions
+) -> tuple[tuple[ModelRow, ...], ExperimentOptions]:
+    """Rows that are trained on the past: on the user's split, or on the default one."""
+    settings = dict(options.settings)
+    split = str(settings.pop("data.split", TIMED_SPLITS[experiment]))
+    RollingLinks(graph, split)  # raises unless validation and test come after training
+    return split_rows(rows, experiment, split), replace(options, settings=settings)
 
 
 def _announce(

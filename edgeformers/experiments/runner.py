@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -25,8 +25,9 @@ from edgeformers import distributed
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, FileError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
+from edgeformers.evaluation.report import ROLLING
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
-from edgeformers.experiments.scoring import RunScores, score
+from edgeformers.experiments.scoring import RunScores, score, score_rolling
 from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import network_fingerprint
@@ -108,13 +109,13 @@ def execute_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool
     chosen: dict[str, Any] = {}
     split = split_name(run.to_config(), graph)
     if run.kind == "simple":
-        scores, chosen = _run_baseline(run, graph)
+        scores, chosen = _run_baseline(run, graph, plan.experiment)
     else:
         model = fit_run(graph, run.path, run.to_config(), device=plan.device, show=show)
         scores = (
             _trial_score(run, model.fitted_.select_metric)
             if run.kind == "trial"
-            else score(model, graph, split, seed=run.seed)
+            else _score_of(plan.experiment)(model, graph, split, seed=run.seed)
         )
     scores.write_examples(run.path)
     device = torch.device("cpu") if run.kind == "simple" else choose_device(plan.device)
@@ -136,11 +137,12 @@ def read_outcome(run: PlannedRun) -> dict[str, Any]:
     return outcome
 
 
-def fit_baseline(run: PlannedRun, graph: EdgeTextGraph) -> Any:
-    """Fit the simple baseline of a run."""
+def fit_baseline(run: PlannedRun, graph: EdgeTextGraph, experiment: str = "") -> Any:
+    """Fit the simple baseline of a run; for `rolling` it is also chosen by that protocol."""
     baselines: Mapping[str, Any] = {**EDGE_BASELINES, **LINK_BASELINES}
     baseline = baselines[run.model](seed=run.seed, **run.reader_options())
-    return baseline.fit(graph, split_name(run.to_config(), graph))
+    fit = baseline.fit_rolling if experiment == ROLLING else baseline.fit
+    return fit(graph, split_name(run.to_config(), graph))
 
 
 def device_name(device: torch.device) -> str:
@@ -162,18 +164,25 @@ def _trial_score(run: PlannedRun, metric: str) -> RunScores:
     return RunScores(results={"val": {"select": metric, "score": best}}, examples=None)
 
 
-def _run_baseline(run: PlannedRun, graph: EdgeTextGraph) -> tuple[RunScores, dict[str, Any]]:
+def _score_of(experiment: str) -> Callable[..., RunScores]:
+    """The experiment `rolling` has its own protocol; all others have those of `score`."""
+    return score_rolling if experiment == ROLLING else score
+
+
+def _run_baseline(
+    run: PlannedRun, graph: EdgeTextGraph, experiment: str
+) -> tuple[RunScores, dict[str, Any]]:
     """Scores of a simple baseline, and the settings it chose on validation."""
     run.path.mkdir(parents=True, exist_ok=True)
     info = run.baseline_info(network_fingerprint(graph))
     write_atomic(run.path / RECORD, json.dumps(info, indent=1) + "\n")
-    baseline = fit_baseline(run, graph)
+    baseline = fit_baseline(run, graph, experiment)
     chosen = {
         "setting": getattr(baseline, "setting", {}),
         "trials": getattr(baseline, "trials", []),
     }
     split = split_name(run.to_config(), graph)
-    return score(baseline, graph, split, seed=run.seed), chosen
+    return _score_of(experiment)(baseline, graph, split, seed=run.seed), chosen
 
 
 def _json_value(value: Any) -> Any:

@@ -31,7 +31,9 @@ from edgeformers.evaluation import (
 )
 from edgeformers.evaluation.network_labels import labeled_edge_parts
 from edgeformers.evaluation.network_links import link_parts, rank_links
+from edgeformers.evaluation.rolling import ROLLING_GROUPS, RollingLinks, RollingScorer
 from edgeformers.files import atomic_file
+from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.report.scores import InputKind, MetricValue, ModelScores
 
 PARTS = ("val", "test")
@@ -102,6 +104,29 @@ def score(
     return RunScores(results=results, examples=pa.concat_tables(tables) if tables else None)
 
 
+def score_rolling(
+    model: Any, graph: EdgeTextGraph, split: str, *, seed: int = 0, parts: Sequence[str] = PARTS
+) -> RunScores:
+    """Score a fitted link predictor or rolling baseline under the protocol `rolling`."""
+    results: dict[str, dict[str, Any]] = {}
+    tables = []
+    for part in parts:
+        if isinstance(model, LinkPredictor):
+            scorer: RollingScorer = RollingPredictor(model.fitted_)
+        else:
+            model.restart()
+            scorer = model
+        report = RollingLinks(graph, split, part).rank(scorer)
+        assert report.edges is not None
+        names = pa.array([part] * len(report.edges), pa.string()).dictionary_encode()
+        columns = _rank_columns(report, graph, report.edges)
+        tables.append(
+            pa.table({"part": names, "edge": pa.array(report.edges, pa.int32()), **columns})
+        )
+        results[part] = report.results(seed)
+    return RunScores(results=results, examples=pa.concat_tables(tables))
+
+
 def _score_edges(
     model: EdgeClassifier | EdgeBaseline, graph: EdgeTextGraph, edges: Ids, seed: int
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
@@ -154,4 +179,8 @@ def _rank_columns(report: LinkReport, graph: EdgeTextGraph, links: Ids) -> dict[
         for name in names:
             groups[report.groups.get(name, np.zeros(len(links), bool))] = name
         columns[column] = pa.array(groups, pa.string()).dictionary_encode()
+    for name in ROLLING_GROUPS:
+        if name in report.groups:
+            groups = np.where(report.groups[name], name, "")
+            columns[name] = pa.array(groups, pa.string()).dictionary_encode()
     return columns

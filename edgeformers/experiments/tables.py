@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from edgeformers.data.card.phrasing import counted
 from edgeformers.data.recipes import load_recipe
 from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
+from edgeformers.evaluation.rolling import ROLLING_GROUPS
 from edgeformers.experiments.model_rows import ROWS, TIMED_BATCH, TIMED_NEIGHBORS
 from edgeformers.experiments.published import Mark, TableCell, published_table
 from edgeformers.experiments.record import Comparison, Record, RowInfo
@@ -19,6 +20,7 @@ PROTOCOLS = {
     "paper-shifted": "as paper, with a popularity correction of the scores tuned on validation",
     "paper-unseen": "as paper-shifted, with training neighbors of the query ranked last",
 }
+ROLLING_TITLE = "each link ranked as of its time, among all nodes that had an edge"
 BY_DEGREE = ("degree", DEGREES, "training degree of the query")
 BY_PROFILE = ("profile", PROFILES, "known edges of the held-out node")
 PART_NAMES = {"test": "test part", "val": "validation part"}
@@ -92,6 +94,11 @@ def table_specs(experiment: str) -> list[TableSpec]:
         specs = [_link_spec(experiment, part, name) for part in PART_NAMES for name in PROTOCOLS]
         grouping = BY_PROFILE if experiment == "cold-start" else BY_DEGREE
         return [*specs, _group_spec(experiment, *grouping)]
+    if experiment == "chronological":
+        full = [_link_spec(experiment, part, "full") for part in PART_NAMES]
+        return [*full, _group_spec(experiment, *BY_DEGREE)]
+    if experiment == "rolling":
+        return [*(_rolling_spec(part) for part in PART_NAMES), _rolling_group_spec()]
     if experiment == "ablation":
         links = [_link_spec(f"{experiment}/links", "test", name) for name in ("paper", "full")]
         return [_edge_spec(f"{experiment}/edges/test", "test"), *links]
@@ -311,6 +318,27 @@ def _group_spec(experiment: str, name: str, groups: Iterable[str], by: str) -> T
         metrics=tuple(f"full/mrr/{group}" for group in groups),
         task="link-prediction",
         groups=tuple(groups),
+    )
+
+
+def _rolling_spec(part: str) -> TableSpec:
+    return TableSpec(
+        name=f"rolling/{part}",
+        title=f"Link prediction, {PART_NAMES[part]}, protocol rolling: {ROLLING_TITLE}",
+        part=part,
+        metrics=("rolling/mrr", "rolling/ndcg", "rolling/hit@10"),
+        task="link-prediction",
+    )
+
+
+def _rolling_group_spec() -> TableSpec:
+    return TableSpec(
+        name="rolling/test/groups",
+        title="Link prediction, test part, protocol rolling: MRR by what training knew",
+        part="test",
+        metrics=tuple(f"rolling/mrr/{group}" for group in ROLLING_GROUPS),
+        task="link-prediction",
+        groups=ROLLING_GROUPS,
     )
 
 

@@ -1,11 +1,12 @@
 """Records made by hand, for tables and claims."""
 
 from edgeformers.experiments.model_rows import (
+    COLD_SPLIT,
     RECIPROCITY_ROWS,
     ROWS,
     ablation_rows,
     all_link_rows,
-    cold_rows,
+    split_rows,
 )
 from edgeformers.experiments.record import Comparison, Entry, Record, RowInfo
 
@@ -14,7 +15,10 @@ KNOWN = {
     **ROWS,
     **{
         row.name: row
-        for row in (*ablation_rows(), *cold_rows((*all_link_rows(), *RECIPROCITY_ROWS)))
+        for row in (
+            *ablation_rows(),
+            *split_rows((*all_link_rows(), *RECIPROCITY_ROWS), "cold", COLD_SPLIT),
+        )
     },
 }
 

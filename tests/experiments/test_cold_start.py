@@ -8,7 +8,7 @@ from edgeformers.errors import InputError
 from edgeformers.experiments.claims import OURS, check_claims
 from edgeformers.experiments.claims_table import claim_lines, claims_markdown
 from edgeformers.experiments.collect import flat_metrics
-from edgeformers.experiments.model_rows import COLD_SPLIT, all_link_rows, cold_rows
+from edgeformers.experiments.model_rows import COLD_SPLIT, all_link_rows, split_rows
 from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.record import RECORD
 from edgeformers.experiments.reproduce import reproduce
@@ -86,7 +86,7 @@ def test_a_split_without_held_out_nodes_is_rejected(simulated, tmp_path):
 
 
 def test_cold_rows_are_link_rows_on_another_split():
-    rows = cold_rows(all_link_rows())
+    rows = split_rows(all_link_rows(), "cold", COLD_SPLIT)
     assert {row.name for row in rows} >= {"ease-cold", "gin-cold", "edgeformer-n-ensemble-cold"}
     for row, cold in zip(all_link_rows(), rows, strict=True):
         assert cold.settings == {**row.settings, "data.split": COLD_SPLIT}

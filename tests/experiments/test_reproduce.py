@@ -18,9 +18,9 @@ def run(simulated, tmp_path, monkeypatch):
         trained.append(path.parent.name)
         return fit_run(graph, path, *args, **options)
 
-    def record_baseline(planned, graph):
+    def record_baseline(planned, *args):
         trained.append(planned.row)
-        return fit_baseline(planned, graph)
+        return fit_baseline(planned, *args)
 
     monkeypatch.setattr(runner, "fit_run", record_model)
     monkeypatch.setattr(runner, "fit_baseline", record_baseline)

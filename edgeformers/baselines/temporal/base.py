@@ -121,6 +121,10 @@ class TemporalBaseline(ABC, Generic[Config]):
         """Read edges that arrived."""
         self._state.observe(edges)
 
+    def restart(self) -> None:
+        """Forget all edges that arrived after training."""
+        self._state = _BlendedModel(self.history, self._start, self._chosen)
+
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Query nodes [q] and candidate nodes [c] -> scores [q, c] after the last edge read."""
         [table] = self._state.scores_each(np.asarray(queries, np.int64))
@@ -166,18 +170,14 @@ class TemporalBaseline(ABC, Generic[Config]):
                 best, kept, described = values.max(), start, self._describe(config, chosen)
             if np.isnan(values).any():
                 break
-        self.setting = described
-        self._state = _BlendedModel(self.history, kept, [chosen_recency(self.trials)])
+        self.setting, self._start = described, kept
+        self._chosen = [best_setting(self.trials)[1]]
+        self.restart()
         return self
 
     def _describe(self, config: Config, recency: Recency) -> dict[str, Any]:
         own = asdict(config) if is_dataclass(config) else {}  # type: ignore[arg-type]
         return {**own, "recency_weight": recency.weight, "memory_days": recency.memory}
-
-
-def chosen_recency(trials: Sequence[GridTrial[tuple[Any, Recency]]]) -> Recency:
-    """The recency of the best trial."""
-    return best_setting(trials)[1]
 
 
 class _BlendedModel:

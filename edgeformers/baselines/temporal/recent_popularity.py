@@ -103,6 +103,10 @@ class RecentPopularity:
         links = timed_links(self._graph, edges)
         self.counts.add(links.columns, links.times)
 
+    def restart(self) -> None:
+        """Forget all edges that arrived after training."""
+        self.counts = self._trained.copy()
+
     def scores(self, queries: ArrayLike, candidates: ArrayLike) -> Scores:
         """Query nodes [q] and candidate nodes [c] -> scores [q, c] after the last link."""
         row = self.counts.finite()[np.asarray(candidates, np.int64) - self._first]
@@ -126,6 +130,7 @@ class RecentPopularity:
             counts.add(links.columns, links.times)
             return counts
 
-        self.counts, self.trials = grid_search(self.memories, count, mrr)
+        self._trained, self.trials = grid_search(self.memories, count, mrr)
+        self.restart()
         self.setting = {"memory_days": best_setting(self.trials)}
         return self

@@ -71,7 +71,7 @@ class TGN(TemporalBaseline[TGNConfig]):
         self._messages: Callable[[Ids], Tensor] = lambda edges: torch.from_numpy(
             texts.of(edges) @ axes
         )
-        self._start, self._candidates = int(self.history.times[0]), candidate_nodes(graph)
+        self._first_time, self._candidates = int(self.history.times[0]), candidate_nodes(graph)
         self._size = graph.num_nodes, width
 
     def _train(self, config: TGNConfig) -> Callable[[LinkHistory], "_ReadingModel"]:
@@ -97,7 +97,7 @@ class TGN(TemporalBaseline[TGNConfig]):
     def _events(self, history: LinkHistory, links: Ids) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Sources, targets, times in hours and texts of links [m]."""
         targets = history.columns[links] + self._candidates[0]
-        hours = (history.times[links] - self._start) // HOUR
+        hours = (history.times[links] - self._first_time) // HOUR
         ends = (torch.from_numpy(part) for part in (history.sources[links], targets, hours))
         source, target, time = (part.to(self.device) for part in ends)
         return source, target, time, self._messages(history.edges[links]).to(self.device)
