@@ -103,6 +103,12 @@ def _style(salt: str) -> Iterator[None]:
         yield
 
 
+def _clip(name: str) -> str:
+    """The printable name, cut if it is too long for a label."""
+    name = printable(name)
+    return name if len(name) <= MAX_TOKEN_LENGTH else name[:MAX_TOKEN_LENGTH] + "…"
+
+
 def _label(data: FigureData) -> str:
     return printable(data.title if isinstance(data, NodeMap | AttentionFigure) else data.label)
 
@@ -162,7 +168,7 @@ def _add_file_labels(data: FigureData, figure: "Figure", axes: "Axes") -> None:
         axes.set_xlabel("layer", loc="left", labelpad=-10)
         axes.xaxis.label.set_horizontalalignment("right")
     keys = [
-        lines.Line2D([], [], color=shade, marker="s", linestyle="", label=printable(name)[:16])
+        lines.Line2D([], [], color=shade, marker="s", linestyle="", label=_clip(name))
         for name, shade in legend(data)
     ]
     if len(keys) > 1:
@@ -258,11 +264,7 @@ def _draw_attention(data: AttentionFigure, axes: "Axes") -> None:
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(data.weights)))
     axes.yaxis.tick_left()
-    names = [printable(token) for token in data.tokens[:shown]]
-    axes.set_yticks(
-        range(shown),
-        [n if len(n) <= MAX_TOKEN_LENGTH else n[:MAX_TOKEN_LENGTH] + "…" for n in names],
-    )
+    axes.set_yticks(range(shown), list(map(_clip, data.tokens[:shown])))
     for text in axes.get_yticklabels()[: data.virtual]:
         text.set_fontweight("bold")
 
