@@ -1,5 +1,6 @@
 """Runs: folders in which a model is trained, resumed after an interruption, and used later."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from edgeformers.files import json_values, read_json_object
 from edgeformers.inference.model_card import RESULTS, write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
+from edgeformers.training.callbacks import Callback
 from edgeformers.training.checkpoint import remove_checkpoints
 from edgeformers.training.run_folder import (
     CHECKPOINTS,
@@ -36,6 +38,7 @@ def train_run(
     *,
     device: str | None = None,
     show: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train in a folder, evaluate on the test part, and return the contents of results.json.
 
@@ -49,7 +52,7 @@ def train_run(
         distributed.run_on_main(lambda: _check_finished(folder, config, graph))
         return read_results(folder)
     with distributed.locked_output(folder, folder=True):
-        estimator = fit_run(graph, folder, config, device=device, show=show)
+        estimator = fit_run(graph, folder, config, device=device, show=show, callbacks=callbacks)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
         results = json_values(estimator.results)
@@ -65,6 +68,7 @@ def fit_run(
     *,
     device: str | None = None,
     show: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> EdgeClassifier | LinkPredictor:
     """The trained estimator of a run folder: loaded if it is there, otherwise trained."""
     folder = Path(run).expanduser()
@@ -72,7 +76,7 @@ def fit_run(
     estimator = ESTIMATORS[config.task](config=config, device=device, show=show)
     if not distributed.broadcast((folder / MODEL).is_dir()):
         distributed.run_on_main(lambda: check_owner(folder, config, graph))
-        return estimator.fit(graph, run=folder)
+        return estimator.fit(graph, run=folder, callbacks=callbacks)
     with owned_folder(folder, config, graph):
         opened = open_run(folder, graph, device=device, show=show)
         drop_checkpoints(folder)

@@ -8,6 +8,7 @@ import typer
 import edgeformers
 from edgeformers.aliases import current_option
 from edgeformers.cli.command import add_command
+from edgeformers.cli.export import Export
 from edgeformers.cli.prepare import Prepare
 from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
@@ -24,6 +25,7 @@ COMMANDS = {
     "evaluate": Evaluate,
     "predict": Predict,
     "embed": Embed,
+    "export": Export,
     "index": Index,
     "recommend": Recommend,
     "classify-nodes": ClassifyNodes,

@@ -82,14 +82,26 @@ On several GPUs:
     config: Path | None = option("A TOML file of settings that override the recipe.")
     seed: int | None = option("Same as --set train.seed=N.")
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
+    log_to: list[str] | None = option(
+        "Also log to tensorboard, wandb or mlflow. Repeatable.", metavar="NAME"
+    )
 
     def run(self) -> None:
         from edgeformers.report.verdict import read_verdict
         from edgeformers.runs import is_finished, open_run, train_run
+        from edgeformers.training.callbacks import make_callback
 
+        callbacks = [make_callback(name) for name in self.log_to or ()]
         config = self._run_config()
         was_finished = is_finished(self.out)
-        results = train_run(self.network, self.out, config, device=self.device, show=not self.quiet)
+        results = train_run(
+            self.network,
+            self.out,
+            config,
+            device=self.device,
+            show=not self.quiet,
+            callbacks=callbacks,
+        )
         values = {"run": str(self.out), "task": config.task, "results": results}
         lines = [f"{self.out} was already finished" if was_finished else f"{self.out} is trained"]
         test = results.get("test", {})
@@ -227,7 +239,7 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Embed(RunCommand):
-    """Write the vectors of all nodes or edges to Parquet.
+    """Write the vectors of all nodes or edges to a file.
 
     After an interruption, the same command continues where it stopped.
     """
@@ -237,10 +249,11 @@ Examples:
   edgeformers prepare simulated -o network --edges 2000
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers embed run-links --nodes -o nodes.parquet
+  edgeformers embed run-links --nodes -o nodes.duckdb
   edgeformers embed run-links --nodes -o parts.parquet --shard 1/4
 """
 
-    out: Path = option("The Parquet file to write.", ..., names=OUT)
+    out: Path = option("The file to write: .parquet, .faiss or .duckdb.", ..., names=OUT)
     nodes: bool = option("Embed all nodes.", False)
     edges: bool = option("Embed all edges.", False)
     shard: str = option("Embed the i-th of n shards, in its own file.", "1/1", metavar="I/N")
@@ -250,11 +263,12 @@ Examples:
     engine: str = option(ENGINE, "local")
 
     def run(self) -> None:
-        from edgeformers.inference.embed import embed, parse_shard, read_facts
+        from edgeformers.inference.embed import parse_shard, read_facts
+        from edgeformers.inference.vector_formats import embed_to
 
         if self.nodes == self.edges:
             raise InputError("choose what to embed: --nodes or --edges")
-        path = embed(
+        path = embed_to(
             self.folder,
             self.network,
             what="nodes" if self.nodes else "edges",
@@ -263,11 +277,11 @@ Examples:
             batch=self.batch,
             int8=self.int8,
             overwrite=self.overwrite,
-            engine=self.engine,  # type: ignore[arg-type]  # checked there
+            engine=self.engine,
             device=self.device,
             show=not self.quiet,
         )
-        facts = read_facts(path)
+        facts = read_facts(path.with_suffix(".parquet"))
         count = facts["rows"][1] - facts["rows"][0]
         line = f"{count:,} {facts['what']}, {facts['width']} dimensions: {path}"
         self.print({"out": str(path), **facts}, line)

@@ -1,6 +1,5 @@
 """Tokenizers, and tokenizing a network once per tokenizer; the tokens are stored in its folder."""
 
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
@@ -21,14 +20,12 @@ from edgeformers.data.tokens import (
     write_tokens,
 )
 from edgeformers.errors import FormatError, InputError, suggest
+from edgeformers.hub import TIMEOUT, is_hub_name
 from edgeformers.minilm import MINILM, has_minilm, minilm_folder
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # of trained tokenizers
-HUB_TIMEOUT = 4  # seconds
 TRAIN_PREFIX = "train:"  # "train:8000" trains a tokenizer on the network's texts
 TRAINING_TEXTS = 500_000  # maximum number of texts, evenly spaced, to train a tokenizer on
-
-_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def add_tokens(
@@ -130,7 +127,7 @@ def _from_hub(name: str) -> Path:
     One request with a short timeout checks whether the file exists, because the download itself
     retries for half a minute without a network.
     """
-    if not _HUB_NAME.fullmatch(name):
+    if not is_hub_name(name):
         raise InputError(f"{name}: no such file or folder; {_hint(name)}")
     import huggingface_hub as hub
 
@@ -138,7 +135,7 @@ def _from_hub(name: str) -> Path:
     if isinstance(cached, str):
         return Path(cached)
     try:
-        hub.get_hf_file_metadata(hub.hf_hub_url(name, TOKENIZER), timeout=HUB_TIMEOUT)
+        hub.get_hf_file_metadata(hub.hf_hub_url(name, TOKENIZER), timeout=TIMEOUT)
         return Path(hub.hf_hub_download(name, TOKENIZER))
     except Exception as error:  # huggingface_hub raises errors without a common base
         raise InputError(

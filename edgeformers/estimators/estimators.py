@@ -25,6 +25,7 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.build import build_model, find_model, run_config
 from edgeformers.estimators.cpu_plan import describe_plan, has_plan, measure_speed, measure_workload
+from edgeformers.estimators.scikit_learn import ScikitLearnParameters, label_rows
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.ensemble import fit_ensemble
@@ -44,10 +45,11 @@ from edgeformers.inference.fitted_edges import (
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.link_scorer import GROUP_NAMES
-from edgeformers.inference.load import load_fitted
+from edgeformers.inference.load import load_fitted, load_pretrained
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message
+from edgeformers.training.callbacks import Callback
 from edgeformers.training.edge_objective import EdgeObjective
 from edgeformers.training.initialization import merge_lora
 from edgeformers.training.link_objective import LinkObjective
@@ -81,7 +83,7 @@ class NotFittedError(InputError, AttributeError):
     """The estimator has not been fitted."""
 
 
-class Estimator(ABC, Generic[Fitted]):
+class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
     """A model that learns from a network: `fit` it, then use it and `save` it.
 
     `settings` override single settings of the recipe by dotted name, like `--set` on the command
@@ -101,6 +103,15 @@ class Estimator(ABC, Generic[Fitted]):
         seed: int | None = None,
         show: bool = True,
     ) -> None:
+        self._arguments = {
+            "backbone": backbone,
+            "recipe": recipe,
+            "settings": settings,
+            "config": config,
+            "device": device,
+            "seed": seed,
+            "show": show,
+        }
         changes = dict(settings or {})
         changes |= {"model.backbone": backbone} if backbone is not None else {}
         changes |= {"train.seed": seed} if seed is not None else {}
@@ -115,6 +126,7 @@ class Estimator(ABC, Generic[Fitted]):
         self.options: EncodeOptions = make_options(self.config, device, show=show)
         self.progress: TrainingState | None = None  # of the last training
         self._fitted: Fitted | None = None
+        self._classes: NDArray[Any] | None = None  # the values of `y`, if it was given
 
     def __repr__(self) -> str:
         state = "fitted" if self.is_fitted else "not fitted"
@@ -168,16 +180,29 @@ class Estimator(ABC, Generic[Fitted]):
         return estimator
 
     def fit(
-        self, network: Network, *, run: str | PathLike[str] | None = None, **columns: Any
+        self,
+        network: Network,
+        y: Any = None,
+        *,
+        run: str | PathLike[str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        **columns: Any,
     ) -> Self:
         """Learn from a prepared network, its path, or a data frame whose `columns` are named.
 
+        With `y`, the labels of the rows of a data frame, a tenth of the rows is the validation
+        part, and there is no test part: this is what scikit-learn calls.
+
         With `run`, a folder, training is logged and checkpointed there, an interrupted run resumes
-        where it stopped, and a finished one is loaded.
+        where it stopped, and a finished one is loaded. `callbacks` follow the training.
         """
+        classes = None
+        if y is not None:
+            network, classes, columns = label_rows(network, y, columns, self.config.train.seed)
         objective = self.make_objective(network, **columns)
+        self._classes = classes
         if run is None:
-            self._fitted = self._train(objective, None)
+            self._fitted = self._train(objective, None, callbacks)
             return self
         folder, graph = Path(run).expanduser(), objective.fitted.network.graph
         with owned_folder(folder, self.config, graph):
@@ -185,13 +210,13 @@ class Estimator(ABC, Generic[Fitted]):
                 loaded = load_fitted(folder, network=graph, device=self.device, show=self.show)
                 self._fitted = cast(Fitted, loaded)
             else:
-                self._fitted = self._train(objective, folder)
+                self._fitted = self._train(objective, folder, callbacks)
                 carries = self._fitted.carries_network
                 self._fitted.save(folder / MODEL, include_network=carries)
             drop_checkpoints(folder)
         return self
 
-    def _train(self, objective: Any, folder: Path | None) -> Fitted:
+    def _train(self, objective: Any, folder: Path | None, callbacks: Sequence[Callback]) -> Fitted:
         """The fitted model; with a folder, training is logged and checkpointed there."""
         trainer = Trainer(
             objective,
@@ -200,6 +225,7 @@ class Estimator(ABC, Generic[Fitted]):
             folder=folder,
             show=self.show,
             estimated_seconds=self._estimate(objective),
+            callbacks=callbacks,
         )
         with cached_states(objective.fitted, folder):
             self.progress = trainer.fit()
@@ -237,6 +263,27 @@ class Estimator(ABC, Generic[Fitted]):
         return self
 
     save = delegated(FittedModel.save)
+    embed_texts = delegated(FittedModel.embed_texts)
+    save_pretrained = delegated(FittedModel.save_pretrained)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | PathLike[str],
+        *,
+        network: Any = None,
+        device: str | torch.device | None = None,
+        revision: str | None = None,
+    ) -> Self:
+        """The estimator in a folder or on the Hugging Face Hub, where it is named user/model.
+
+        Nothing in the folder is executed, and a damaged or altered file is an error. What needs
+        the network it was trained on needs `network`, unless the folder contains it.
+        """
+        fitted = load_pretrained(name, network=network, device=device, revision=revision)
+        if fitted.config.task != cls.task:
+            raise InputError(f"{name} is a model for {fitted.config.task}, not a {cls.__name__}")
+        return cls.from_fitted(cast(Fitted, fitted))
 
     def write_results(self, run: str | PathLike[str]) -> None:
         """Write what `evaluate` returned to RUN/results.json."""
@@ -305,10 +352,46 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
         return EdgeObjective(FittedEdgeClassifier(**fields, head=head, label_names=names))
 
     evaluate = delegated(FittedEdgeClassifier.evaluate)
-    predict = delegated(FittedEdgeClassifier.predict)
-    predict_proba = delegated(FittedEdgeClassifier.predict_proba)
     predictions = delegated(FittedEdgeClassifier.predictions)
     embed_edges = delegated(FittedEdgeClassifier.embed_edges)
+
+    def predict(self, /, edges: Any = None, **columns: Any) -> Any:
+        """The label of each edge: of the test part, of edge numbers, or of new edges.
+
+        New edges are a data frame (name its columns as for `read_edges`) or a list of (source,
+        target, text). Edges of unknown nodes are classified by their text. What else a model
+        reads around known nodes comes from the network it was fitted on. The labels are a list,
+        or an array with the type of `y` if that was given to `fit`.
+        """
+        labels = self.fitted_.predict(edges, **columns)
+        return labels if self._classes is None else self._values(labels)
+
+    def predict_proba(self, /, edges: Any = None, **columns: Any) -> NDArray[np.float32]:
+        """Probabilities [n, C] of edges given as for `predict`, in the order of `classes_`."""
+        probs = self.fitted_.predict_proba(edges, **columns)
+        if self._classes is None:
+            return probs
+        return probs[:, [self.label_names.index(str(value)) for value in self._classes]]
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes in the order of `predict_proba`; with the type of `y`, if it was given."""
+        names = np.array(self.label_names)
+        return names if self._classes is None else self._classes
+
+    def score(self, /, edges: Any, y: Any, **columns: Any) -> float:
+        """The share of edges, given as for `predict`, whose predicted class equals that in `y`."""
+        if self.fitted_.head.kind not in ("class", "ordered"):
+            raise InputError("score is the accuracy of classes; use evaluate for other labels")
+        truth = np.array([str(label) for label in y])
+        return float((np.array(self.fitted_.predict(edges, **columns)) == truth).mean())
+
+    def _values(self, labels: Sequence[str]) -> NDArray[Any]:
+        """Labels in the type of `y`."""
+        assert self._classes is not None
+        numbers = {str(value): number for number, value in enumerate(self._classes)}
+        values: NDArray[Any] = self._classes[[numbers[label] for label in labels]]
+        return values
 
     def _finish(self, objective: EdgeObjective) -> FittedEdgeClassifier:
         """Choose the weight of a linear model and the decision rule on validation."""

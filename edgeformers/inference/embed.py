@@ -64,6 +64,12 @@ class EmbeddingTable:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def to_arrow(self) -> pa.Table:
+        """The ids with the vectors as the last column, `vector`."""
+        flat = pa.array(np.ascontiguousarray(self.vectors).ravel(), pa.float32())
+        vectors = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
+        return self.ids.append_column("vector", vectors)
+
 
 def embed(
     model: Any,

@@ -10,7 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -29,9 +31,11 @@ from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation.network_labels import labeled_edge_parts
 from edgeformers.evaluation.network_links import link_parts
 from edgeformers.files import json_values
+from edgeformers.hub import upload_folder
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
 from edgeformers.inference.saved_model import SavedModel, gather_tensors, save_model
 from edgeformers.inference.word_attention import AttendedText, attended_texts
+from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
 from edgeformers.progress import print_message
 from edgeformers.registry import ModelEntry, find_entry, model_name
@@ -136,7 +140,7 @@ class FittedModel(ABC, Generic[Loader]):
         network = self.network_path if graph is None else graph.path
         if carries and graph is None:
             network = self._find_network()
-        extra = self._extra()
+        extra = self.extra()
         if network is not None and not carries:
             extra["network"] = str(network.resolve())
         path = Path(folder).expanduser()
@@ -152,6 +156,29 @@ class FittedModel(ABC, Generic[Loader]):
             network=network if carries else None,
         )
         distributed.run_on_main(lambda: save_model(saved, path))
+        return path
+
+    def save_pretrained(
+        self,
+        folder: str | PathLike[str],
+        *,
+        include_network: bool = False,
+        push_to_hub: str | None = None,
+        private: bool = True,
+    ) -> Path:
+        """Write a folder to share, which `from_pretrained` reads, with a model card.
+
+        It contains no path of this machine, and the edges it was trained on with their texts only
+        with `include_network`. `push_to_hub` is the name of a model on the Hugging Face Hub, such
+        as "user/model", to which the folder is uploaded.
+        """
+        shared = self
+        if not include_network:
+            facts = self._network_facts()
+            shared = replace(self, attached=None, network_path=None, network_facts=facts)
+        path = shared.save(folder, include_network=include_network)
+        if push_to_hub is not None:
+            distributed.run_on_main(lambda: upload_folder(path, push_to_hub, private=private))
         return path
 
     def _network_notice(self) -> str:
@@ -170,6 +197,21 @@ class FittedModel(ABC, Generic[Loader]):
         tokenizer = self._full_tokenizer if full else self._short_tokenizer
         encoded = tokenizer.encode_batch_fast([text or "" for text in texts])
         return PackedText.from_lists(text.ids for text in encoded)
+
+    def embed_texts(self, texts: Sequence[str | None]) -> NDArray[np.float32]:
+        """Vectors [n, D] of texts alone: the state of the first token, without node tokens.
+
+        A model exported to sentence-transformers or transformers gives the same.
+        """
+        encoder = self.model.encoder
+        if not isinstance(encoder, TextEncoder):
+            raise InputError(f"a {type(self.model).__name__} has no language model to read texts")
+        size = self.options.batch
+        parts = [np.empty((0, self.width), np.float32)]
+        for at in range(0, len(texts), size):
+            vectors = self.options.encode(encoder.encode, self.pack(texts[at : at + size]))
+            parts.append(vectors.cpu().numpy())
+        return np.concatenate(parts)
 
     def _attended(
         self, batch: EdgeBatch | EgoBatch, edges: Sequence[tuple[str, str]]
@@ -195,7 +237,7 @@ class FittedModel(ABC, Generic[Loader]):
             f"the network this model was trained on {where}; load the model with `network=NETWORK`"
         )
 
-    def _extra(self) -> dict[str, Any]:
+    def extra(self) -> dict[str, Any]:
         """Plain values saved with the model."""
         return {
             "task": self.config.task,

@@ -172,8 +172,8 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             return [[self.label_names[i] for i in np.flatnonzero(row)] for row in table]
         return [self.label_names[int(value)] for value in predictions.value]
 
-    def _extra(self) -> dict[str, Any]:
-        return {**super()._extra(), "kind": self.head.kind}
+    def extra(self) -> dict[str, Any]:
+        return {**super().extra(), "kind": self.head.kind}
 
     def _edge_numbers(self, edges: Edges) -> Ids | None:
         """Edges of the network, if that is what was given."""

@@ -1,5 +1,6 @@
 """Load a fitted model from the folder it was saved to."""
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import torch
 from edgeformers.config import RunConfig
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode
-from edgeformers.errors import FormatError
+from edgeformers.errors import FormatError, InputError
+from edgeformers.hub import download_folder, is_hub_name
 from edgeformers.inference.fitted import make_options
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
@@ -17,7 +19,9 @@ from edgeformers.inference.index import FOLDER as INDEX
 from edgeformers.inference.link_scorer import Ensemble
 from edgeformers.inference.saved_model import (
     CONFIG,
+    FILES,
     HEAD,
+    NETWORK,
     SavedModel,
     load_model,
     max_token,
@@ -79,6 +83,23 @@ def load_fitted(
             index = path / INDEX if (path / INDEX).is_dir() else None
             fitted = FittedLinkPredictor(head=head, ensemble=ensemble, index_folder=index, **fields)
     return fitted if network is None else fitted.attach(network)
+
+
+def load_pretrained(
+    name: str | PathLike[str], *, revision: str | None = None, **options: Any
+) -> FittedEdgeClassifier | FittedLinkPredictor:
+    """The fitted model in a folder or, by its name, on the Hugging Face Hub."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return load_fitted(path, **options)
+    if not is_hub_name(str(name)):
+        raise InputError(f"{name}: no such folder; use a folder, or a name such as user/model")
+    remedy = "check the name, the network and, for a private model, your login (hf auth login)"
+    patterns = [*FILES, f"{NETWORK}/*"]
+    folder = download_folder(str(name), patterns, revision=revision, remedy=remedy)
+    fitted = load_fitted(folder, **options)
+    # A stranger's model does not choose which folder of this machine is read.
+    return fitted if fitted.carries_network else replace(fitted, network_path=None)
 
 
 def _edge_head(saved: SavedModel, config: RunConfig) -> EdgeHead:

@@ -54,9 +54,17 @@ def write_model_card(folder: Path, results: Mapping[str, Any] | None = None) -> 
 
 
 def model_card(
-    folder: Path, facts: Mapping[str, Any], new_results: Mapping[str, Any] | None = None
+    folder: Path,
+    facts: Mapping[str, Any],
+    new_results: Mapping[str, Any] | None = None,
+    *,
+    usage: str | None = None,
+    library: str = "edgeformers",
 ) -> str:
-    """The card of a model with the contents of config.json, saved in a folder."""
+    """The card of a model with the contents of config.json, saved in a folder.
+
+    `usage` shows how another library loads it, if it was exported for one.
+    """
     extra = facts["extra"]
     run = folder.parent if folder.name == "model" and "task" in extra else None
     task, network = extra.get("task", ""), extra.get("network_facts", {})
@@ -65,7 +73,8 @@ def model_card(
     verdict = _read(run, VERDICT) if run else {}
     title = [run.resolve().name if run else folder.resolve().name, _task_and_network(task, network)]
     tags = f"[edgeformers, {facts['model']}, text-attributed-graph]"
-    usage = LOAD.format(usage=USAGE[task]) + NETWORK if task else LOAD_WITHOUT_TASK
+    if usage is None:
+        usage = LOAD.format(usage=USAGE[task]) + NETWORK if task else LOAD_WITHOUT_TASK
     sections = {
         "Loading it": usage,
         "Data": _data(network, facts),
@@ -76,7 +85,7 @@ def model_card(
     }
     return "\n\n".join(
         [
-            f"---\nlibrary_name: edgeformers\ntags: {tags}\n---",
+            f"---\nlibrary_name: {library}\ntags: {tags}\n---",
             "# " + ": ".join(filter(None, title)),
             _architecture(facts),
             *(f"## {name}\n\n{text.strip()}" for name, text in sections.items() if text),

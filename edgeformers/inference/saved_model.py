@@ -90,17 +90,8 @@ def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
 
     It replaces a saved model, but no other folder.
     """
-    out, (config, encoder) = Path(folder).expanduser(), _configs(saved.model)
-    facts: dict[str, Any] = {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "library_version": __version__,
-        "model": model_name(saved.model),
-        "model_config": config.to_dict(),
-        "encoder_config": asdict(encoder),
-        "label_names": saved.label_names,
-        "extra": saved.extra,
-    }
+    out = Path(folder).expanduser()
+    facts = describe_model(saved.model, saved.label_names, saved.extra)
     with atomic_folder(out, overwrite=True, check=check_replaceable_model) as temporary:
         save_tensors(
             temporary / WEIGHTS, _on_cpu(saved.tensors or _tensors(saved.model)), {"format": "pt"}
@@ -108,7 +99,7 @@ def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
         if saved.head:
             save_tensors(temporary / HEAD, _on_cpu(saved.head))
         saved.tokenizer.save(str(temporary / TOKENIZER))
-        pq.write_table(_node_table(saved.nodes), temporary / NODES, compression="zstd")
+        write_nodes(saved.nodes, temporary / NODES)
         facts["files"] = {path.name: fingerprint(path) for path in sorted(temporary.iterdir())}
         if saved.network is not None:
             hidden = shutil.ignore_patterns(".*")
@@ -119,6 +110,23 @@ def save_model(saved: SavedModel, folder: str | PathLike[str]) -> Path:
         (temporary / CONFIG).write_text(config_json + "\n", encoding="utf-8")
         (temporary / CARD).write_text(model_card(out, facts), encoding="utf-8")
     return out
+
+
+def describe_model(
+    model: nn.Module, label_names: list[str], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """What config.json says about a model, except for its files."""
+    config, encoder = _configs(model)
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "library_version": __version__,
+        "model": model_name(model),
+        "model_config": config.to_dict(),
+        "encoder_config": asdict(encoder),
+        "label_names": label_names,
+        "extra": extra,
+    }
 
 
 def load_model(folder: str | PathLike[str]) -> SavedModel:
@@ -311,6 +319,11 @@ def _read_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
             f"has {vocab_size:,}; {REMEDY}"
         )
     return tokenizer
+
+
+def write_nodes(nodes: NodeIndex, path: Path) -> None:
+    """Write the ids and sides of nodes to Parquet, in the order of their numbers."""
+    pq.write_table(_node_table(nodes), path, compression="zstd")
 
 
 def _node_table(nodes: NodeIndex) -> pa.Table:

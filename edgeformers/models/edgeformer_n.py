@@ -81,7 +81,7 @@ class EdgeformerN(Edgeformer):
     def forward(self, batch: EgoBatch) -> Tensor:
         """B centers -> node_repr [B, D]."""
         z_center = self.nodes(batch.center)  # [B, K], once: node dropout must be the same
-        isolated = self._node_token(z_center)
+        isolated = self.node_token(z_center)
         if not batch.text.num_texts:
             return isolated  # [B, D]
         edges = self.encode_ego_edges(batch, z_center)  # [E, D]
@@ -163,9 +163,10 @@ class EdgeformerN(Edgeformer):
         ends = {"center": batch.is_out, "neighbor": ~batch.is_out}
         return torch.stack([ends[name] for name in self.config.tokens if name in ends], dim=1)
 
-    def _node_token(self, z: Tensor) -> Tensor:
+    def node_token(self, z: Tensor) -> Tensor:
+        """What represents centers without edges: z^(0) [B, K] -> [B, D]."""
         return cast(Tensor, self.projections[-1](z[:, None])).squeeze(1)
 
     def _query(self, z_center: Tensor) -> Tensor:
         """What the pooling reads of the centers: z_v (paper), or their node tokens (released)."""
-        return self._node_token(z_center) if isinstance(self.pool, HeadPooling) else z_center
+        return self.node_token(z_center) if isinstance(self.pool, HeadPooling) else z_center

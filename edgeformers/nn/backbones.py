@@ -13,6 +13,7 @@ from torch import Tensor
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 from edgeformers.file_errors import writing
 from edgeformers.files import atomic_file, read_json_object, save_tensors
+from edgeformers.hub import download_folder, is_hub_name
 from edgeformers.minilm import MINILM, check_minilm, minilm_folder
 from edgeformers.nn.encoder import EncoderConfig, TextEncoder
 from edgeformers.nn.families import FAMILIES, Family
@@ -28,8 +29,6 @@ _SMALL_FILES = (
 )
 _SAFETENSORS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
-_HUB_TIMEOUT = 4.0  # seconds
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def find_backbone_folder(name: str | PathLike[str], *, weights: bool = True) -> Path:
@@ -44,7 +43,7 @@ def find_backbone_folder(name: str | PathLike[str], *, weights: bool = True) -> 
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
-    if not _HUB_NAME.fullmatch(name) or name.startswith("."):
+    if not is_hub_name(name):
         raise InputError(
             f"{name}: no such folder; use a folder with config.json and model.safetensors, "
             f"a name on the Hugging Face Hub, or '{MINILM}'"
@@ -100,27 +99,12 @@ def export_backbone(encoder: TextEncoder, folder: str | PathLike[str]) -> Path:
 
 
 def _download(name: str, weights: bool) -> Path:
-    """The cached or downloaded folder of a model on the Hub.
-
-    A request with a short timeout comes first: without network, the client's download would retry
-    for half a minute.
-    """
-    import huggingface_hub as hub
-
+    """The cached or downloaded folder of a model on the Hub."""
+    remedy = f"check the name and the network, or use '{MINILM}', which needs none"
     wanted = [*_SMALL_FILES, *(_SAFETENSORS if weights else ())]
-    try:
-        if not isinstance(hub.try_to_load_from_cache(name, "config.json"), str):
-            hub.get_hf_file_metadata(hub.hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT)
-        folder = Path(hub.snapshot_download(name, allow_patterns=wanted))
-        if weights and not any(folder.glob("model*.safetensors")):
-            wanted = [*_SMALL_FILES, *_PICKLED]
-            folder = Path(hub.snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # the client has no common base class of errors
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"'{name}' is not a folder and could not be downloaded from the Hugging Face Hub "
-            f"({reason}); check the name and the network, or use '{MINILM}', which needs none"
-        ) from error
+    folder = download_folder(name, wanted, remedy=remedy)
+    if weights and not any(folder.glob("model*.safetensors")):
+        folder = download_folder(name, [*_SMALL_FILES, *_PICKLED], remedy=remedy)
     return folder
 
 

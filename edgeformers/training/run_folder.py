@@ -17,8 +17,9 @@ from edgeformers.errors import InputError
 from edgeformers.files import json_values, read_json_object, write_atomic
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.model_card import RESULTS
+from edgeformers.training.callbacks import TENSORBOARD
 from edgeformers.training.checkpoint import latest_checkpoint, remove_checkpoints
-from edgeformers.training.runlog import LOG, TENSORBOARD
+from edgeformers.training.runlog import LOG
 
 CONFIG, RECORD = "config.toml", "run.json"
 MODEL, CHECKPOINTS = "model", "checkpoints"

@@ -1,9 +1,10 @@
-"""The log of a run: metrics.jsonl with one event per line, and TensorBoard if installed."""
+"""The log of a run: metrics.jsonl with one event per line, and the callbacks that follow it."""
 
 import json
 import math
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,38 +12,42 @@ from typing import Any
 from edgeformers.errors import FileError, FormatError
 from edgeformers.file_errors import writing
 from edgeformers.files import write_atomic
+from edgeformers.training.callbacks import Callback
 
-LOG, TENSORBOARD = "metrics.jsonl", "tensorboard"
+LOG = "metrics.jsonl"
 FLUSH_SECONDS = 1.0  # between writes of training steps
 
 
 class RunLog:
     """Appends events to metrics.jsonl; a resumed run drops the events after its checkpoint."""
 
-    def __init__(self, folder: Path | None, *, resume_step: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        resume_step: int = 0,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
         self.path = None if folder is None else folder / LOG
         self._lines: list[str] = []
         self._flushed_at = time.monotonic()
-        self._writer: Any = None
+        self.callbacks = callbacks
         if folder is None:
             return
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._drop_after(resume_step)
-        self._writer = _tensorboard(folder, resume_step)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """Add an event. Events of training steps are written to disk about once a second."""
+        values = {name: _plain(value) for name, value in values.items()}
+        for callback in self.callbacks:
+            callback.on_event(kind, step, values)
         if self.path is None:
             return
-        values = {name: _plain(value) for name, value in values.items()}
         self._lines.append(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         if kind != "train" or time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
             self.flush()
-        if self._writer is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def flush(self) -> None:
         """Write all events to disk."""
@@ -61,8 +66,8 @@ class RunLog:
 
     def close(self) -> None:
         self.flush()
-        if self._writer is not None:
-            self._writer.close()
+        for callback in self.callbacks:
+            callback.on_end()
 
     def _drop_after(self, step: int) -> None:
         """Drop events after the checkpoint, and an incomplete last line."""
@@ -97,11 +102,3 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def _plain(value: Any) -> Any:
     """The value, or None for NaN and infinity, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _tensorboard(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / TENSORBOARD), purge_step=step + 1)

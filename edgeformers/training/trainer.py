@@ -28,6 +28,7 @@ from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.sharded_nodes import find_sharded, gather_state, row_tensor_names, rows_of
+from edgeformers.training.callbacks import Callback
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
 from edgeformers.training.delayed_signals import DelayedSignals, Interrupted
@@ -167,6 +168,7 @@ class Trainer:
         show: bool = True,
         loss_delay: int | None = None,
         estimated_seconds: float | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.objective = objective
         self.settings = settings
@@ -174,6 +176,7 @@ class Trainer:
         self.folder = folder
         self.show = show and distributed.is_main()
         self.estimated_seconds = estimated_seconds  # for the log
+        self.callbacks = callbacks if distributed.is_main() else ()
         if loss_delay is None:
             loss_delay = GPU_DELAY if device.type == "cuda" else 0
         # Several processes average each loss, and so wait for it anyway.
@@ -195,7 +198,10 @@ class Trainer:
         """Train to the end, resuming an earlier run in the same folder."""
         self._resume()
         state = self.state
-        log = RunLog(self.folder if distributed.is_main() else None, resume_step=state.step)
+        folder = self.folder if distributed.is_main() else None
+        log = RunLog(folder, resume_step=state.step, callbacks=self.callbacks)
+        for callback in self.callbacks:
+            callback.on_start(self.objective.fitted.config.to_dict(), folder, state.step)
         if self.estimated_seconds is not None and not state.step:
             log.write("estimate", 0, seconds=self.estimated_seconds)
         factor = lr_schedule(self.settings, self.num_steps)

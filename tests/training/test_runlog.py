@@ -1,10 +1,11 @@
-"""The log of a run: whole lines, each step once, TensorBoard where it is there."""
+"""The log of a run: whole lines, each step once, for callbacks too."""
 
 import pytest
 
 from edgeformers.errors import FormatError
 from edgeformers.progress import print_message
 from edgeformers.training import runlog
+from edgeformers.training.callbacks import Callback
 from edgeformers.training.runlog import RunLog, read_log
 
 
@@ -74,21 +75,20 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_tensorboard_gets_the_numbers_where_it_is_installed(tmp_path, monkeypatch):
-    written = []
+def test_callbacks_get_plain_values(tmp_path):
+    seen = []
 
-    class Writer:
-        def add_scalar(self, name, value, step):
-            written.append((name, value, step))
+    class Follower(Callback):
+        def on_event(self, kind, step, values):
+            seen.append((kind, step, values))
 
-        def close(self):
-            written.append("closed")
+        def on_end(self):
+            seen.append("end")
 
-    monkeypatch.setattr(runlog, "_tensorboard", lambda folder, step: Writer())
-    log = RunLog(tmp_path)
+    log = RunLog(tmp_path, callbacks=[Follower()])
     log.write("val", 4, macro_f1=0.5, note="a word", worst=float("nan"))
     log.close()
-    assert written == [("val/macro_f1", 0.5, 4), "closed"]
+    assert seen == [("val", 4, {"macro_f1": 0.5, "note": "a word", "worst": None}), "end"]
 
 
 def test_a_sentence_goes_to_stderr_when_shown(capsys):
