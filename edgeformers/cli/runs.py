@@ -1,5 +1,6 @@
 """The commands that train runs and use them: train, evaluate, predict, embed, recommend, ..."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,12 +48,16 @@ NO_RATINGS_NOTE = (
     "The network has neither ratings nor --positive labels: reasons are chosen by what they add, "
     "and may be complaints."
 )
+PROTOCOL_NOTE = (
+    "full: ranked among all targets. The other protocols rank among other candidates, so their "
+    "values cannot be compared with it."
+)
 NEXT_COMMANDS = {
     "edge-classification": """
   edgeformers predict {run} EDGES.csv -o predictions.csv
   edgeformers embed {run} --edges -o edges.parquet""",
     "link-prediction": """
-  edgeformers recommend {run} NODE --explain 2
+  edgeformers recommend {run} {node} --explain 2
   edgeformers embed {run} --nodes -o nodes.parquet""",
 }
 
@@ -87,6 +92,7 @@ On several GPUs:
     )
 
     def run(self) -> None:
+        from edgeformers.data.graph import EdgeTextGraph
         from edgeformers.report.verdict import read_verdict
         from edgeformers.runs import is_finished, open_run, train_run
         from edgeformers.training.callbacks import make_callback
@@ -116,7 +122,8 @@ On several GPUs:
         if verdict is not None:
             values["verdict"] = asdict(verdict)
             lines += ["", verdict.sentence, *verdict.evidence]
-        lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out))
+        node = shlex.quote(EdgeTextGraph.open(self.network).node_index.ids_of([0])[0])
+        lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out, node=node))
         self.print(values, *lines)
 
     def _run_config(self) -> RunConfig:
@@ -384,6 +391,10 @@ Examples:
             f"{self.node or 'this source'} is already linked to every target that may be "
             "recommended; pass --include-seen to rank those"
         ]
+        if 0 < len(recommendations) < self.k and exclude_seen and not self.likes:
+            lines.append(
+                f"The other targets are already linked to {self.node}; see --include-seen."
+            )
         if self.explain and not knows_favorable(predictor.fitted_.network.graph):
             lines.append(NO_RATINGS_NOTE)
         values = [asdict(recommendation) for recommendation in recommendations]
@@ -550,7 +561,7 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
     for protocol in protocols:
         cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
         rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
-    return format_table(rows, left=(0, len(metrics) + 1))
+    return [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
 
 
 def recommendation_lines(

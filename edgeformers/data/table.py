@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edgeformers.errors import InputError
+from edgeformers.errors import InputError, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +162,7 @@ class _Stream:
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
+        require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 
 
