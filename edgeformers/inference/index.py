@@ -5,7 +5,7 @@ With an index, nodes are not encoded when they are used, except those with new e
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -61,7 +61,7 @@ LOW_RECALL = (
 )
 #: Files of text vectors. In a bipartite network every node is read on its own side only.
 NODES, TARGETS, KEYS = "nodes.npy", "targets.npy", "keys.npy"
-SEARCH = ("basis.npy", "first.npy", "later.npy", "norms.npy", "steps.npy")
+SEARCH = ("basis.npy", *(f"{part.name}.npy" for part in fields(Compressed)))
 OLD = ("leading.npy", "scale.npy")  # of the first version
 FILES = (RECORD, NODES, TARGETS, KEYS, *SEARCH, "ivf.faiss", *OLD)
 

@@ -12,35 +12,49 @@ SUMS = {"reassoc", "contract", "nsz"}
 
 @njit(cache=True, nogil=True)
 def find_best(
-    keys, first, later, norms, steps, queries, numbers, weights, bonuses, excluded, allowed, best
+    keys,
+    first,
+    scales,
+    norms,
+    later,
+    steps,
+    queries,
+    numbers,
+    weights,
+    bonuses,
+    excluded,
+    allowed,
+    best,
 ):
     """Write the positions and scores of each query's best keys to `best`: heaps, with -1 for none.
 
     `BoundedSearch` describes keys and queries. `bonuses` and `excluded` hold positions query by
     query; an empty `allowed` allows all keys.
     """
-    places, scores, chosen, estimates = best
-    bounds = np.empty(len(keys), np.float32)
+    places, scores, chosen, chosen_products = best
+    products = np.empty(len(keys), np.float32)
     bonus = np.zeros(len(keys), np.float32)
     for n in range(len(queries)):
         for j in range(bonuses[0][n], bonuses[0][n + 1]):
             bonus[bonuses[1][j]] = bonuses[2][j]
-        bounds[:] = bonus
+        products[:] = bonus
         for j in range(excluded[0][n], excluded[0][n + 1]):
-            bounds[excluded[1][j]] = -np.inf
+            products[excluded[1][j]] = -np.inf
         chosen[:] = -1
-        estimates[:] = -np.inf
-        _bound_all(first, norms, numbers, weights, n, allowed, bounds, chosen, estimates)
+        chosen_products[:] = -np.inf
+        _estimate(first, scales, numbers, weights, n, allowed, products, chosen, chosen_products)
         for j in range(len(chosen)):  # the first guess
             if chosen[j] >= 0:
                 score = _score(keys, queries, chosen[j], n) + bonus[chosen[j]]
                 _push(scores, places, n, score, chosen[j])
-                bounds[chosen[j]] = -np.inf
+                products[chosen[j]] = -np.inf
+        length = np.sqrt(np.sum(weights[n, 1:] ** 2)) * np.float32(1 + 1e-6)
         for at in range(len(keys)):
-            bound = bounds[at]
-            if bound == -np.inf or bound < scores[n, 0]:
+            if products[at] + length * scales[at, 1] < scores[n, 0] or products[at] == -np.inf:
                 continue
-            bound = _refine(later, steps, numbers, weights, at, n, bound, scores[n, 0])
+            bound = products[at] + _slack(norms, weights, at, n)
+            if bound >= scores[n, 0]:
+                bound = _refine(later, steps, numbers, weights, at, n, bound, scores[n, 0])
             if bound >= scores[n, 0]:
                 score = _score(keys, queries, at, n) + bonus[at]
                 _push(scores, places, n, score, at)
@@ -49,24 +63,29 @@ def find_best(
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _bound_all(first, norms, numbers, weights, n, allowed, bounds, chosen, estimates):
-    """Add upper bounds of products to `bounds`, and choose the keys with the best estimates."""
-    width, parts, has_filter = first.shape[1], norms.shape[1], len(allowed) > 0
-    heap, heap_places = estimates.reshape(1, -1), chosen.reshape(1, -1)
-    for at in range(len(bounds)):
-        if bounds[at] == -np.inf or (has_filter and not allowed[at]):
-            bounds[at] = -np.inf
+def _estimate(first, scales, numbers, weights, n, allowed, products, chosen, chosen_products):
+    """Add the products of the first columns to `products`, and choose the keys with the highest."""
+    width, has_filter = first.shape[1], len(allowed) > 0
+    heap, heap_places = chosen_products.reshape(1, -1), chosen.reshape(1, -1)
+    for at in range(len(products)):
+        if has_filter and not allowed[at]:
+            products[at] = -np.inf
             continue
         product = np.int32(0)
         for j in range(width):
             product = np.int32(product + np.int32(np.int32(first[at, j]) * np.int32(numbers[n, j])))
-        estimate = bounds[at] + np.float32(product) * (weights[n, 0] * norms[at, 0])
-        if estimate > heap[0, 0]:
-            _push(heap, heap_places, 0, estimate, at)
-        slack = np.float32(0)
-        for j in range(1, parts):
-            slack += weights[n, j] * norms[at, j]
-        bounds[at] = estimate + slack
+        products[at] += np.float32(product) * (weights[n, 0] * scales[at, 0])
+        if products[at] > heap[0, 0]:
+            _push(heap, heap_places, 0, products[at], at)
+
+
+@njit(cache=True, nogil=True, fastmath=SUMS)
+def _slack(norms, weights, at, n):
+    """What columns other than the first, and rounding, add at most."""
+    slack = np.float32(0)
+    for j in range(norms.shape[1]):
+        slack += weights[n, 1 + j] * norms[at, j]
+    return slack
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)

@@ -142,14 +142,16 @@ class Compressed:
     """Keys as integers, and norms that bound all that these leave out.
 
     The columns of a key are divided into the first ones, blocks of later ones, and PARTS of all
-    others. `norms`: the scale of the first integers, the norm of what they leave out, the norms of
-    the blocks and of the parts, and that of the whole key, for rounding. `steps`: for each block
-    the scale of its integers, and the norm of what they leave out less that of the block.
+    others. `scales`: the scale of the first integers, and the norm of `norms`. `norms`: of what
+    the first integers leave out, of the blocks and the parts, and of the whole key, for rounding.
+    `steps`: for each block the scale of its integers, and the norm of what they leave out less
+    that of the block.
     """
 
     first: NDArray[np.int8]  # [C, r]
+    scales: Vectors  # [C, 2]
+    norms: Vectors  # [C, 1 + blocks + PARTS + 1]
     later: NDArray[np.int8]  # [C, blocks * BLOCK]
-    norms: Vectors  # [C, 2 + blocks + PARTS + 1]
     steps: Vectors  # [C, 2 * blocks]
 
     @classmethod
@@ -164,11 +166,12 @@ class Compressed:
             numbers.append(own)
             steps.append(np.stack([own_scale, own_left_out - _norm(block)], 1))
         parts = np.array_split(rest, PARTS, axis=1)
-        norms = [scale, left_out, *map(_norm, later), *map(_norm, parts), _norm(keys)]
+        norms = np.stack([left_out, *map(_norm, later), *map(_norm, parts), _norm(keys)], 1)
         return cls(
             integers,
+            np.stack([scale, _norm(norms)], 1).astype(np.float32),
+            norms.astype(np.float32),
             np.concatenate(numbers, 1),
-            np.stack(norms, 1).astype(np.float32),
             np.concatenate(steps, 1).astype(np.float32),
         )
 
@@ -197,7 +200,7 @@ class Compressed:
         """Upper bounds [n, C] of products with all keys: by the first columns, and by blocks."""
         width, scale = self.first.shape[1], weights[:, :1]
         products = numbers[:, :width].astype(np.float32) @ self.first.T.astype(np.float32)
-        by_first = products * scale * self.norms[:, 0] + weights[:, 1:] @ self.norms[:, 1:].T
+        by_first = products * scale * self.scales[:, 0] + weights[:, 1:] @ self.norms.T
         refined = by_first.copy()
         for at in range(self.steps.shape[1] // 2):
             columns = slice(at * BLOCK, (at + 1) * BLOCK)
