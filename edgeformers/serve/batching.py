@@ -115,7 +115,10 @@ class Worker:
         key: Hashable,
         tokens: Sequence[int],
     ) -> list[Answer]:
-        """The answers of `run` to items, which may be computed with those of other requests."""
+        """The answers of `run` to items, which may be computed with those of other requests.
+
+        Items without tokens are computed even if the queue is full.
+        """
         return self.start(run, items, list, key=key, tokens=tokens).result()
 
     def start(
@@ -129,7 +132,7 @@ class Worker:
     ) -> Pending[Result]:
         """Let the worker compute the answers to items; `finish` makes the result from them."""
         jobs = [
-            Job(key=key, run=run, item=item, tokens=max(1, cost))
+            Job(key=key, run=run, item=item, tokens=cost)
             for item, cost in zip(items, tokens, strict=True)
         ]
         self._submit(jobs)
@@ -152,7 +155,7 @@ class Worker:
         with self._changed:
             if self._is_closing:
                 raise OverloadedError("the server is shutting down")
-            if self._tokens + tokens > self.queue_tokens:
+            if tokens and self._tokens + tokens > self.queue_tokens:
                 raise OverloadedError(
                     f"{len(self._jobs):,} texts and nodes are waiting already; try later"
                 )

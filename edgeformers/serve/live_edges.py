@@ -34,6 +34,11 @@ class LiveEdges:
         self._store = EdgeStore(self.path) if self.path.exists() else None
         self._taken_in: WeakKeyDictionary[ServedModel, int] = WeakKeyDictionary()
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether an edge has arrived, or was removed, with this store."""
+        return self._store is not None
+
     def close(self) -> None:
         if self._store is not None:
             self._store.close()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Header, Query
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
@@ -18,6 +19,15 @@ Explain = Annotated[int, Query(ge=0, le=20, description="Reasons per recommendat
 Ids = Annotated[Sequence[schemas.NodeId], Query(description="Target ids. Repeatable.")]
 Labels = Annotated[Sequence[schemas.Text], Query(description="Node labels. Repeatable.")]
 ModelName = Annotated[str | None, Query(description="The name of a served run.")]
+
+
+class NodeConvertor(PathConvertor):
+    """A node id in a path: any text, also with slashes and line breaks."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("node", NodeConvertor())
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
@@ -84,14 +94,14 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         """Find nodes by a part of their id."""
         return service.search_nodes(query, side=side, limit=limit, model=model)
 
-    @app.get("/v1/nodes/{node:path}/similar")
+    @app.get("/v1/nodes/{node:node}/similar")
     def similar(
         node: str, k: K = 10, side: Side = "source", model: ModelName = None
     ) -> schemas.SimilarNodes:
         """Find the nodes whose vectors are most like that of a node."""
         return service.similar(node, k, side=side, model=model)
 
-    @app.get("/v1/nodes/{node:path}/edges")
+    @app.get("/v1/nodes/{node:node}/edges")
     def list_edges(
         node: str,
         side: Side | None = None,
@@ -102,14 +112,14 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         """List the edges of a node with their texts, page by page."""
         return service.edges_of(node, side=side, cursor=cursor, limit=limit, model=model)
 
-    @app.delete("/v1/nodes/{node:path}/edges")
+    @app.delete("/v1/nodes/{node:node}/edges")
     def remove_edges(node: str, side: Side | None = None) -> schemas.Removed:
         """Remove all edges of a node from the store and all answers; the next `prepare` too."""
         return service.remove_edges(node, side=side)
 
 
 def _add_recommendations(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/nodes/{node:path}/recommendations")
+    @app.get("/v1/nodes/{node:node}/recommendations")
     async def recommend(
         node: str,
         k: K = 10,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from edgeformers.inference.encode import Vectors
 from edgeformers.inference.explain import Recommendation
 from edgeformers.inference.fitted_links import FittedLinkPredictor, SimilarNode, WhatIf
 from edgeformers.inference.word_attention import AttendedText
-from edgeformers.serve.batching import Pending, Worker
+from edgeformers.serve.batching import OverloadedError, Pending, Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.live_edges import LiveEdges, default_store
 from edgeformers.serve.metrics import Metrics
@@ -395,14 +396,18 @@ class Service:
         return Removed(**_signature(served), node=node, removed=count)
 
     def _catch_up(self) -> None:
-        """Let all models take in what is new in the store."""
+        """Let all models take in what is new in the store, also if the queue is full.
+
+        The change is on disk: a worker that takes too long is no reason to refuse it.
+        """
 
         def run(batch: Sequence[None]) -> Sequence[None]:
             for model in self.versions.current:
                 self.live.catch_up(model)
             return batch
 
-        self.worker.compute(run, [None], key="catch up", tokens=[1])
+        with suppress(OverloadedError):
+            self.worker.compute(run, [None], key="catch up", tokens=[0])
 
     def search_nodes(
         self, query: str, *, side: Side | None = None, limit: int = 20, model: str | None = None
@@ -413,7 +418,7 @@ class Service:
         later = self.live.find_nodes(served, query, side)
         return NodeMatches(
             **_signature(served),
-            nodes=[*found.nodes, *later][:limit],
+            nodes=[*self._counted(served, found.nodes), *later][:limit],
             total=found.total + len(later),
         )
 
@@ -428,13 +433,29 @@ class Service:
         served = self.versions.find(name=model)
         if later := self.live.find_nodes(served, node, side, is_exact=True):
             return later[0]
-        return served.node_search.describe(served.node_numbers([node], side))[0]
+        found = served.node_search.describe(served.node_numbers([node], side))
+        return self._counted(served, found)[0]
 
     def busiest_nodes(
         self, side: Side | None, limit: int = 20, *, model: str | None = None
     ) -> list[NodeMatch]:
         """The nodes with the most edges."""
-        return self.versions.find(name=model).node_search.busiest(side, limit)
+        served = self.versions.find(name=model)
+        return self._counted(served, served.node_search.busiest(side, limit))
+
+    def _counted(self, served: ServedModel, nodes: Sequence[NodeMatch]) -> list[NodeMatch]:
+        """Nodes of the network with the edges that they have now."""
+        if not self.live.has_changes:
+            return list(nodes)
+        counts = (
+            len(self.live.edges_of(served.graph, node.id, node.side))
+            + len(self._network_edges(served, node.id, node.side, may_be_new=True))
+            for node in nodes
+        )
+        return [
+            node.model_copy(update={"edges": count})
+            for node, count in zip(nodes, counts, strict=True)
+        ]
 
     def edges_of(
         self,

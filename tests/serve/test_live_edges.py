@@ -1,6 +1,7 @@
 """Edges that arrive while the server runs are on disk, read at once, and taken in again later."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -28,7 +29,9 @@ def open_client(runs, store):
 
     def open_client():
         services.append(Service(runs, store=store, device="cpu"))
-        return TestClient(create_app(services[-1]))
+        client = TestClient(create_app(services[-1]))
+        client.service = services[-1]
+        return client
 
     yield open_client
     for service in services:
@@ -131,3 +134,40 @@ def test_edges_that_cannot_be_stored_are_refused(open_client, store, change):
 
 def test_the_store_is_next_to_the_first_run(tmp_path):
     assert default_store(tmp_path / "run") == tmp_path / "run.edges.sqlite"
+
+
+def test_search_counts_posted_and_removed_edges(open_client):
+    client = open_client()
+
+    def count(node):
+        found = client.get("/v1/nodes", params={"query": node}).json()["nodes"]
+        return next(each["edges"] for each in found if each["id"] == node)
+
+    before = count("item-000001")
+    assert client.post("/v1/edges", json={"edges": EDGES}).status_code == 200
+    assert count("item-000001") == before + 1
+    assert client.delete("/v1/nodes/zoe/edges").status_code == 200
+    assert count("item-000001") == before
+    assert client.delete("/v1/nodes/item-000001/edges").status_code == 200
+    assert count("item-000001") == 0
+
+
+def test_an_id_may_have_line_breaks_and_slashes(open_client):
+    client, node = open_client(), "a\nb/c"
+    edges = [{"source": node, "target": "item-000001", "text": "Dry."}]
+    assert client.post("/v1/edges", json={"edges": edges}).status_code == 200
+    path = f"/v1/nodes/{quote(node, safe='')}"
+    assert client.get(f"{path}/edges").json()["total"] == 1
+    assert client.get(f"{path}/recommendations").json()["recommendations"]
+    assert client.get(f"{path}/similar").status_code == 200
+    assert client.delete(f"{path}/edges").json()["removed"] == 1
+
+
+def test_edges_are_taken_in_even_if_the_queue_is_full(open_client, monkeypatch):
+    client = open_client()
+    worker = client.service.worker
+    monkeypatch.setattr(worker, "_tokens", worker.queue_tokens)
+    assert client.get("/v1/nodes/user-000003/recommendations").status_code == 503
+    assert client.post("/v1/edges", json={"edges": EDGES}).status_code == 200
+    monkeypatch.setattr(worker, "_tokens", 0)
+    assert "kayak" in recommended(client, "zoe", exclude_seen=False)
