@@ -33,7 +33,7 @@ import edgeformers
 from benchmarks.machine import machine
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.simulate import SimulationConfig, simulate
-from edgeformers.data.simulate.config import PHRASES, PRODUCTS, TOPICS, VERDICTS
+from edgeformers.data.simulate.config import PRODUCTS, Scenario
 from edgeformers.data.storage import CACHE, ArrayWriter, fingerprint_folder, write_record
 from edgeformers.data.tokenize import train_tokenizer
 from edgeformers.data.tokens import RECORD, encode_chunks, token_meta
@@ -96,8 +96,9 @@ def write_files(edges: int, folder: Path) -> dict[str, float]:
     """Write the edges as Parquet files: ids, a text of two to four words, stars and a time."""
     simulation = simulate(SimulationConfig(num_edges=edges, **NODES))
     model, num_levels = simulation.model, simulation.config.sentiments
-    table = pa.array(all_texts(), pa.string())
-    lowest = (len(VERDICTS) - num_levels) // 2
+    table = pa.array(all_texts(simulation.config.words), pa.string())
+    words = simulation.config.words
+    lowest = (len(words.verdicts) - num_levels) // 2
     (folder / "files").mkdir(parents=True, exist_ok=True)
     for start in range(0, edges, SHARD_ROWS):
         path = folder / "files" / f"edges-{start // SHARD_ROWS:03}.parquet"
@@ -107,17 +108,17 @@ def write_files(edges: int, folder: Path) -> dict[str, float]:
                 numbers = np.arange(first, min(first + ROWS, stop))
                 draws = model.draw(numbers)
                 product = model.product[draws.target].astype(np.int64)
-                phrase = (lowest + draws.verdict) * PHRASES + numbers % PHRASES
-                place = product * len(VERDICTS) * PHRASES + phrase
+                phrase = (lowest + draws.verdict) * words.phrases + numbers % words.phrases
+                place = product * len(words.verdicts) * words.phrases + phrase
                 batch = simulation.rows(first, first + len(numbers))
                 writer.write_batch(batch.set_column(2, "text", table.take(pa.array(place))))
     return {"files_mb": folder_mb(folder / "files")}
 
 
-def all_texts() -> list[str]:
+def all_texts(words: Scenario) -> list[str]:
     """The different texts: "nothing special flash"."""
-    names = [name for topic in TOPICS for name in list(topic.products)[:PRODUCTS]]
-    return [f"{phrase} {name}" for name in names for level in VERDICTS for phrase in level]
+    names = [name for topic in words.topics for name in list(topic.products)[:PRODUCTS]]
+    return [f"{phrase} {name}" for name in names for level in words.verdicts for phrase in level]
 
 
 def folder_mb(folder: Path) -> float:

@@ -1,5 +1,6 @@
 """The commands that write HTML pages: describe, report and quickstart."""
 
+import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from edgeformers.cli.command import OUT, Command, argument, option
-from edgeformers.cli.runs import recommendation_lines
 
 if TYPE_CHECKING:
     from edgeformers.data.card.card import DataCard
@@ -18,6 +18,7 @@ NEXT
   Open {report}, and use the trained models:
     edgeformers evaluate {folder}/edges
     edgeformers recommend {folder}/links {source} -k 5 --explain 2
+    edgeformers recommend {folder}/links --likes "{likes}" -k 5
     edgeformers embed {folder}/links --nodes -o nodes.parquet
 
   With a table of your own, reviews.csv with the columns user, item, review and stars:
@@ -26,7 +27,7 @@ NEXT
     edgeformers train link-prediction net -o run-links
 
 Took {seconds:.0f} seconds. Explore what was trained in a browser:
-  edgeformers serve {folder}/edges {folder}/links --open"""
+  {explore}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Quickstart(Command):
-    """Simulate a network, train all models, and write a report."""
+    """Train all models on the notes of a simulated library, and write a report."""
 
     EXAMPLES = """\b
 Examples:
@@ -113,7 +114,7 @@ Examples:
 """
 
     out: Path = option("Folder of all results.", Path("quickstart"), names=OUT)
-    edges: int = option("Edges of the simulated network.", 5_000)
+    edges: int = option("Notes in the simulated library.", 4_000)
     backbone: str | None = option("[default: minilm if installed, else scratch:2x64]")
     quiet: bool = option("Hide progress bars.", False)
 
@@ -137,13 +138,19 @@ Examples:
             "left_out": result.left_out,
             "seconds": result.seconds,
         }
-        self.print(
-            values,
-            "\n" + render_text(results_page(replace(result.results, settings={}))),
-            f"RECOMMENDED to {result.source}, with what the scores consist of",
-            *recommendation_lines(result.recommendations),
-            NEXT.format(report=result.report, **vars(result)),
+        story = result.results.story
+        assert story is not None
+        shown = replace(result.results, settings={}, story=replace(story, command=""))
+        first = result.recommendations[0]
+        following = NEXT.format(
+            report=result.report,
+            folder=result.folder,
+            source=shlex.quote(result.source),
+            likes=f"{first.node}=I love stories of the sea.",
+            seconds=result.seconds,
+            explore=story.command,
         )
+        self.print(values, "\n" + render_text(results_page(shown)), following)
         for line in result.left_out:
             typer.echo(f"left out: {line}", err=True)
         if result.left_out:

@@ -19,7 +19,7 @@ from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.stackexchange import read_stackexchange_questions
 from edgeformers.data.readers.tables import TABLE_FORMATS, read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe, prepare_recipe, recipe_names
-from edgeformers.data.simulate import simulate
+from edgeformers.data.simulate import Simulation, simulate
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import EdgeTable, LabelKind, NodeTable, OnError
 from edgeformers.data.tokenize import checked_tokenizer
@@ -158,9 +158,19 @@ def prepare_simulated(
     config: PrepareConfig | None = None,
     overwrite: bool = False,
 ) -> EdgeTextGraph:
-    """Prepare the built-in network; its notes contain the best achievable scores."""
+    """Prepare the built-in network of reviews; its notes contain the best achievable scores."""
     simulation = simulate(num_edges=num_edges, seed=seed)
-    config = config or PrepareConfig()
+    return write_simulation(simulation, out, config or PrepareConfig(), overwrite=overwrite)
+
+
+def write_simulation(
+    simulation: Simulation,
+    out: str | PathLike[str],
+    config: PrepareConfig,
+    *,
+    overwrite: bool = False,
+) -> EdgeTextGraph:
+    """Prepare a simulated network; its notes contain the best achievable scores."""
     config = replace(config, notes=[*config.notes, *str(simulation.best_scores()).splitlines()])
     nodes = [simulation.nodes]
     return write_network(simulation.table, out, nodes=nodes, config=config, overwrite=overwrite)

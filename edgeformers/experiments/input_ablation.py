@@ -43,6 +43,7 @@ from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
 MODEL = "model"  # the row of the model itself
+COMPONENT_NAMES = {"lightgcn": "LightGCN", "als": "ALS", "ease": "EASE"}
 ORDER_WIDTH, ORDER_WEIGHT = 8, 1e-4  # of the random order of equal candidates
 Fitted = FittedEdgeClassifier | FittedLinkPredictor
 Alternatives = Iterator[tuple[str, Any]]  # title, and what `score` takes
@@ -80,6 +81,22 @@ def ablate_inputs(
     return verdict
 
 
+def without_ensemble(
+    model: EdgeClassifier | LinkPredictor,
+) -> tuple[list[str], EdgeClassifier | LinkPredictor | None]:
+    """The names of the components in a model's ensemble, and the model without it, if any."""
+    fitted: Fitted = model.fitted_
+    if isinstance(fitted, FittedEdgeClassifier):
+        if fitted.head.ensemble is None:
+            return [], None
+        ((_, alone),) = _edges_without_ensemble(fitted)
+        return ["words", "nodes"], alone
+    if fitted.ensemble is None:
+        return [], None
+    names = [COMPONENT_NAMES.get(each.name, each.name) for each in fitted.ensemble.components]
+    return names, LinkPredictor.from_fitted(replace(fitted, ensemble=None, index_folder=None))
+
+
 def _store(verdict: Verdict, run: Path) -> None:
     verdict.write(run)
     write_model_card(run / run_folder.MODEL)
@@ -101,8 +118,8 @@ def _questions(fitted: Fitted) -> Iterator[tuple[Question, Alternatives]]:
         if uses_both:
             yield "graph", _links_without_nodes(fitted)
             yield "text", _links_without_texts(fitted)
-        if fitted.ensemble is not None:
-            alone = LinkPredictor.from_fitted(replace(fitted, ensemble=None))
+        _, alone = without_ensemble(LinkPredictor.from_fitted(fitted))
+        if alone is not None:
             yield "ensemble", iter([("the model alone", alone)])
 
 

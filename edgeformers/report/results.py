@@ -34,8 +34,16 @@ from edgeformers.report.scores import (
     MetricValue,
     ModelScores,
     TaskScores,
+    gain_sentences,
     lead_sentences,
     lower_is_better,
+)
+from edgeformers.report.story import (
+    Story,
+    assumption_section,
+    example_section,
+    next_section,
+    suggestion_section,
 )
 from edgeformers.report.terminal import sparkline
 
@@ -63,6 +71,7 @@ class Results:
 
     title: str
     origin: str = ""
+    story: Story | None = None
     tasks: list[TaskScores] = field(default_factory=list)
     curves: list[LearningCurve] = field(default_factory=list)
     attention: list[AttentionFigure] = field(default_factory=list)
@@ -110,13 +119,15 @@ def results_page(results: Results) -> Page:
     sentences = [[Paragraph(answer)] if len(answers) > 1 else [] for _, answer in answers]
     node_note = "stars are nodes, points their edges"
     data = [[n, v if isinstance(v, str) else format_number(v)] for n, v in results.data.items()]
+    story = results.story or Story(lead=[])
     return Page(
         kind="Results",
         title=results.title,
-        lead=lead_sentences(answers) if answers else [],
+        lead=[*story.lead, *(lead_sentences(answers) if answers else [])],
         origin=results.origin,
-        tiles=best_tiles(compared[0]) if compared else [],
+        tiles=[tile for task in compared[: 2 if story.lead else 1] for tile in best_tiles(task)],
         sections=[
+            example_section(story),
             Section(
                 "Does the graph help? Does the text?",
                 [
@@ -125,6 +136,7 @@ def results_page(results: Results) -> Page:
                 ],
             ),
             *(Section(task.task, _task(task)) for task in results.tasks),
+            suggestion_section(story),
             Section("Learning curves", _curves(results.curves)),
             Section(
                 "Attention",
@@ -137,8 +149,10 @@ def results_page(results: Results) -> Page:
                     for m in results.maps
                 ],
             ),
+            assumption_section(story),
             Section("Data", [settings_table(data)] if data else []),
             Section("Settings", _settings(results.settings)),
+            next_section(story),
         ],
         footer=FOOTER,
     )
@@ -146,11 +160,13 @@ def results_page(results: Results) -> Page:
 
 def _task(task: TaskScores) -> list[Block]:
     models = task.ranked()
+    gains = gain_sentences(task, task.verdict.examples) if task.verdict else []
     rows = [(model.model, INPUT_NAMES[model.inputs], model) for model in models]
     return [
         *([Paragraph(task.note, muted=True)] if task.note else []),
         score_table(task, rows, task.metrics),
         *best_achievable(task, task.metrics),
+        *(Paragraph(sentence) for sentence in gains),
         *bullets([f"{model.model}: {model.note}" for model in models if model.note]),
     ]
 

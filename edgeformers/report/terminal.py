@@ -18,6 +18,7 @@ from edgeformers.report.page import (
     Page,
     Paragraph,
     Plot,
+    Quote,
     Section,
     SideBySide,
     Table,
@@ -83,6 +84,8 @@ def _block(block: Block) -> list["RenderableType"]:
         return [_hanging("", re.sub(r" (?=--)", " \\\n  ", block.text))]
     if isinstance(block, Bullets):
         return [_hanging("·", line) for line in block.lines[: block.brief]]
+    if isinstance(block, Quote):
+        return [_hanging("", f"“{block.text}” ({block.about})")]
     if isinstance(block, Findings):
         return [
             _hanging(

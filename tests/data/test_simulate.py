@@ -10,23 +10,32 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edgeformers.data.simulate import BestScores, EdgeScore, SimulationConfig, simulate
+from edgeformers.data.simulate import (
+    BestScores,
+    EdgeScore,
+    SimulationConfig,
+    library_config,
+    simulate,
+)
 from edgeformers.data.simulate.best import BestRules, maximize_macro_f1, rule_macro_f1
-from edgeformers.data.simulate.config import ASIDES, LINKS, REMARKS, STYLES, TOPICS, VERDICTS
-from edgeformers.data.simulate.simulation import format_ids
+from edgeformers.data.simulate.config import load_scenario
+from edgeformers.data.simulate.names import format_ids
 from edgeformers.errors import ConfigError, InputError
 from tests.data.topic_taste import taste_given_topics
 
 TINY = SimulationConfig(num_edges=500, num_sources=14, num_targets=19, topics=4, seed=3)
 DENSE = SimulationConfig(num_edges=400_000, num_sources=30, num_targets=24, topics=3)
 
+WORDS = load_scenario("products")
+ASIDES, STYLES, TOPICS = WORDS.asides, WORDS.styles, WORDS.topics
+REMARKS, VERDICTS = WORDS.remarks, WORDS.verdicts
 PRODUCTS = [name for topic in TOPICS for name in topic.products]
 VERDICT_LEVEL = {phrase: level for level, phrases in enumerate(VERDICTS) for phrase in phrases}
 REMARK_LEVEL = {phrase: level for level, phrases in enumerate(REMARKS) for phrase in phrases}
 SENTENCE = re.compile(
     r"(?:(?:Bought it|Got this|Ordered it) (?P<occasion>[a-z' ]+)\. )?"
     rf"(?:The|This|My|Our new) (?P<product>{'|'.join(PRODUCTS)}) is "
-    rf"(?P<verdict>{'|'.join(VERDICT_LEVEL)})(?:{'|'.join(LINKS)}) (?P<part>[a-z]+) "
+    rf"(?P<verdict>{'|'.join(VERDICT_LEVEL)})(?:, the| and the|; the) (?P<part>[a-z]+) "
     rf"(?P<remark>{'|'.join(REMARK_LEVEL)})\.(?P<asides>(?: [A-Z][a-z A-Z]+\.)*)"
 )
 
@@ -562,3 +571,76 @@ def test_unknown_labels_are_rejected():
         simulate(TINY).best_link_scores(labels=["5", "6"])
     with pytest.raises(InputError, match="labels"):
         simulate(TINY).best_link_scores(labels=[])
+
+
+# --- the library -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def library():
+    return simulate(library_config(3_000, seed=2))
+
+
+def test_a_seed_always_gives_the_same_library(library):
+    table = library.table.to_arrow()
+    assert digest(table) == "469737b62003504416fffc303f103a905309cf196b7b45ec47f7757d2ca66c55"
+    assert pa.Table.from_batches(library.stream(700)).equals(table)
+
+
+def test_people_and_books_have_names_of_their_own():
+    simulation = simulate(library_config(30_000))  # more people and titles than there are names
+    nodes = simulation.nodes.to_arrow().to_pylist()
+    for side in ("source", "target"):
+        names = [node["id"] for node in nodes if node["side"] == side]
+        assert len(names) == len(set(names))
+    ids = {(node["side"], node["id"]) for node in nodes}
+    rows = simulation.rows(0, 500).to_pylist()
+    assert all(("source", r["source"]) in ids and ("target", r["target"]) in ids for r in rows)
+
+
+def test_a_note_names_the_kind_of_its_book_and_has_the_words_of_its_level(library):
+    words = load_scenario("library")
+    kinds = {kind: topic.name for topic in words.topics for kind in topic.products}
+    topic_of = {node["id"]: node["labels"][0] for node in library.nodes.to_arrow().to_pylist()}
+    draws = library.model.draw(np.arange(3_000))
+    for row, level in zip(library.table.to_arrow().to_pylist(), draws.verdict, strict=True):
+        named = [kind for kind in kinds if f" {kind} is " in row["text"]]
+        assert [kinds[kind] for kind in named] == [topic_of[row["target"]]]
+        assert any(f" is {phrase}" in row["text"] for phrase in words.verdicts[level])
+
+
+def test_the_library_has_a_full_and_distinct_vocabulary():
+    words = load_scenario("library")
+    for levels in (words.verdicts, words.remarks):
+        phrases = [phrase for level in levels for phrase in level]
+        assert len(phrases) == len(set(phrases)) == 7 * 6
+    kinds = [kind for topic in words.topics for kind in topic.products]
+    assert len(words.topics) == 20
+    assert len(kinds) == len(set(kinds)) == 120
+    assert all(len(set(p)) == 3 for topic in words.topics for p in topic.products.values())
+    nouns = [noun for topic in words.topics for noun in topic.nouns]
+    assert len(nouns) == len(set(nouns))
+
+
+def test_favorable_notes_of_the_library_have_no_negative_words(library):
+    """So that reasons for recommendations are praise, whoever wrote them."""
+    stars = library.model.draw(np.arange(3_000))
+    negative = np.arange(7) < 3
+    favorable = stars.stars >= 3
+    share = negative[stars.verdict[favorable]].mean()
+    assert share < 0.02  # slips of reserved readers
+
+
+def test_in_the_library_neither_text_nor_nodes_suffice(library):
+    best = library.best_scores()
+    assert best.text.macro_f1 < 0.6
+    assert best.nodes.macro_f1 < 0.5
+    assert best.both.macro_f1 > 0.9
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scenario": "films"}, {"topics": 9}, {"scenario": "library", "styles": 4}]
+)
+def test_settings_beyond_a_scenario_are_rejected(wrong):
+    with pytest.raises(ConfigError, match=list(wrong)[-1]):
+        SimulationConfig(**wrong)

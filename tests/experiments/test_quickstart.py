@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.simulate import simulate
+from edgeformers.data.simulate import library_config, simulate
 from edgeformers.errors import InputError, MissingExtraError
 from edgeformers.experiments import quickstart as module
+from edgeformers.experiments.input_ablation import without_ensemble
 from edgeformers.experiments.quickstart import quickstart
 from edgeformers.report.results import Results
 from edgeformers.runs import open_run
@@ -39,6 +40,10 @@ def scores(task):
     return {model.model: model.metrics[task.metrics[0]].value for model in task.models}
 
 
+def not_ours(task):
+    return {model for model in scores(task) if not model.startswith("Edgeformer")}
+
+
 def training_times(folder):
     paths = [folder / name / "results.json" for name in ("edges", "links")]
     return [path.stat().st_mtime_ns if path.exists() else None for path in paths]
@@ -46,9 +51,10 @@ def training_times(folder):
 
 def test_all_models_are_compared_with_the_best_possible_scores(finished):
     edges, links = finished.results.tasks
-    models = {"Edgeformer-E", "TF-IDF", "TF-IDF + nodes"}
-    assert set(scores(edges)) == models | {"best rule from text", "best rule from nodes"}
-    assert set(scores(links)) == {"Edgeformer-N", "popularity", "ALS"}
+    rules = {"best rule from text", "best rule from nodes"}
+    baselines = {"TF-IDF", "node ids", "TF-IDF + nodes"}
+    assert not_ours(edges) == rules | baselines
+    assert not_ours(links) == {"popularity", "ALS", "EASE", "LightGCN"}
     assert edges.best["macro_f1"] > max(scores(edges).values())
     assert links.best["full/mrr"] > max(scores(links).values())
     assert finished.left_out == []
@@ -56,7 +62,7 @@ def test_all_models_are_compared_with_the_best_possible_scores(finished):
 
 def test_scores_and_intervals_are_those_of_evaluate(finished):
     for task, run in zip(finished.results.tasks, ("edges", "links"), strict=True):
-        (ours,) = [model for model in task.models if model.model.startswith("Edgeformer")]
+        ours = next(model for model in task.models if model.model.startswith("Edgeformer"))
         score, test = ours.metrics[task.metric], open_run(finished.folder / run).evaluate()
         assert score.value == pytest.approx(test[task.metric])
         assert score.bounds == pytest.approx(test[f"{task.metric}_interval"])
@@ -64,7 +70,7 @@ def test_scores_and_intervals_are_those_of_evaluate(finished):
 
 def test_the_best_rules_are_scored_on_the_test_edges(finished, graph):
     test = np.flatnonzero(graph.split("edge") == 2)
-    best = simulate(num_edges=400).best_scores(sample=test)
+    best = simulate(library_config(400)).best_scores(sample=test)
     edge_scores = scores(finished.results.tasks[0])
     assert edge_scores["best rule from text"] == best.text.macro_f1
     assert edge_scores["best rule from nodes"] == best.nodes.macro_f1
@@ -90,9 +96,47 @@ def test_the_report_has_every_section(finished):
     assert [curve.metric for curve in results.curves] == ["macro_f1", "full/mrr"]
 
 
-def test_recommendations_come_with_reviews(finished):
+def test_a_model_with_an_ensemble_is_shown_without_it_too(finished):
+    for task, run in zip(finished.results.tasks, ("edges", "links"), strict=True):
+        names, alone = without_ensemble(open_run(finished.folder / run))
+        ours = [model.model for model in task.models if model.model.startswith("Edgeformer")]
+        assert len(ours) == (1 if alone is None else 2)
+        assert all(name in ours[0] for name in names)
+
+
+def test_the_gain_over_collaborative_baselines_is_paired(finished):
+    links = finished.results.tasks[1]
+    best = {kind: model.metrics["full/mrr"].value for kind, model in links.best_by_input().items()}
+    gain = links.gains["nodes"]
+    assert gain.value == pytest.approx(best["both"] - best["nodes"], abs=1e-6)
+    assert gain.low <= gain.value <= gain.high
+
+
+def test_recommendations_come_with_reasons_that_are_praise(finished, graph):
     assert len(finished.recommendations) == 3
     assert all(recommendation.because for recommendation in finished.recommendations)
+    story = finished.results.story
+    assert [each.node for each in story.suggestions] == [r.node for r in finished.recommendations]
+    for recommendation in finished.recommendations:
+        named = [r for r in recommendation.because if r.kind == "history"]
+        assert all(reason.label in ("4", "5") and reason.text for reason in named)
+
+
+def test_the_story_is_that_of_the_network(finished, graph):
+    story = finished.results.story
+    assert f"{graph.num_sources:,} readers" in story.lead[0]
+    stars = [note.about.rpartition(", ")[2] for note in story.notes]
+    assert len(stars) == len(set(stars)) > 1  # the same words, different stars
+    texts = set(graph.texts(np.arange(graph.num_edges)))
+    assert texts.issuperset(note.text for note in [*story.notes, *story.history])
+    assert any(f"{library_config(400).taste:.0%}" in line for line in story.assumptions)
+
+
+def test_the_page_begins_with_the_story_and_ends_with_the_explorer(finished):
+    page, story = finished.report.read_text(encoding="utf-8"), finished.results.story
+    assert page.index(story.lead[0]) < page.index("Does the graph help?")
+    assert page.rindex("<pre") < page.index(story.command) < page.index("<footer")
+    assert story.command.startswith("edgeformers serve ")
 
 
 def test_the_link_run_has_an_index(finished, graph):
@@ -134,7 +178,7 @@ def test_a_folder_with_another_network_is_rejected(finished):
 def test_the_command_prints_scores_and_next_steps(finished):
     answer = call("quickstart", "-o", finished.folder, *OPTIONS)
     assert answer.code == 0
-    for words in ("Best achievable", "TF-IDF + nodes", "RECOMMENDED to user-", "reviews.csv"):
+    for words in ("Best achievable", "TF-IDF + nodes", "RECOMMENDED TO ", "reviews.csv"):
         assert words in answer.out
     values = json.loads(call("quickstart", "-o", finished.folder, *OPTIONS, "--json").out)
     assert values["left_out"] == []

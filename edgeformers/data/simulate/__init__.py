@@ -1,7 +1,7 @@
-"""A simulated network of readable reviews, of any size, whose best achievable scores are known."""
+"""Simulated networks of readable texts, of any size, whose best achievable scores are known."""
 
 from edgeformers.data.simulate.best import BestLinkScores, BestScores, EdgeScore, LinkScore
-from edgeformers.data.simulate.config import SimulationConfig
+from edgeformers.data.simulate.config import SimulationConfig, library_config
 from edgeformers.data.simulate.simulation import Simulation, simulate
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "LinkScore",
     "Simulation",
     "SimulationConfig",
+    "library_config",
     "simulate",
 ]

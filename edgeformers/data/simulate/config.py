@@ -1,12 +1,16 @@
-"""The settings of a simulated network, and the vocabulary of its reviews from words.toml."""
+"""The settings of a simulated network, and the vocabularies of its texts from TOML files."""
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from edgeformers.errors import ConfigError
+
+PRODUCTS = 6  # per topic
+PARTS = 3  # per product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,34 +18,52 @@ class Topic:
     """A group of items: its products with their parts, and the occasions they are bought for."""
 
     name: str
-    products: dict[str, list[str]]  # product -> parts that a review may mention
+    products: dict[str, list[str]]  # product -> parts that a text may mention
     occasions: list[str]  # each completes "Bought it ..."
+    nouns: list[str] = field(default_factory=list)  # of the items' names
 
 
-_WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What the texts of a simulated network are about, and their vocabulary."""
 
-TOPICS = [Topic(**topic) for topic in _WORDS["topics"]]
-OPENINGS: list[str] = _WORDS["openings"]
-SUBJECTS: list[str] = _WORDS["subjects"]
-LINKS: list[str] = _WORDS["links"]
-STYLES: list[str] = _WORDS["styles"]
-VERDICTS: list[list[str]] = _WORDS["verdicts"]  # by sentiment level
-REMARKS: list[list[str]] = _WORDS["remarks"]  # by sentiment level
-ASIDES: list[str] = _WORDS["asides"]
+    topics: list[Topic]
+    openings: list[str]
+    subjects: list[str]
+    links: list[str]
+    styles: list[str]
+    verdicts: list[list[str]]  # by sentiment level
+    remarks: list[list[str]]  # by sentiment level
+    asides: list[str]
+    first_names: list[str] = field(default_factory=list)
+    last_names: list[str] = field(default_factory=list)
+    adjectives: list[str] = field(default_factory=list)  # of the items' names
 
-PRODUCTS = 6  # per topic
-PARTS = 3  # per product
-PHRASES = 4  # per sentiment level
+    @property
+    def phrases(self) -> int:
+        """Phrases per sentiment level."""
+        return len(self.verdicts[0])
 
-#: The allowed range of each setting; `num_targets` also needs one target per topic.
+
+@cache
+def load_scenario(name: str) -> Scenario:
+    """A scenario by its name, from its TOML file."""
+    words = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
+    return Scenario(**{**words, "topics": [Topic(**topic) for topic in words["topics"]]})
+
+
+ScenarioName = Literal["products", "library"]
+
+#: The allowed range of each setting. `num_targets` also needs one target per topic, and the
+#: scenario limits `styles` and `topics`.
 RANGES: dict[str, tuple[float, float]] = {
     "num_edges": (1, 10**10),
     "num_sources": (1, 10**9),
     "num_targets": (1, 10**9),
     "seed": (0, 2**64 - 1),
     "classes": (2, 5),
-    "styles": (1, len(STYLES)),
-    "topics": (1, len(TOPICS)),
+    "styles": (1, 4),
+    "topics": (1, 20),
     "mean_words": (10, 60),
     "temper": (0, 10),
     "quality": (0, 10),
@@ -62,6 +84,7 @@ class SimulationConfig:
     average, 12 for the least active.
     """
 
+    scenario: ScenarioName = "products"  # what the texts are about
     num_edges: int = 20_000
     num_sources: int | None = None  # None: one per 25 edges
     num_targets: int | None = None  # None: one per 20 edges
@@ -82,8 +105,13 @@ class SimulationConfig:
     target_skew: int = 2  # the same for the popularity of the targets of one topic
 
     def __post_init__(self) -> None:
+        if self.scenario not in get_args(ScenarioName):
+            names = ", ".join(get_args(ScenarioName))
+            raise ConfigError(f"simulation.scenario must be one of {names} (got {self.scenario!r})")
         types = {field.name: field.type for field in fields(self)}
+        available = {"styles": len(self.words.styles), "topics": len(self.words.topics)}
         for name, (low, high) in RANGES.items():
+            high = min(high, available.get(name, high))
             value: Any = getattr(self, name)
             if value is None and types[name] == (int | None):
                 continue
@@ -95,6 +123,11 @@ class SimulationConfig:
                 raise ConfigError(
                     f"simulation.{name} must be {kind} from {low}{why} to {high} (got {value!r})"
                 )
+
+    @property
+    def words(self) -> Scenario:
+        """The vocabulary of the scenario."""
+        return load_scenario(self.scenario)
 
     @property
     def source_count(self) -> int:
@@ -112,3 +145,19 @@ class SimulationConfig:
     def sentiments(self) -> int:
         """Sentiment levels in use: one per star, plus one per style beyond the first."""
         return self.classes + self.styles - 1
+
+
+def library_config(num_edges: int = 4_000, seed: int = 0) -> SimulationConfig:
+    """A village library, whose readers leave notes in its books: few notes per reader and book.
+
+    A reader writes ten notes on average and a book has eight, half of the books at most six.
+    """
+    return SimulationConfig(
+        scenario="library",
+        num_edges=num_edges,
+        num_sources=max(4, num_edges // 10),
+        num_targets=max(40, num_edges // 8),
+        seed=seed,
+        topics=20,
+        mean_words=18.0,
+    )

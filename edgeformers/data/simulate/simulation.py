@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.random import hash_keys
-from edgeformers.data.simulate import config as words
 from edgeformers.data.simulate.best import BestLinkScores, BestRules, BestScores, best_link_scores
-from edgeformers.data.simulate.config import SimulationConfig
+from edgeformers.data.simulate.config import PARTS, SimulationConfig
 from edgeformers.data.simulate.model import EdgeDraws, Model, Stream
+from edgeformers.data.simulate.names import NodeNames
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, EdgeTable, NodeTable, edge_schema
 from edgeformers.data.types import Ids, Ints
 from edgeformers.errors import InputError
@@ -22,7 +23,6 @@ from edgeformers.errors import InputError
 SCHEMA = edge_schema(["label", "time"])
 FIRST_TIME = 1_420_070_400_000_000  # 2015-01-01, in microseconds
 TIME_SPAN = 5 * 365 * 86_400_000_000  # five years
-ID_DIGITS = 6  # at least
 NODE_SCHEMA = pa.schema(list(NODE_FIELDS.items()))
 MAX_BATCH_ROWS = 1_000_000  # keeps the texts of a batch far below Arrow's limit of 2 GB
 
@@ -127,17 +127,18 @@ class Simulation:
         return edges.astype(np.int64)
 
     def _node_batches(self) -> Iterator[pa.RecordBatch]:
-        topics = [topic.name for topic in words.TOPICS]
-        for side, kind, labels, names in (
-            ("source", "user", self.model.style, words.STYLES),
-            ("target", "item", self.model.topic, topics),
+        topics = [topic.name for topic in self.config.words.topics]
+        names = self._writer.names
+        for side, ids, labels, label_names in (
+            ("source", names.sources, self.model.style, self.config.words.styles),
+            ("target", names.targets, self.model.topic, topics),
         ):
             for start in range(0, len(labels), BATCH_ROWS):
                 batch = labels[start : start + BATCH_ROWS]
-                label = pa.array(names, type=pa.string()).take(pa.array(batch))
+                label = pa.array(label_names, type=pa.string()).take(pa.array(batch))
                 ends = np.arange(len(batch) + 1, dtype=np.int32)
                 columns = {
-                    "id": format_ids(kind, np.arange(start, start + len(batch)), len(labels)),
+                    "id": ids(np.arange(start, start + len(batch))),
                     "side": pa.repeat(side, len(batch)),
                     "labels": pa.ListArray.from_arrays(ends, label),
                     "text": pa.nulls(len(batch), pa.string()),
@@ -152,7 +153,7 @@ def simulate(
     seed: int | None = None,
 ) -> Simulation:
     """A simulated network; `num_edges` and `seed` override those of `config`."""
-    given = {"num_edges": num_edges, "seed": seed}
+    given: dict[str, Any] = {"num_edges": num_edges, "seed": seed}
     overrides = {name: value for name, value in given.items() if value is not None}
     return Simulation(replace(config or SimulationConfig(), **overrides))
 
@@ -168,20 +169,21 @@ class EdgeWriter:
 
     def __init__(self, model: Model) -> None:
         self.model, self.config = model, model.config
-        topics = words.TOPICS[: self.config.topics]
+        self.names = NodeNames(model)
+        words, topics = self.config.words, self.config.words.topics[: self.config.topics]
         parts = [pair for topic in topics for pair in topic.products.items()]  # (product, parts)
-        lowest = (len(words.VERDICTS) - self.config.sentiments) // 2
+        lowest = (len(words.verdicts) - self.config.sentiments) // 2
         levels = slice(lowest, lowest + self.config.sentiments)
 
-        openings = [product(words.OPENINGS, topic.occasions) for topic in topics]
+        openings = [product(words.openings, topic.occasions) for topic in topics]
         self.openings = _pieces(["", *(f"{a} {b}. " for pairs in openings for a, b in pairs)])
-        self.subjects = _pieces(f"{s} {name} is " for name, _ in parts for s in words.SUBJECTS)
-        self.verdicts = _pieces(v for level in words.VERDICTS[levels] for v in level)
-        self.links = _pieces(f"{a} {b} " for _, of in parts for a, b in product(words.LINKS, of))
-        self.remarks = _pieces(f"{r}." for level in words.REMARKS[levels] for r in level)
+        self.subjects = _pieces(s.format(name) for name, _ in parts for s in words.subjects)
+        self.verdicts = _pieces(v for level in words.verdicts[levels] for v in level)
+        self.links = _pieces(a.format(b) for _, of in parts for a, b in product(words.links, of))
+        self.remarks = _pieces(f"{r}." for level in words.remarks[levels] for r in level)
         self.labels = _pieces(str(stars + 1) for stars in range(self.config.classes))
 
-        aside_words = sum(len(aside.split()) for aside in words.ASIDES) / len(words.ASIDES)
+        aside_words = sum(len(aside.split()) for aside in words.asides) / len(words.asides)
         tables = (self.subjects, self.verdicts, self.links, self.remarks)
         spaces = sum(float(pc.mean(pc.count_substring(t, " ")).as_py()) for t in tables)
         extra = max(self.config.mean_words - (1 + spaces), 0)  # beyond what every text has
@@ -189,7 +191,7 @@ class EdgeWriter:
         self.aside_chance = extra / aside_words / max(asides, 1)
         closing = max(asides - 1, 0)  # the first aside is the opening
         self.asides = [
-            _pieces(["", *(f" {a}" for a in words.ASIDES[i::closing])]) for i in range(closing)
+            _pieces(["", *(f" {a}" for a in words.asides[i::closing])]) for i in range(closing)
         ]
 
     def write(self, edges: Ints, draws: EdgeDraws) -> pa.RecordBatch:
@@ -198,8 +200,8 @@ class EdgeWriter:
         offset = (self.model.uniform(Stream.TIME, edges) * step).astype(np.int64)
         times = FIRST_TIME + edges * step + offset
         columns = [
-            format_ids("user", draws.source, self.config.source_count),
-            format_ids("item", draws.target, self.config.target_count),
+            self.names.sources(draws.source),
+            self.names.targets(draws.target),
             self._texts(edges, draws),
             self.labels.take(pa.array(draws.stars)),
             pa.array(times, type=pa.timestamp("us")),
@@ -209,8 +211,9 @@ class EdgeWriter:
     def _texts(self, edges: Ints, draws: EdgeDraws) -> pa.Array:
         topic = self.model.topic[draws.target].astype(np.int64)
         kind = self.model.product[draws.target].astype(np.int64)
-        sizes = [(len(self.openings) - 1) // self.config.topics, len(words.SUBJECTS), words.PHRASES]
-        sizes += [len(words.LINKS) * words.PARTS, words.PHRASES]
+        words = self.config.words
+        sizes = [(len(self.openings) - 1) // self.config.topics, len(words.subjects), words.phrases]
+        sizes += [len(words.links) * PARTS, words.phrases]
         keys = hash_keys(self.config.seed, Stream.PHRASING, edges)
         opening, subject, verdict, link, remark = _digits(keys, sizes)
 
@@ -231,21 +234,6 @@ class EdgeWriter:
         choices = len(table) - 1
         choice = np.minimum((u / self.aside_chance * choices).astype(np.int64), choices - 1)
         return table.take(pa.array(np.where(u < self.aside_chance, 1 + choice, 0)))
-
-
-def format_ids(kind: str, numbers: Ints, count: int) -> pa.Array:
-    """Numbers below `count` as "user-000123"; all ids of one kind have the same length."""
-    digits = max(ID_DIGITS, len(str(count - 1)))
-    head = np.frombuffer(f"{kind}-".encode(), dtype=np.uint8)
-    letters = np.empty((len(numbers), len(head) + digits), dtype=np.uint8)
-    letters[:, : len(head)] = head
-    rest = numbers.astype(np.uint64)
-    for place in range(letters.shape[1] - 1, len(head) - 1, -1):
-        tens = rest // np.uint64(10)
-        letters[:, place] = rest - tens * np.uint64(10) + np.uint64(ord("0"))
-        rest = tens
-    ends = np.arange(len(numbers) + 1, dtype=np.int32) * letters.shape[1]
-    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(ends), pa.py_buffer(letters))
 
 
 def _digits(keys: NDArray[np.uint64], sizes: Sequence[int]) -> list[Ints]:
