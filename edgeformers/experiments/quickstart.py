@@ -57,19 +57,19 @@ MAP_ITEMS = 8  # on the embedding map
 Model = TypeVar("Model", EdgeClassifier, LinkPredictor)
 TEST: Any = {"parts": ("test",), "protocols": ("full",)}
 
-#: Changes to the recipe `fast`, for a pretrained and for an untrained backbone. A single epoch of
-#: links has to suffice: node embeddings start from the graph's factors, and are too small to
-#: memorize the training links.
+#: Changes to the recipe `fast`, for a pretrained and for an untrained backbone. The lower layers
+#: are frozen and read the text only, so that each text is read once, not in every step. Node
+#: embeddings of links start from the graph's factors, and are too small to memorize the links.
 _FEW_STEPS = {
     "links.logq": 1.0,
     "links.temperature": 0.1,
-    "train.batch_size": 32,
+    "train.batch_size": 64,
     "train.head_lr": 1e-2,
     "train.node_lr": 1e-3,
     "model.node_init": "factorized",
     "model.node_width": 8,
-    "data.source_neighbors": [3],
-    "data.target_neighbors": [2],
+    "data.source_neighbors": [6],
+    "data.target_neighbors": [4],
 }
 _UNTRAINED = {"train.frozen_layers": 0, "train.lr": 1e-3}
 _PRETRAINED: Mapping[Task, Mapping[str, Any]] = {
@@ -78,7 +78,8 @@ _PRETRAINED: Mapping[Task, Mapping[str, Any]] = {
         **_FEW_STEPS,
         "model.text_layers": 5,
         "train.frozen_layers": 5,
-        "train.epochs": 2,
+        "train.lr": 5e-4,
+        "train.epochs": 6,
     },
 }
 _FROM_SCRATCH: Mapping[Task, Mapping[str, Any]] = {
