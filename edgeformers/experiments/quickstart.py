@@ -79,7 +79,7 @@ _PRETRAINED: Mapping[Task, Mapping[str, Any]] = {
         "model.text_layers": 5,
         "train.frozen_layers": 5,
         "train.lr": 5e-4,
-        "train.epochs": 6,
+        "train.epochs": 2,
     },
 }
 _FROM_SCRATCH: Mapping[Task, Mapping[str, Any]] = {

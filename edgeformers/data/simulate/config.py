@@ -159,5 +159,5 @@ def library_config(num_edges: int = 4_000, seed: int = 0) -> SimulationConfig:
         num_targets=max(40, num_edges // 8),
         seed=seed,
         topics=20,
-        mean_words=18.0,
+        mean_words=21.0,
     )
