@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import embed_cpu, scale, step, throughput, time_to_quality
+from benchmarks import apps, embed_cpu, scale, step, throughput, time_to_quality
 from benchmarks.network import regular_network, simulated_network, write_random_tokens
 from benchmarks.reference import GOLDEN, check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import REAL_LENGTHS, bert_encoder, draw_lengths, spread, useful_flops
@@ -161,6 +161,19 @@ def test_the_time_to_the_quality_of_the_released_recipe_is_told(simulated, tmp_p
     assert released["epochs"] == 1
     assert ours["seconds"] is None or ours["validation"] >= released["validation"]
     assert found["padded reference"]["seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "metric"), [("edges", "macro_f1"), ("links", "mrr")])
+def test_apps_compares_a_recipe_with_the_best_achievable(tmp_path, monkeypatch, task, metric):
+    options = ["--folder", str(tmp_path), "--edges", "1000", "--backbone", "scratch:2x32"]
+    monkeypatch.setattr(sys, "argv", ["apps", task, *options, "--set", "train.epochs=1"])
+    apps.main()
+    lines = [json.loads(line) for line in (tmp_path / f"{task}.jsonl").read_text().splitlines()]
+    best = {line["what"]: line for line in lines}["best achievable"][metric]
+    scores = [line.get(metric, line.get(f"full/{metric}")) for line in lines if "part" in line]
+    assert len(scores) == (2 if task == "edges" else 4)
+    assert 0 < max(scores) < 2 * best
 
 
 def test_scale_measures_old_and_new_settings(tmp_path):
