@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
 import griffe
-from nbconvert import MarkdownExporter
+import nbformat
 
 from edgeformers.experiments.documents import render_document
 
@@ -52,14 +53,26 @@ def stage(folder: Path) -> None:
 
 
 def write_notebook(notebook: Path, folder: Path) -> None:
-    """Write a saved notebook as a page with its pictures."""
-    resources = {"unique_key": notebook.stem, "output_files_dir": f"{notebook.stem}_files"}
-    text, resources = MarkdownExporter().from_filename(str(notebook), resources=resources)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{notebook.stem}.md").write_text(text, encoding="utf-8")
-    for name, data in resources["outputs"].items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
+    """Write a saved notebook as a page with its pictures.
+
+    By hand: nbconvert brings a dozen packages, and templates that not every environment finds.
+    """
+    blocks = []
+    for number, cell in enumerate(nbformat.read(notebook, as_version=4).cells):
+        if cell.cell_type == "markdown":
+            blocks.append(cell.source)
+            continue
+        blocks.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "image/png" in data:
+                picture = f"{notebook.stem}-{number}.png"
+                (folder / picture).write_bytes(b64decode(data["image/png"]))
+                blocks.append(f"![Output of the cell above]({picture})")
+            else:
+                blocks.append(f"```\n{data['text/plain'].rstrip()}\n```")
+    page = folder / f"{notebook.stem}.md"
+    page.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
 
 
 def settings_tables() -> Iterator[str]:
