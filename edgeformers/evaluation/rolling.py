@@ -7,6 +7,7 @@ Candidates are the nodes that had an edge by then, also nodes that training neve
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +39,23 @@ class RollingScorer(Protocol):
     def scores_at(self, sources: Ids, time: int) -> Table:
         """Source nodes [q] -> scores [q, C] of all candidates at a time, from what was observed."""
         ...
+
+
+@dataclass(frozen=True)
+class RollingBlock:
+    """Links of one moment, to be ranked among the other candidates."""
+
+    links: Ids  # [q]
+    sources: Ids  # [q]
+    columns: Ids  # [q], the candidates that they lead to
+    is_other: Mask  # [q, C], the candidates to rank them among
+    time: int
+
+    def ranks(self, scores: Floats) -> Floats:
+        """The rank of each link, from scores [q, C]."""
+        own = scores[np.arange(len(self.links)), self.columns][:, None]
+        ahead = (~(scores <= own) & self.is_other).sum(1)  # NaN never wins
+        return expected_rank(ahead, ((scores == own) & self.is_other).sum(1))
 
 
 class RollingLinks:
@@ -77,21 +95,33 @@ class RollingLinks:
         count: int,
     ) -> list[LinkReport]:
         """The same under each of `count` scores, which `scores_at` returns, in one pass."""
+        ranked, ranks = [np.empty(0, np.int64)], [np.empty((count, 0))]
+        for block in self.blocks(observe):
+            ranked.append(block.links)
+            tables = scores_at(block.sources, block.time)
+            ranks.append(np.stack([block.ranks(to_numpy(table)) for table in tables]))
+        links, table = np.concatenate(ranked), np.concatenate(ranks, axis=1)
+        return [self._report(links, row) for row in table]
+
+    def blocks(self, observe: Callable[[Ids], None]) -> "Iterator[RollingBlock]":
+        """The links to rank in time order; the edges of their moment are observed after them."""
+        assert self.graph.times is not None
         known = self._known.copy()
         observe(self.earlier)
         known.add(self.earlier)
-        ranked, ranks = [np.empty(0, np.int64)], [np.empty((count, 0))]
         for moment in self._moments():
             edges = self.arriving[moment]
             links = edges[self._is_query[moment]]
             links = links[known.is_rankable(links)]
             for at in index_blocks(len(links), block_rows(self.num_candidates)):
-                ranked.append(links[at])
-                ranks.append(self._rank_block(scores_at, known, links[at]))
+                own = links[at]
+                sources, columns = known.pairs(own)
+                is_other = known.is_candidate(sources)
+                is_other[np.arange(len(own)), columns] = False
+                time = int(self.graph.times[own[0]])
+                yield RollingBlock(own, sources, columns, is_other, time)
             observe(edges)
             known.add(edges)
-        links, table = np.concatenate(ranked), np.concatenate(ranks, axis=1)
-        return [self._report(links, row) for row in table]
 
     def _moments(self) -> Iterator[slice]:
         """The arriving edges in groups of equal times."""
@@ -100,25 +130,6 @@ class RollingLinks:
         starts = np.flatnonzero(np.diff(times, prepend=times[:1] - 1)).tolist()
         for start, stop in zip(starts, [*starts[1:], len(times)], strict=True):
             yield slice(start, stop)
-
-    def _rank_block(
-        self,
-        scores_at: Callable[[Ids, int], Iterable[Table]],
-        known: "_KnownPairs",
-        links: Ids,
-    ) -> Floats:
-        """The ranks [count, n] of links of one moment."""
-        assert self.graph.times is not None
-        sources, columns = known.pairs(links)
-        is_other = known.is_candidate(sources)
-        is_other[np.arange(len(links)), columns] = False
-        ranks = []
-        for table in scores_at(sources, int(self.graph.times[links[0]])):
-            scores = to_numpy(table)
-            own = scores[np.arange(len(links)), columns][:, None]
-            ahead = (~(scores <= own) & is_other).sum(1)  # NaN never wins
-            ranks.append(expected_rank(ahead, ((scores == own) & is_other).sum(1)))
-        return np.stack(ranks)
 
     def _report(self, links: Ids, ranks: Floats) -> LinkReport:
         sources, targets = self.graph.src[links], self.graph.dst[links]
@@ -189,6 +200,15 @@ class _KnownPairs:
         self._seen[columns] = True
         if not self.graph.is_bipartite:
             self._seen[sources] = True
+
+
+def can_roll(graph: EdgeTextGraph, split: str) -> bool:
+    """Whether edges have times and validation and test come after training."""
+    try:
+        _checked_times(graph, split)
+    except InputError:
+        return False
+    return True
 
 
 def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:

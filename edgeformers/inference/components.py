@@ -5,7 +5,7 @@ A link score is a weighted sum over components c:
     score(q, k) = sum_c w_c(q) (query_c(q) . key_c(k) + bonus_c(q, k))
 
 `LinkScorer` holds the components and the weights. To add a component, subclass `ScoreComponent`,
-list it in COMPONENTS and let `ensemble.py` fit it.
+list it in COMPONENTS (`saved_components.py`) and let `ensemble.py` fit it.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,6 @@ from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, IntArray, Side
-from edgeformers.errors import FormatError
 from edgeformers.evaluation import LinkTable
 
 
@@ -35,6 +34,7 @@ class NewEdges:
     source: Ids  # [m]
     target: Ids  # [m]
     texts: Sequence[str | None]  # [m]
+    times: Ids | None = None  # [m], microseconds; None: now
 
     def __len__(self) -> int:
         return len(self.source)
@@ -55,9 +55,15 @@ class Arrivals:
     source: Ids  # [n], of links between two nodes that the model was fitted on
     target: Ids  # [n]
     is_new: NDArray[np.bool_]  # [n], whether the two nodes were not linked before
-    linked: Ids  # [m], the targets of all links
+    linking: Ids  # [l], the sources of all links
+    linked: Ids  # [l], their targets
     new_nodes: Mapping[Side, Ids]  # from N on: sources and targets with new edges
     history: "EdgeHistory"  # with these edges
+
+    def linked_times(self, times: Ids) -> Ids:
+        """The times of edges [m] as those of links [l]; an edge to an unknown node is no link."""
+        known = (self.edges.source >= 0) & (self.edges.target >= 0)
+        return np.resize(times[known], len(self.linked))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +156,7 @@ class EdgeHistory:
             source=source[has_vectors],
             target=target[has_vectors],
             is_new=is_new[has_vectors],
+            linking=source,
             linked=target,
             new_nodes=self._new_nodes(edges.source, edges.target),
             history=self,
@@ -253,6 +260,7 @@ class ScoreComponent(ABC):
     """
 
     name: ClassVar[str]  # shown to users and part of the names of saved tensors
+    generation = 0  # rises when `update` has changed the keys of all nodes
 
     @abstractmethod
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
@@ -266,14 +274,17 @@ class ScoreComponent(ABC):
         """`fold_in` of several nodes: [n, R]."""
         return torch.stack([self.fold_in(edges, side) for edges in nodes])
 
-    def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor | None:
         """What each node adds to the query of a source that has `counts` links to each: [h, R].
 
-        None if a query is not made from links. A trained query may differ from the sum.
+        None if a query is not made from links. A trained query may differ from the sum. The source
+        is -1 if it is new.
         """
         return None
 
-    def query_without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+    def query_without(
+        self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
+    ) -> Tensor:
         """The query [R] of a source that keeps only `kept` [h] of its `counts` edges to each node.
 
         It undoes `update`; what was learned from the edges stays.
@@ -345,10 +356,12 @@ class FactorComponent(ScoreComponent):
         has_vector = (linked >= 0) & (linked < len(self.query))
         return self._folded(*np.unique(linked[has_vector], return_counts=True), side)
 
-    def history_parts(self, nodes: Ids, counts: Ids) -> Tensor | None:
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor | None:
         return self._fold_in(nodes, counts, "source").float()
 
-    def query_without(self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids) -> Tensor:
+    def query_without(
+        self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
+    ) -> Tensor:
         if (kept == counts).all():
             return query
         if not kept.any():
@@ -371,7 +384,7 @@ class FactorComponent(ScoreComponent):
                 changed.pop(source, None)
             else:
                 query = self.vectors(np.array([source]), "source")[0]
-                changed[source] = self.query_without(query, *links)
+                changed[source] = self.query_without(query, *links, source)
         self._fold_in_again(departures)
         if departures.node >= len(self.query):
             for vectors in self._changed.values():
@@ -431,7 +444,7 @@ class ActivityComponent(MeanComponent):
 
     name = "activity_profiles"
 
-    def history_parts(self, nodes: Ids, counts: Ids) -> None:
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> None:
         """None: the query of a known source is made from the times of its edges."""
 
 
@@ -580,21 +593,6 @@ class ReciprocityComponent(ScoreComponent):
     @cached_property
     def _links(self) -> LinkTable:
         return LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
-
-
-_FITTED = (LightGCNComponent, ALSComponent, EASEComponent, ActivityComponent, ReciprocityComponent)
-#: The components that are saved with a model, by name, in the order in which they are fitted.
-COMPONENTS: Mapping[str, type[ScoreComponent]] = {
-    component.name: component for component in _FITTED
-}
-
-
-def restore_component(name: str, tensors: Mapping[str, Tensor]) -> ScoreComponent:
-    """The component that `tensors()` was saved from."""
-    try:
-        return COMPONENTS[name](**tensors)
-    except (KeyError, TypeError) as error:
-        raise FormatError(f"the saved model has an unknown score component '{name}'") from error
 
 
 def _gram(vectors: Tensor) -> Tensor:

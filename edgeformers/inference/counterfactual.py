@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.evaluation import LinkTable
@@ -138,13 +139,14 @@ class Counterfactual:
         nodes, counts = np.unique(linked, return_counts=True)
         kept = [counts - _counts(nodes, own.neighbor[own.is_link & gone]) for gone in removals]
         parts = [self._text_queries(source, new, removed, group)]
+        known = source if new is None else UNKNOWN
         for component in self.scorer.components[1:]:
             query = (
                 component.vectors(np.array([source]), "source")[0]
                 if new is None
                 else component.fold_in(new, "source")
             ).cpu()
-            rows = [component.query_without(query, nodes, counts, left) for left in kept]
+            rows = [component.query_without(query, nodes, counts, left, known) for left in kept]
             parts.append(torch.stack(rows) if rows else query.new_empty(0, len(query)))
         return self.scorer.weighted(np.full(len(group), source), parts, torch.from_numpy(group))
 

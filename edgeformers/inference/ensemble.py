@@ -16,10 +16,13 @@ from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
+from edgeformers.baselines.temporal.history import timed_links
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.evaluation.rolling import can_roll
 from edgeformers.inference.components import (
     ActivityComponent,
     ALSComponent,
@@ -31,6 +34,12 @@ from edgeformers.inference.components import (
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
+from edgeformers.inference.rolling_validation import RollingValidation
+from edgeformers.inference.temporal_components import (
+    NoveltyComponent,
+    RecentHistoryComponent,
+    RecentPopularityComponent,
+)
 
 Weights = tuple[float, ...]
 
@@ -48,6 +57,9 @@ FEW_LINKS = 100  # validation links below which a degree group gets the weights 
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
+POPULARITY_MEMORIES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 90.0, 365.0)  # days
+HISTORY_MEMORIES = (30.0, 180.0)
+NOVELTY_MEMORY = 365.0
 
 
 class Standardized:
@@ -85,13 +97,15 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
 
     Sources with few, some and many edges are weighed separately. The trained score may get
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
-    a component too; so are activity profiles if edges have times and validation shows a gain.
+    a component too; so are activity profiles if edges have times and validation shows a gain. If
+    validation comes after training, there are also weights for a score that takes in edges, chosen
+    as of each moment of validation, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
     is_directed, feasible = can_reciprocate(graph), feasible_components(graph, split)
-    is_large = "ease" not in feasible and "als" not in feasible
-    if is_large and not is_directed and not has_usable_times(graph, split):
+    is_large, rolls = "ease" not in feasible and "als" not in feasible, can_roll(graph, split)
+    if is_large and not is_directed and not rolls and not has_usable_times(graph, split):
         return None
     ranking = ValidationRanking(graph, split)
     scorer, candidates = fitted.scorer, fitted.scorer.candidates
@@ -110,14 +124,95 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
         chosen.append(Standardized(ReciprocityComponent(*tensors), graph, device))
     group = degree_group(graph.training_adjacency(split).degrees())
     weights = choose_group_weights(chosen, ranking, group[ranking.queries])
-    if not weights[:, 1:].any():
-        return None
-    used = [0, *(np.flatnonzero(weights[:, 1:].any(0)) + 1)]
-    scales = np.array([chosen[at].scale for at in used])
-    return Ensemble(
-        components=[chosen[at].component for at in used[1:]],
-        weights=torch.from_numpy(weights[:, used] * scales).float(),
+    weights *= [each.scale for each in chosen]
+    ensemble = Ensemble(
+        components=[each.component for each in chosen[1:]],
+        weights=torch.from_numpy(weights).float(),
         group=torch.from_numpy(group),
+    )
+    if rolls:
+        ensemble = with_rolling_weights(fitted, ensemble)
+    return _without_unused(ensemble)
+
+
+def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
+    """The same with components of recent links, and weights chosen as of each moment of validation.
+
+    The memory of recent popularity is the best one alone; that of the history, or EASE without one,
+    is the one that adds most.
+    """
+    timed, fixed = _temporal_components(fitted, ensemble), len(ensemble.components)
+    components = [*ensemble.components, *timed]
+    validation = RollingValidation(fitted, components)
+    if not len(validation):
+        return ensemble
+    places = range(1, len(components) + 1)
+    named = {place: components[place - 1].name for place in places}
+    popularity = [p for p in places if named[p] == RecentPopularityComponent.name]
+    histories = [p for p in places if named[p] in (EASEComponent.name, RecentHistoryComponent.name)]
+    used = [p for p in places if p <= fixed and p not in histories]
+    used.append(_best_addition(validation, [], popularity))
+    if histories:
+        used.append(_best_addition(validation, used, histories))
+    used = sorted([*used, len(components)])  # novelty comes last
+    chosen = validation.of(used)
+    count = [*range(1 + len(used))]
+    weights = choose_group_weights(count, chosen, chosen.groups) * chosen.scales
+    rolling = np.zeros((GROUPS, 1 + len(components)))
+    rolling[:, [0, *used]] = weights
+    static = torch.zeros(GROUPS, 1 + len(components))
+    static[:, : 1 + fixed] = ensemble.weights
+    return Ensemble(
+        components=components,
+        weights=static,
+        group=ensemble.group,
+        rolling_weights=torch.from_numpy(rolling).float(),
+    )
+
+
+def _temporal_components(fitted: FittedLinkPredictor, ensemble: Ensemble) -> list[ScoreComponent]:
+    """Recent histories, recent popularity and novelty, from the links of training."""
+    graph, split = fitted.network.graph, fitted.network.split
+    links = timed_links(graph, np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE))))
+    targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
+    ease = [each for each in ensemble.components if isinstance(each, EASEComponent)]
+    return [
+        *(
+            RecentHistoryComponent.fit(ease[0], links.sources, targets, links.times, memory)
+            for memory in (HISTORY_MEMORIES if ease else ())
+        ),
+        *(
+            RecentPopularityComponent.fit(targets, links.times, size, memory)
+            for memory in POPULARITY_MEMORIES
+        ),
+        NoveltyComponent.fit(targets, links.times, size, NOVELTY_MEMORY),
+    ]
+
+
+def _best_addition(
+    validation: RollingValidation, others: Sequence[int], options: Sequence[int]
+) -> int:
+    """The component with the highest MRR, equally weighted with the others."""
+    places = [*others, *options]
+    table = np.zeros((len(options), 1 + len(places)))
+    table[:, 1 : 1 + len(others)] = 1.0
+    table[np.arange(len(options)), 1 + len(others) + np.arange(len(options))] = 1.0
+    ranks = validation.of(places).reciprocal_ranks_each(table.tolist())
+    return options[int(ranks.mean(1).argmax())]
+
+
+def _without_unused(ensemble: Ensemble) -> Ensemble | None:
+    """The components with a weight; None if there are none."""
+    both = [w for w in (ensemble.weights, ensemble.rolling_weights) if w is not None]
+    used = [p for p in range(1, 1 + len(ensemble.components)) if any(w[:, p].any() for w in both)]
+    if not used:
+        return None
+    weights, *rolling = (weights[:, [0, *used]] for weights in both)
+    return Ensemble(
+        components=[ensemble.components[place - 1] for place in used],
+        weights=weights,
+        group=ensemble.group,
+        rolling_weights=rolling[0] if rolling else None,
     )
 
 
@@ -154,7 +249,7 @@ def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:
 
 
 def choose_group_weights(
-    components: Sequence[Standardized], ranking: ValidationRanking, group: Ids
+    components: Sequence[Any], ranking: ValidationRanking | RollingValidation, group: Ids
 ) -> NDArray[np.float64]:
     """Weights [G, components] per degree group; `group` [n] is that of each validation link.
 
@@ -170,7 +265,9 @@ def choose_group_weights(
     )
 
 
-def choose_weights(components: Sequence[Standardized], ranking: ValidationRanking) -> list[float]:
+def choose_weights(
+    components: Sequence[Any], ranking: ValidationRanking | RollingValidation
+) -> list[float]:
     """Weights with the best MRR; equal weights unless others are significantly better.
 
     Significant is a gain of more than two standard errors, computed over sources. Members are
@@ -192,7 +289,7 @@ def choose_weights(components: Sequence[Standardized], ranking: ValidationRankin
 
 
 def _choose_members(
-    components: Sequence[Standardized], ranking: ValidationRanking
+    components: Sequence[Any], ranking: ValidationRanking | RollingValidation
 ) -> tuple[Weights, NDArray[np.float64]]:
     """The largest subset, equally weighted, that is not significantly worse than the best one.
 
@@ -213,12 +310,16 @@ def _choose_members(
 
 
 def _reciprocal_ranks(
-    components: Sequence[Standardized], ranking: ValidationRanking, weights: Sequence[Weights]
+    components: Sequence[Standardized],
+    ranking: ValidationRanking | RollingValidation,
+    weights: Sequence[Weights],
 ) -> NDArray[np.float64]:
     """The reciprocal rank of each validation link under several weights of the components.
 
     In one pass over the links: [weights, n]. Each component is scored once.
     """
+    if isinstance(ranking, RollingValidation):  # has their scores
+        return ranking.reciprocal_ranks_each(weights)
     table = torch.tensor(weights, dtype=torch.float32).reshape(-1, len(components))
     used = table.any(0).nonzero()[:, 0].tolist()
 

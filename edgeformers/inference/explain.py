@@ -32,7 +32,10 @@ _DECIDER_OF = {
     "lightgcn": "collaborative",
     "als": "collaborative",
     "ease": "collaborative",
+    "recent_history": "collaborative",
     "activity_profiles": "times",
+    "novelty": "times",
+    "recent_popularity": "popularity",
 }
 SPARE = 1  # further nodes of the history whose removal is tried for each target
 MEAN_SOURCES = 32  # whose mean text vector stands for that of all sources

@@ -91,7 +91,20 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     @cached_property
     def scorer(self) -> LinkScorer:
-        """The link score of this model: parts as `LinkHead.factors` has them, and the ensemble."""
+        """The link score of this model: parts as `LinkHead.factors` has them, and the ensemble.
+
+        If weights were chosen for a score that takes in edges as they come, these are used.
+        """
+        return self._make_scorer(rolling=True)
+
+    @cached_property
+    def _static_scorer(self) -> LinkScorer:
+        """The same with weights for a test part that is ranked without reading any later edge."""
+        if self.ensemble is None or self.ensemble.rolling_weights is None:
+            return self.scorer
+        return self._make_scorer(rolling=False)
+
+    def _make_scorer(self, *, rolling: bool) -> LinkScorer:
         trained: list[ScoreComponent] = [self.text]
         if self.head.is_collaborative:
             trained.append(
@@ -99,9 +112,11 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             )
         if self.head.bias is not None:
             trained.append(PopularityComponent(self.head))
+        alone = torch.ones(GROUPS, 1)
         ensemble = self.ensemble or Ensemble(
-            components=[], weights=torch.ones(GROUPS, 1), group=torch.zeros(len(self.nodes))
+            components=[], weights=alone, group=torch.zeros(len(self.nodes))
         )
+        ensemble = ensemble.used(rolling=rolling)
         shared = ensemble.weights[:, :1].expand(-1, len(trained))  # one weight for all of these
         return LinkScorer(
             [*trained, *map(copy, ensemble.components)],  # `update` changes only the copies
@@ -109,7 +124,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             group=ensemble.group,
             candidates=candidate_nodes(self.network.graph),
             device=self.options.device,
-            index=self.index,
+            index=self.index if rolling else None,
         )
 
     def evaluate(
@@ -128,7 +143,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             network.graph,
             network.parts,
             pairs,
-            self.scorer.among,
+            self._static_scorer.among,
             adjacency=network.loader.source_sampler.adjacency,
             protocols=tuple(protocols),
             seed=self.config.train.seed,
@@ -387,18 +402,23 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         ends = (unknown, known) if side == "source" else (known, unknown)
         return NewEdges(source=ends[0], target=ends[1], texts=texts)
 
-    def update(self, edges: Sequence[tuple[str, str, str | None]]) -> None:
+    def update(
+        self, edges: Sequence[tuple[str, str, str | None]], times: Ids | None = None
+    ) -> None:
         """Take in (source, target, text) edges that arrived after fitting, in time order.
 
-        What has been learned stays; nodes are read, scored and grouped with their new edges. A node
-        that the network does not have is known from then on: a source gets recommendations, a
-        target is recommended, both from their edges. Only this object takes edges in: `save` writes
-        the model as it was fitted. No other thread may use the object meanwhile.
+        `times` are in microseconds since 1970; edges without are as late as the latest known. What
+        has been learned stays; nodes are read, scored and grouped with their new edges. A node that
+        the network does not have is known from then on: a source gets recommendations, a target is
+        recommended, both from their edges. Only this object takes edges in: `save` writes the model
+        as it was fitted. No other thread may use the object meanwhile.
         """
         add = self.live_nodes.add
         ends = [(add(source, "source"), add(target, "target")) for source, target, _ in edges]
         source, target = np.array(ends, np.int64).reshape(-1, 2).T
-        new = NewEdges(source=source, target=target, texts=[text for _, _, text in edges])
+        new = NewEdges(
+            source=source, target=target, texts=[text for _, _, text in edges], times=times
+        )
         self.scorer.update(new, self._history)
 
     def remove_edges(self, node: str, side: Side | None = None) -> int:

@@ -13,17 +13,11 @@ from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
 from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
-from edgeformers.inference.components import (
-    COMPONENTS,
-    Departures,
-    EdgeHistory,
-    NewEdges,
-    ScoreComponent,
-    restore_component,
-)
+from edgeformers.inference.components import Departures, EdgeHistory, NewEdges, ScoreComponent
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.growing import GrowingArray
 from edgeformers.inference.index import LinkIndex
+from edgeformers.inference.saved_components import COMPONENTS, restore_component
 from edgeformers.inference.vector_search import (
     Found,
     KeySearch,
@@ -53,18 +47,38 @@ def degree_group(degrees: Ids) -> Ids:
 class Ensemble:
     """Components fitted next to a trained score, and the weights of both per degree group.
 
+    Weights are chosen for a score that stays as it is fitted. If validation comes after training,
+    there are also weights for a score that takes in edges as they come.
+
     Shapes: N nodes, P components, G degree groups.
     """
 
     components: Sequence[ScoreComponent]
     weights: Tensor  # [G, 1 + P], the trained score first
     group: Tensor  # [N], the degree group of each node
+    rolling_weights: Tensor | None = None  # [G, 1 + P]
+
+    def used(self, *, rolling: bool) -> "Ensemble":
+        """Only the components that count with the weights of one kind, which become `weights`."""
+        weights = self.weights
+        if rolling and self.rolling_weights is not None:
+            weights = self.rolling_weights
+        used = [at for at in range(len(self.components)) if weights[:, at + 1].any()]
+        return Ensemble(
+            components=[self.components[at] for at in used],
+            weights=weights[:, [0, *(at + 1 for at in used)]],
+            group=self.group,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Named tensors, such as `ensemble.als.query`; `from_tensors` reads them."""
         saved = {"group": self.group, "text.weights": self.weights[:, 0]}
+        if self.rolling_weights is not None:
+            saved["text.rolling_weights"] = self.rolling_weights[:, 0]
         for at, component in enumerate(self.components, 1):
             saved[f"{component.name}.weights"] = self.weights[:, at]
+            if self.rolling_weights is not None:
+                saved[f"{component.name}.rolling_weights"] = self.rolling_weights[:, at]
             saved |= {f"{component.name}.{name}": t for name, t in component.tensors().items()}
         return {f"ensemble.{name}": tensor.clone() for name, tensor in saved.items()}
 
@@ -79,17 +93,22 @@ class Ensemble:
         if "group" not in named or "text.weights" not in named:
             raise FormatError("the ensemble of the saved model is incomplete; train it again")
         weights, components = [named["text.weights"]], []
+        rolling = [named["text.rolling_weights"]] if "text.rolling_weights" in named else []
         for name in COMPONENTS:
             if own := _starting_with(f"{name}.", named):
                 weights.append(own.pop("weights"))
+                if rolling:
+                    rolling.append(own.pop("rolling_weights"))
                 components.append(restore_component(name, own))
                 components[-1].check(num_nodes)
         stacked, group = torch.stack(weights, 1).float(), named["group"].long()
-        if stacked.shape != (GROUPS, len(weights)) or group.shape != (num_nodes,):
+        rolled = torch.stack(rolling, 1).float() if rolling else None
+        has_shape = all(w is None or w.shape == (GROUPS, len(weights)) for w in (stacked, rolled))
+        if not has_shape or group.shape != (num_nodes,):
             raise FormatError("the weights of the ensemble do not fit the network; train it again")
         if num_nodes and not 0 <= int(group.min()) <= int(group.max()) < GROUPS:
             raise FormatError("the ensemble has an unknown group of sources; train it again")
-        return cls(components=components, weights=stacked, group=group)
+        return cls(components=components, weights=stacked, group=group, rolling_weights=rolled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +218,17 @@ class LinkScorer:
         sources = queries.nodes if isinstance(queries, Queries) else queries
         return to_numpy(self.among(queries).scores(np.arange(len(sources))))
 
+    def component_scores(self, queries: Ids | Queries) -> Vectors:
+        """What each component adds to the scores of all candidates: [n, P, C]."""
+        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        keys = self.cached_keys(self.candidates)
+        stops = np.cumsum(sources.widths)
+        parts = [slice(stop - w, stop) for stop, w in zip(stops, sources.widths, strict=True)]
+        tables = np.stack([sources.vectors[:, own] @ keys[:, own].T for own in parts], 1)
+        for at, bonus, weights in self.bonuses(sources, self.candidates):
+            tables[bonus.queries, at, bonus.candidates] += weights[bonus.queries]
+        return tables
+
     def rank(
         self,
         queries: Ids | Queries,
@@ -274,7 +304,8 @@ class LinkScorer:
         for component, stop, width in zip(self.components, stops, query.widths, strict=True):
             own = slice(stop - width, stop)
             vector = query.vectors[0, own]
-            parts = component.history_parts(*links) if vector.any() else None
+            source = int(query.nodes[0])
+            parts = component.history_parts(*links, source) if vector.any() else None
             if parts is not None:
                 total = parts.sum(0).numpy()
                 scale = max(0.0, vector @ total / max(float(total @ total), 1e-12))
@@ -291,6 +322,7 @@ class LinkScorer:
     def update(self, edges: NewEdges, history: EdgeHistory) -> None:
         """Take in edges that arrived after fitting, in time order, and append them to `history`."""
         arrivals = history.add(edges)
+        before = [component.generation for component in self.components]
         for component in self.components:
             component.update(arrivals)
         ends = np.unique(np.concatenate([edges.source, edges.target]))
@@ -301,6 +333,9 @@ class LinkScorer:
         self._candidates.append(later[later > self.candidates[-1]])
         self._hidden -= set(ends.tolist())
         self._renew_keys(ends)
+        for at, component in enumerate(self.components):
+            if component.generation != before[at]:
+                self._renew_component(at)
 
     def remove(self, departures: Departures) -> None:
         """Forget the edges of a node, which were removed from the history.
@@ -322,6 +357,22 @@ class LinkScorer:
         weights, widths = self.weights[group], [part.size(1) for part in parts]
         vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
         return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
+
+    def _renew_component(self, at: int) -> None:
+        """Compute the keys of all candidates for one component again."""
+        if self._index is None and "_candidate_keys" not in self.__dict__:
+            return
+        first = self.candidates[:1]
+        widths = [component.vectors(first, "target").size(1) for component in self.components]
+        start = sum(widths[:at])
+        own, keys = slice(start, start + widths[at]), self._candidate_keys
+        new = self.components[at].vectors(self.candidates, "target").cpu()
+        keys[:, own] = new[: self.num_trained].numpy()
+        self._later_keys.rows[:, own] = new[self.num_trained :].numpy()
+        if self._search is not None:
+            self._search.renew(keys, np.arange(len(keys)))
+        if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
+            moved[:, own] = new[: self.num_trained].to(moved)
 
     def _renew_keys(self, nodes: Ids) -> None:
         """Compute the keys of nodes with new edges again; all others stay as they are."""

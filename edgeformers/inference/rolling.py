@@ -3,27 +3,41 @@
 Nodes that training never saw are nodes that arrive with their first edge, as on a server.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from edgeformers.data.types import Ids
+from edgeformers.data.types import Ids, Side
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference.components import EdgeHistory, NewEdges
+from edgeformers.inference.components import Arrivals, EdgeHistory, NewEdges, ScoreComponent
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.link_scorer import Queries
+from edgeformers.inference.trained_components import TextComponent
 
 NOT_ARRIVED = -1
+GROWTH = 1.25  # the texts of a node are read again when its edges have grown by this factor
 
 
 class RollingPredictor:
-    """Ranks as of each moment; the fitted model itself stays as it is."""
+    """Ranks as of each moment; the fitted model itself stays as it is.
 
-    def __init__(self, fitted: FittedLinkPredictor) -> None:
+    Reading texts takes most of the time, so a node is read again only after a quarter more edges;
+    `growth=1` reads it with every edge, as `update` does.
+    """
+
+    def __init__(self, fitted: FittedLinkPredictor, *, growth: float = GROWTH) -> None:
         network = fitted.network
         self._graph, self._scorer = network.graph, replace(fitted).scorer
         degrees = network.loader.source_sampler.adjacency.degrees()
         self._history = EdgeHistory(network.graph, network.split, degrees)
+        text, *others = self._scorer.components
+        assert isinstance(text, TextComponent)
+        if growth > 1:
+            self._scorer.components = [_RarelyRead(text, self._history, growth), *others]
         is_known = degrees > 0
         self._number = np.where(
             is_known, np.arange(len(degrees)), NOT_ARRIVED
@@ -40,21 +54,75 @@ class RollingPredictor:
             if self._number[node] == NOT_ARRIVED:
                 self._number[node], self._next = self._next, self._next + 1
         source, target = self._number[ends]
+        times = None if self._graph.times is None else self._graph.times[edges].astype(np.int64)
         texts = self._graph.texts(edges)
-        self._scorer.update(NewEdges(source=source, target=target, texts=texts), self._history)
+        new = NewEdges(source=source, target=target, texts=texts, times=times)
+        self._scorer.update(new, self._history)
 
     def scores_at(self, sources: Ids, time: int) -> Vectors:
         """Source nodes [q] -> scores of all candidates [q, C]; -inf for those without an edge."""
+        return self._table(sources, self._scorer.scores, -np.inf)
+
+    def component_scores_at(self, sources: Ids, time: int) -> Vectors:
+        """The same for each component [q, P, C]; 0 for candidates without an edge."""
+        return self._table(sources, self._scorer.component_scores, 0.0)
+
+    def groups(self, sources: Ids) -> Ids:
+        """The degree group of each source [q]."""
+        numbers = self._number[sources]
+        return np.where(numbers == NOT_ARRIVED, 0, self._scorer.group[np.maximum(numbers, 0)])
+
+    def _table(
+        self, sources: Ids, score: Callable[[Ids | Queries], Vectors], missing: float
+    ) -> Vectors:
+        """What `score` returns for all candidates, in the order of the network."""
         numbers = self._number[sources]
         has_edges = numbers != NOT_ARRIVED
-        scores = np.full((len(sources), len(self._candidates)), -np.inf, np.float32)
         arrived = np.flatnonzero(self._number[self._candidates] != NOT_ARRIVED)
         columns = np.searchsorted(self._scorer.candidates, self._number[self._candidates[arrived]])
+        nothing = NewEdges(source=numbers[:0], target=numbers[:0], texts=[])
+        asked: list[tuple[Ids, Ids | Queries]] = []
         if has_edges.any():
-            known = self._scorer.scores(numbers[has_edges])
-            scores[np.ix_(has_edges, arrived)] = known[:, columns]
+            asked.append((np.flatnonzero(has_edges), numbers[has_edges]))
         if not has_edges.all():
-            nothing = NewEdges(source=numbers[:0], target=numbers[:0], texts=[])
-            new = self._scorer.scores(self._scorer.fold_in_source(nothing))
-            scores[np.ix_(~has_edges, arrived)] = new[:, columns]
+            new = self._scorer.fold_in_source(nothing)
+            asked.append((np.flatnonzero(~has_edges), new))
+        tables = [(rows, score(query)[..., columns]) for rows, query in asked]
+        shape = (len(sources), *tables[0][1].shape[1:-1], len(self._candidates))
+        scores = np.full(shape, missing, np.float32)
+        for rows, table in tables:
+            block = np.full((len(rows), *shape[1:]), missing, np.float32)
+            block[..., arrived] = table
+            scores[rows] = block
         return scores
+
+
+class _RarelyRead(ScoreComponent):
+    """A text component that reads a node again only when its edges have grown by a factor."""
+
+    name = TextComponent.name
+
+    def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
+        self.text, self.history, self.growth = text, history, growth
+        self._read: dict[tuple[int, Side], tuple[int, Tensor]] = {}  # edges when read, and vector
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        degrees = self.history.degrees[nodes].tolist()
+        numbers = nodes.tolist()
+        stale = [
+            (node, degree)
+            for node, degree in dict(zip(numbers, degrees, strict=True)).items()
+            if (node, side) not in self._read or degree > self.growth * self._read[node, side][0]
+        ]
+        if stale:
+            vectors = self.text.vectors(np.array([node for node, _ in stale]), side).cpu()
+            for (node, degree), vector in zip(stale, vectors, strict=True):
+                self._read[node, side] = degree, vector
+        rows = [self._read[node, side][1] for node in numbers]
+        return torch.stack(rows) if rows else torch.empty(0, self.text.width)
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        return self.text.fold_in(edges, side)
+
+    def update(self, arrivals: Arrivals) -> None:
+        self.text.update(arrivals)

@@ -57,15 +57,15 @@ class LiveEdges:
             return
         last = self._taken_in.get(model, self._merged(model.graph))
         while changes := self._store.changes_after(last):
-            edges: list[tuple[str, str, str | None]] = []
+            edges: list[StoredEdge] = []
             for change in changes:
                 if isinstance(change, StoredEdge):
-                    edges.append((change.source, change.target, change.text))
+                    edges.append(change)
                 else:
-                    model.links.update(edges)
+                    _take_in(model, edges)
                     model.links.remove_edges(change.node, change.side)
                     edges = []
-            model.links.update(edges)
+            _take_in(model, edges)
             last = self._taken_in[model] = changes[-1].sequence
 
     def edges_of(self, graph: EdgeTextGraph, node: str, side: Side | None) -> list[StoredEdge]:
@@ -118,3 +118,10 @@ class LiveEdges:
             if self._store is None:
                 self._store = EdgeStore(self.path)
             return self._store
+
+
+def _take_in(model: ServedModel, edges: Sequence[StoredEdge]) -> None:
+    """Let a link model read edges; one without a time came when it was received."""
+    times = [edge.received if edge.time is None else edge.time for edge in edges]
+    ends = [(edge.source, edge.target, edge.text) for edge in edges]
+    model.links.update(ends, times=np.array(times, np.int64))

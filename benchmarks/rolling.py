@@ -1,0 +1,132 @@
+"""The recipe `default` against time-aware baselines under the protocol `rolling`.
+
+python -m benchmarks.rolling --network FOLDER --backbone minilm --seeds 42 43 44
+python -m benchmarks.rolling --network FOLDER --backbone scratch:2x32 --seeds 42 --epochs 1
+
+The split must be chronological. Each row is recorded with its ranks under
+benchmarks/results/rolling; rows that are there are not run again. The last table compares
+`default` with the baseline that validation picks, pair by pair, resampling sources.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.estimators import LinkPredictor
+from edgeformers.evaluation import LinkReport, compare_paired
+from edgeformers.evaluation.report import ROLLING
+from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.files import write_atomic
+from edgeformers.inference.ensemble import fit_ensemble
+from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.registry import LINK_BASELINES, ROLLING_BASELINES
+
+RESULTS = Path(__file__).parent / "results" / "rolling"
+DEFAULT = "default"
+UNTRAINED = "untrained"  # `default` without training: what the ensemble does alone
+
+
+def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Fit one row and rank validation and test."""
+    chosen: dict[str, Any] = {}
+
+    def rolling() -> Any:
+        if row not in (DEFAULT, UNTRAINED):
+            return LINK_BASELINES[row](seed=seed).fit_rolling(graph, args.split)
+        return RollingPredictor(fitted)
+
+    if row in (DEFAULT, UNTRAINED):
+        settings = {"train.seed": seed, "data.split": args.split}
+        settings |= {"train.epochs": args.epochs} if args.epochs else {}
+        predictor = LinkPredictor(args.backbone, settings=settings)
+        if row == DEFAULT:
+            fitted = predictor.fit(graph).fitted_
+        else:
+            alone = predictor.make_objective(graph).fitted
+            fitted = replace(alone, ensemble=fit_ensemble(alone))
+        if fitted.ensemble is not None and (w := fitted.ensemble.rolling_weights) is not None:
+            names = ["text", *(component.name for component in fitted.ensemble.components)]
+            chosen = dict(zip(names, w.T.tolist(), strict=True))
+    reports = {part: RollingLinks(graph, args.split, part).rank(rolling()) for part in PARTS}
+    return {
+        "row": row,
+        "seed": seed,
+        "backbone": args.backbone if row == DEFAULT else "",
+        "weights": chosen,
+        **{part: record(report) for part, report in reports.items()},
+    }
+
+
+PARTS = ("val", "test")
+
+
+def record(report: LinkReport) -> dict[str, Any]:
+    """Ranks, sources and groups of links."""
+    groups = {name: np.flatnonzero(of).tolist() for name, of in report.groups.items()}
+    return {
+        "ranks": report.ranks[ROLLING].tolist(),
+        "sources": report.queries.tolist() if report.queries is not None else [],
+        "groups": groups,
+    }
+
+
+def run_all(graph: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rows; those without a seed once."""
+    records = []
+    for row in args.rows:
+        for seed in args.seeds if row == DEFAULT else args.seeds[:1]:
+            path = folder / f"{row}-{seed}.json"
+            if not path.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomic(path, json.dumps(run_row(graph, row, seed, args)))
+            records.append(json.loads(path.read_text()))
+            mrr = {part: np.mean(1 / np.array(records[-1][part]["ranks"])) for part in PARTS}
+            print(f"{row:20} {seed} val {mrr['val']:.4f} test {mrr['test']:.4f}", flush=True)
+    return records
+
+
+def compare(records: Sequence[dict[str, Any]]) -> list[str]:
+    """`default`, the mean of its seeds, with the baseline that validation picks, by group."""
+    ours_row = DEFAULT if any(each["row"] == DEFAULT for each in records) else UNTRAINED
+    gains = {each["row"]: np.mean(1 / np.array(each["val"]["ranks"])) for each in records}
+    baseline = max(
+        (row for row in gains if row not in (DEFAULT, UNTRAINED)), key=lambda row: gains[row]
+    )
+    first = next(each["test"] for each in records if each["row"] == baseline)
+    mine = [each["test"]["ranks"] for each in records if each["row"] == ours_row]
+    ours, theirs = np.mean(1 / np.array(mine), axis=0), 1 / np.array(first["ranks"])
+    sources, lines = np.array(first["sources"]), [f"picked on validation: {baseline}"]
+    groups = {"all": [*range(len(theirs))], **first["groups"]}
+    for name, rows in groups.items():
+        if rows:
+            a, b = ours[rows], theirs[rows]
+            interval = compare_paired(a, b, 0, groups=sources[rows]).difference
+            low, high = (1 + bound / b.mean() for bound in (interval.low, interval.high))
+            ratio = f"{a.mean() / b.mean():.3f} ({low:.3f} to {high:.3f})"
+            lines.append(f"{name:12} {len(rows):6,} {a.mean():.4f} {b.mean():.4f} {ratio}")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", type=Path, required=True)
+    parser.add_argument("--split", default="link")
+    parser.add_argument("--backbone", default="minilm")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
+    parser.add_argument("--epochs", type=int, help="by default those of the recipe")
+    parser.add_argument("--rows", nargs="+", default=[DEFAULT, *sorted(ROLLING_BASELINES)])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    graph = EdgeTextGraph.open(args.network)
+    folder = args.results / f"{args.network.name}-{Path(args.backbone).name.replace(':', '-')}"
+    print("\n".join(compare(run_all(graph, folder, args))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""Components of a link score that know when edges came.
+
+Their vectors change only with edges, never with the clock: all candidates lose weight at the same
+rate, so that dividing by the largest value gives the same at any time. An edge costs the same
+however large the network is.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgeformers.data.types import Floats, Ids, Side
+from edgeformers.inference.components import (
+    Arrivals,
+    Departures,
+    EASEComponent,
+    NewEdges,
+    ScoreComponent,
+)
+from edgeformers.inference.growing import GrowingArray
+
+DAY = 86_400_000_000  # microseconds
+MAX_EXPONENT = 80.0  # keys are exponentials in single precision; above this, in a new unit
+
+
+class DecayingComponent(ScoreComponent):
+    """exp(L_u - max L) of each candidate u, with L_u the logarithm of a decaying sum over edges.
+
+    An edge at time t adds to L in units of exp(t / memory). Keys are exp(L_u - unit); the query,
+    the same for all sources, divides them by the largest. `levels` [N] are L, -inf without edges.
+    """
+
+    power = 1.0
+
+    def __init__(self, levels: Tensor, memory: Tensor | float, latest: Tensor | int) -> None:
+        self.levels = levels.double()
+        self.memory = torch.as_tensor(memory).double()  # days
+        self.latest = torch.as_tensor(latest).long()  # time of the last edge, microseconds
+        self._levels = GrowingArray(self.levels.clone().numpy())
+        self._latest = int(self.latest)
+        self._top = self._unit = float(self._levels.rows.max(initial=0.0))
+
+    @classmethod
+    def fit(cls, targets: Ids, times: Ids, num_nodes: int, memory: float) -> "DecayingComponent":
+        """From links in time order: their targets [m] and times [m]."""
+        levels = np.full(num_nodes, -np.inf)
+        cls._add(levels, targets, times / (DAY * memory))
+        return cls(torch.from_numpy(levels), memory, int(times.max(initial=0)))
+
+    @staticmethod
+    def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
+        """Add links in time order to the levels of their targets."""
+        raise NotImplementedError
+
+    def check(self, num_nodes: int) -> None:
+        if self.levels.shape != (num_nodes,) or self.memory.shape or self.latest.shape:
+            raise ValueError(f"{self.name}.levels are {list(self.levels.shape)}, not [{num_nodes}]")
+        if not self.memory > 0 or not (self.levels < torch.inf).all():
+            raise ValueError(f"{self.name} has a memory or levels that are out of range")
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        if side == "source":
+            return self._query().expand(len(nodes), 1)
+        rows = self._levels.rows
+        level = np.where(nodes < len(rows), rows[np.minimum(nodes, len(rows) - 1)], -np.inf)
+        return torch.from_numpy(np.exp(self.power * (level - self._unit))).float()[:, None]
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        """The key of a target counts edges to known sources, now unless they have times."""
+        if side == "source":
+            return self._query()
+        level = np.array([-np.inf])
+        known = edges.neighbors(side) >= 0
+        times = self._times(edges)[known]
+        self._add(level, np.zeros(len(times), np.int64), times / (DAY * float(self.memory)))
+        return torch.from_numpy(np.exp(self.power * (level - self._unit))).float()
+
+    def update(self, arrivals: Arrivals) -> None:
+        edges, rows = arrivals.edges, self._levels.rows
+        targets, times = arrivals.linked, arrivals.linked_times(self._times(edges))
+        missing = int(targets.max(initial=-1)) + 1 - len(rows)
+        self._levels.append(np.full(max(0, missing), -np.inf))
+        self._add(self._levels.rows, targets, times / (DAY * float(self.memory)))
+        self._latest = max(self._latest, int(times.max(initial=self._latest)))
+        self._top = max(self._top, float(self._levels.rows[targets].max(initial=-np.inf)))
+        if self.power * (self._top - self._unit) > MAX_EXPONENT:
+            self._unit = self._top
+            self.generation += 1
+
+    def remove(self, departures: Departures) -> None:
+        """Lower the sums of targets, as if the edges they lose were of the same age as the rest."""
+        for node, count in departures.lost.items():
+            kept = int(departures.history.popularity[node])
+            if node < len(self._levels.rows):
+                self._levels.rows[node] += self._change(kept + count, kept)
+
+    def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
+        return key * float(np.exp(self.power * self._change(edges, kept)))
+
+    def _change(self, edges: int, kept: int) -> float:
+        """By how much L changes if a target keeps only some of its edges."""
+        raise NotImplementedError
+
+    def _query(self) -> Tensor:
+        return torch.tensor([np.exp(-self.power * (self._top - self._unit))]).float()
+
+    def _times(self, edges: NewEdges) -> Ids:
+        """The times of new edges; those without are as late as the last one."""
+        if edges.times is None:
+            return np.full(len(edges), self._latest)
+        return edges.times
+
+
+class RecentPopularityComponent(DecayingComponent):
+    """The root of a candidate's recent links, sum_e exp(-age_e / memory), relative to the most."""
+
+    name = "recent_popularity"
+    power = 0.5
+
+    @staticmethod
+    def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
+        np.logaddexp.at(levels, targets, amounts)
+
+    def _change(self, edges: int, kept: int) -> float:
+        return float(np.log(kept / edges)) if kept else -np.inf
+
+
+class NoveltyComponent(DecayingComponent):
+    """exp(-age / memory) of a candidate's first edge, relative to the newest candidate."""
+
+    name = "novelty"
+
+    @staticmethod
+    def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
+        nodes, at = np.unique(targets, return_inverse=True)
+        first = np.full(len(nodes), np.inf)
+        np.minimum.at(first, at, amounts)
+        levels[nodes] = np.where(np.isneginf(levels[nodes]), first, levels[nodes])
+
+    def _change(self, edges: int, kept: int) -> float:
+        return 0.0 if kept else -np.inf
+
+
+class RecentHistoryComponent(EASEComponent):
+    """EASE with the links of a source weighted by exp(-age / memory), from its last link on.
+
+    Source v has links to `targets[offsets[v] : offsets[v + 1]]`, each once, last at `times`.
+    """
+
+    name = "recent_history"
+
+    def __init__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        left: Tensor,
+        penalty: Tensor | float,
+        offsets: Tensor,
+        targets: Tensor,
+        times: Tensor,
+        memory: Tensor | float,
+    ) -> None:
+        super().__init__(query, key, left, penalty)
+        self.offsets, self.targets, self.times = offsets.long(), targets.long(), times.long()
+        self.memory = torch.as_tensor(memory).double()  # days
+        self._arrived: dict[int, dict[int, int]] = defaultdict(dict)  # source -> target -> time
+        self._gone: dict[int, set[int]] = defaultdict(set)  # source -> targets
+        self._latest = int(self.times.max()) if len(self.times) else 0
+
+    @classmethod
+    def fit(
+        cls, ease: EASEComponent, sources: Ids, targets: Ids, times: Ids, memory: float
+    ) -> "RecentHistoryComponent":
+        """From links in time order, with the weights of a fitted EASE."""
+        num_nodes = len(ease.query)
+        pairs, last = np.unique((sources * num_nodes + targets)[::-1], return_index=True)
+        counts = np.bincount(pairs // num_nodes, minlength=num_nodes)
+        return cls(
+            query=ease.query,
+            key=ease.key,
+            left=ease.left,
+            penalty=ease.penalty,
+            offsets=torch.from_numpy(np.append(0, np.cumsum(counts))),
+            targets=torch.from_numpy(pairs % num_nodes),
+            times=torch.from_numpy(np.ascontiguousarray(times[::-1][last])),
+            memory=memory,
+        )
+
+    def check(self, num_nodes: int) -> None:
+        for tensor in (self.query, self.key, self.left):
+            if tensor.shape != self.query.shape or len(tensor) != num_nodes or tensor.dim() != 2:
+                raise ValueError(f"{self.name} has vectors of {list(tensor.shape)}")
+        offsets, targets, shape = self.offsets.flatten(), self.targets, self.targets.shape
+        rises = len(offsets) == num_nodes + 1 and bool((offsets.diff() >= 0).all())
+        if (
+            not rises
+            or offsets[0] != 0
+            or shape != (int(offsets[-1]),)
+            or self.times.shape != shape
+        ):
+            raise ValueError(f"{self.name}.offsets do not rise to the number of links")
+        if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < num_nodes:
+            raise ValueError(f"{self.name}.targets are not nodes of the network")
+        if self.memory.shape or not self.memory > 0:
+            raise ValueError(f"{self.name}.memory must be above 0 days")
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        if side == "target":
+            return super().vectors(nodes, side)
+        rows = [self._sum(*self._links_of(node)) for node in nodes.tolist()]
+        return torch.stack(rows) if rows else self.left[:0]
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        """A new source whose edges have no times has all of them at once, as with EASE."""
+        if side == "target" or edges.times is None:
+            return super().fold_in(edges, side)
+        usable = (edges.target >= 0) & (edges.target < len(self.left))
+        last = dict(zip(edges.target[usable].tolist(), edges.times[usable].tolist(), strict=True))
+        return self._sum(*_arrays(last))
+
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor:
+        return self.left[torch.from_numpy(nodes)] * self._weights_of(source, nodes)[:, None]
+
+    def query_without(
+        self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
+    ) -> Tensor:
+        """Without its last link, the others of a source are as old as before."""
+        if (kept == counts).all():
+            return query
+        return query - self.history_parts(nodes[kept == 0], counts, source).sum(0)
+
+    def update(self, arrivals: Arrivals) -> None:
+        edges = arrivals.edges
+        times = np.full(len(edges), self._latest) if edges.times is None else edges.times
+        self._latest = max(self._latest, int(times.max(initial=self._latest)))
+        ends = zip(
+            arrivals.linking.tolist(),
+            arrivals.linked.tolist(),
+            arrivals.linked_times(times).tolist(),
+            strict=True,
+        )
+        for source, target, time in ends:
+            if target < len(self.left):
+                self._arrived[source][target] = time
+                self._gone[source].discard(target)
+        self._fold_in_again(arrivals)
+
+    def remove(self, departures: Departures) -> None:
+        for source, (targets, _, kept) in departures.sources.items():
+            gone = targets[kept == 0].tolist()
+            self._gone[source].update(gone)
+            for target in gone:
+                self._arrived[source].pop(target, None)
+        self._arrived.pop(departures.node, None)
+        for neighbor in departures.neighbors.tolist():
+            self._arrived.get(neighbor, {}).pop(departures.node, None)
+        self._fold_in_again(departures)
+        self._changed["target"].pop(departures.node, None)
+
+    def _links_of(self, source: int) -> tuple[Ids, Ids]:
+        """The targets of a source that have vectors, and the time of its last link to each."""
+        last: dict[int, int] = {}
+        if 0 <= source < len(self.left):
+            own = slice(*self.offsets[source : source + 2].tolist())
+            last = dict(zip(self.targets[own].tolist(), self.times[own].tolist(), strict=True))
+        last |= self._arrived.get(source, {})
+        for target in self._gone.get(source, ()):
+            last.pop(target, None)
+        return _arrays(last)
+
+    def _sum(self, targets: Ids, times: Ids) -> Tensor:
+        weights = torch.from_numpy(self._decay(times))
+        return weights @ self.left[torch.from_numpy(targets)]
+
+    def _weights_of(self, source: int, nodes: Ids) -> Tensor:
+        """The weight of each node in the history of a source; 1 for a source that is not known."""
+        targets, times = self._links_of(source)
+        weights = dict(zip(targets.tolist(), self._decay(times).tolist(), strict=True))
+        unknown = 1.0 if source < 0 else 0.0
+        return torch.tensor([weights.get(node, unknown) for node in nodes.tolist()])
+
+    def _decay(self, times: Ids) -> Floats:
+        age = (times.max(initial=0) - times) / (DAY * float(self.memory))
+        return np.asarray(np.exp(-age), np.float32)
+
+
+def _arrays(last: Mapping[int, int]) -> tuple[Ids, Ids]:
+    return np.array([*last], np.int64), np.array([*last.values()], np.int64)
