@@ -57,6 +57,14 @@ class Server:
             name: sum(_megabytes(text, name) for text in status) for name in ("VmRSS", "RssAnon")
         }
 
+    def cpu_seconds(self) -> float:
+        """CPU time, user and system, of the process and its children."""
+        ticks = 0
+        for pid in (self.pid, *_children(self.pid)):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def running(command: Sequence[str | Path], ready: str, port: int, **more: str) -> Iterator[Server]:
@@ -81,11 +89,14 @@ def serve_command(runs: Sequence[Path], port: int) -> list[str | Path]:
 
 
 def load(server: Server, requests: Path, *, clients: int, seconds: float) -> Record:
-    """What the clients measured, in a process of their own."""
+    """What the clients measured, in a process of their own, and the server's CPU time."""
+    before = server.cpu_seconds()
     command = [sys.executable, LOAD, server.url, str(requests)]
     command += ["--clients", str(clients), "--seconds", str(seconds)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    measured = json.loads(done.stdout)
+    cpu_ms = 1e3 * (server.cpu_seconds() - before) / max(1, measured["requests"])
+    return {**measured, "server_cpu_ms": cpu_ms}
 
 
 def measure_server(folder: Path, seconds: float) -> Record:
@@ -213,6 +224,8 @@ def report(record: Record) -> None:
     )
     print_table("Recommendations", ["", "per second", "p50, ms", "p99, ms", "errors"], rows)
     print(f"\nthroughput relative to Cornac: {record['ratio']:.1f}")
+    cpu = [each["clients"]["server_cpu_ms"] for each in (ours, cornac)]
+    print("CPU time per request with {} clients: {:.1f} ms, Cornac {:.1f} ms".format(CLIENTS, *cpu))
     print(f"quickstart ready after {min(record['quickstart']['ready_seconds']):.1f} s")
     print(f"memory, MB: {ours['memory_mb']}; Cornac {cornac['memory_mb']}")
 
