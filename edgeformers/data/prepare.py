@@ -14,6 +14,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.amazon import metadata_error, read_amazon_metadata
 from edgeformers.data.readers.detect import RAW_READERS, detect_raw_format
+from edgeformers.data.readers.dtgb import read_dtgb_entities
 from edgeformers.data.readers.files import PathOrGlob, expand_paths
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.stackexchange import read_stackexchange_questions
@@ -36,6 +37,7 @@ SIMULATED = "simulated"  # the name of the built-in network
 
 NODE_READERS: Mapping[str, Callable[..., NodeTable]] = {
     "amazon-metadata": read_amazon_metadata,
+    "dtgb": read_dtgb_entities,
     "stackexchange-posts": read_stackexchange_questions,
 }
 

@@ -11,6 +11,7 @@ from edgeformers.data.readers.authors import (
     read_authors_edges,
     read_authors_pairs,
 )
+from edgeformers.data.readers.dtgb import looks_like_dtgb_folder, read_dtgb
 from edgeformers.data.readers.files import HEAD_BYTES, first_keys, read_head
 from edgeformers.data.readers.git import read_git
 from edgeformers.data.readers.goodreads import read_goodreads_reviews
@@ -42,6 +43,7 @@ RAW_READERS: Mapping[str, Callable[..., EdgeTable]] = {
     "bigquery-comments": read_bigquery_comments,
     "authors-edges": read_authors_edges,
     "authors-pairs": read_authors_pairs,
+    "dtgb": read_dtgb,
     "git": read_git,
     "mbox": read_mbox,
 }
@@ -51,6 +53,8 @@ def detect_raw_format(path: Path) -> str | None:
     """The raw format of a file or folder, or None; never raises for unreadable content."""
     try:
         if path.is_dir():
+            if looks_like_dtgb_folder(path):
+                return "dtgb"
             is_bare = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
             kind = looks_like_authors_folder(path)
             is_git = is_bare or (path / ".git").exists()
