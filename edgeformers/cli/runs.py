@@ -561,7 +561,12 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
     for protocol in protocols:
         cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
         rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
-    return [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
+    lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
+    if recommended := results.get("recommendations"):
+        values = {name.replace("_", " "): value for name, value in recommended.items()}
+        judged = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        lines.append(f"ten recommendations per source: {judged}")
+    return lines
 
 
 def recommendation_lines(

@@ -39,6 +39,7 @@ from edgeformers.inference.fitted import (
 )
 from edgeformers.inference.fitted_edges import (
     FittedEdgeClassifier,
+    calibrate,
     fit_linear_model,
     head_settings,
     tune_decision,
@@ -410,6 +411,7 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
                 )
         if settings.tune_decision:
             tune_decision(fitted, vectors)
+        calibrate(fitted, vectors)
         return fitted
 
     def _label_kind(self, graph: EdgeTextGraph) -> Kind:

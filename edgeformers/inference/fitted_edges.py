@@ -21,6 +21,7 @@ from edgeformers.data.readers.tables import read_edges
 from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation import f1_intervals
+from edgeformers.evaluation.beyond_accuracy import calibration, expected_calibration_error
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.inference.encode import Vectors, encode_edges
 from edgeformers.inference.fitted import FittedModel
@@ -70,6 +71,11 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         if intervals and self.head.kind in ("class", "ordered"):
             truth, value = self.labels_of(edges).numpy(), predictions.value.numpy()
             metrics |= f1_intervals(truth, value, self.config.train.seed)
+            assert predictions.probs is not None
+            known = truth >= 0
+            curve = calibration(predictions.probs.numpy()[known], truth[known])
+            metrics["ece"] = expected_calibration_error(curve)
+            metrics["calibration"] = curve
         self.results[part] = metrics
         return metrics
 
@@ -269,6 +275,14 @@ def tune_decision(fitted: FittedEdgeClassifier, vectors: Tensor) -> None:
     frequencies = (counts / counts.sum()).to(fitted.device)
     truth, linear = fitted.labels_of(parts["val"]), fitted.linear_logits(parts["val"])
     head.tune_decision(vectors.to(fitted.device), truth, frequencies, fitted.select_metric, linear)
+
+
+def calibrate(fitted: FittedEdgeClassifier, vectors: Tensor) -> None:
+    """Choose the temperature of the head's probabilities on validation edges with these vectors."""
+    head, edges = fitted.head, fitted.network.parts["val"]
+    if head.kind == "class":
+        truth = fitted.labels_of(edges).to(vectors.device)
+        head.tune_temperature(vectors, truth, fitted.linear_logits(edges))
 
 
 def _fit(loader: EdgeLoader, edges: Ids, class_weights: Floats) -> LinearEdgeModel:

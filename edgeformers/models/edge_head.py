@@ -18,6 +18,7 @@ Kind = Literal["class", "multi", "ordered", "number"]
 Loss = Literal["cross_entropy", "released", "squared"]
 
 #: Strengths of the preference for rare classes; more would overfit small validation sets.
+TEMPERATURES = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 DECISIONS = tuple(round(-0.2 + 0.05 * step, 2) for step in range(11))  # to 0.3
 #: The losses of each kind of label; the first is the default.
 LOSSES: dict[Kind, tuple[Loss, ...]] = {
@@ -65,6 +66,7 @@ class EdgeHead(nn.Module):
 
     class_weights: Tensor
     class_shift: Tensor
+    temperature: Tensor  # of the probabilities of classes
     target_mean: Tensor
     target_deviation: Tensor
 
@@ -98,6 +100,8 @@ class EdgeHead(nn.Module):
         weights = torch.ones(num_classes) if class_weights is None else class_weights
         self.register_buffer("class_weights", weights.float())
         self.register_buffer("class_shift", torch.zeros(num_classes))
+        self.register_buffer("temperature", torch.ones(()))
+        self.register_load_state_dict_pre_hook(_default_temperature)
         self.register_buffer("target_mean", torch.tensor(float(target_mean)))
         self.register_buffer("target_deviation", torch.tensor(float(target_deviation)))
 
@@ -170,7 +174,33 @@ class EdgeHead(nn.Module):
             probs = logits.sigmoid()
             return Predictions(value=probs >= 0.5, probs=probs)
         logits = logits + self.class_shift
-        return Predictions(value=logits.argmax(-1), probs=logits.softmax(-1))
+        return Predictions(value=logits.argmax(-1), probs=(logits / self.temperature).softmax(-1))
+
+    @torch.no_grad()
+    def tune_temperature(
+        self, edge_repr: Tensor, labels: Tensor, linear: Tensor | None = None
+    ) -> float:
+        """Choose the temperature by the likelihood of validation edges; returns it.
+
+        It changes probabilities but no decision. 1 is kept unless another is better by more than
+        two standard errors.
+        """
+        known = is_known(labels, self.kind)
+        self.temperature.fill_(1.0)
+        if not known.any():
+            return 1.0
+        probs = self.predict(edge_repr, linear).probs
+        assert probs is not None
+        log_probs, truth = probs[known].clamp(min=1e-12).log(), labels[known]
+        losses = {
+            value: F.cross_entropy(log_probs / value, truth, reduction="none")
+            for value in TEMPERATURES
+        }
+        best = min(losses, key=lambda value: float(losses[value].mean()))
+        gain = losses[1.0] - losses[best]
+        if float(gain.mean()) > 2 * float(gain.std(correction=0)) / len(gain) ** 0.5:
+            self.temperature.fill_(best)
+        return float(self.temperature)
 
     @torch.no_grad()
     def tune_decision(
@@ -293,6 +323,13 @@ class EdgeHead(nn.Module):
         return (
             self.class_weights[labels.clamp(min=0).long()] * known if is_weighted else known.float()
         )
+
+
+def _default_temperature(
+    head: nn.Module, tensors: dict[str, Tensor], prefix: str, *_: object
+) -> None:
+    """Heads that were saved before there was a temperature have 1."""
+    tensors.setdefault(f"{prefix}temperature", torch.ones(()))
 
 
 def is_known(labels: Tensor, kind: Kind) -> Tensor:

@@ -42,6 +42,14 @@ def test_a_predictor_says_how_well_it_ranks_under_each_protocol(predictor):
     assert predictor.evaluate("val", protocols=["full"]).keys() >= {"full/hit@10", "groups"}
 
 
+def test_an_evaluation_also_judges_what_is_recommended(predictor):
+    judged = predictor.evaluate()["recommendations"]
+    assert 0 < judged["coverage"] <= 1
+    assert 0 <= judged["diversity"] <= 2
+    assert judged["novelty"] > 0
+    assert judged["popularity_lift"] > -1
+
+
 def test_recommendations_are_the_best_scores_of_what_is_not_linked_yet(predictor):
     graph, node = predictor.fitted_.network.graph, "user-000003"
     scores = all_scores(predictor, node)

@@ -338,3 +338,34 @@ def test_where_nothing_is_gained_the_likeliest_class_is_left(draw, make_head):
     head, edges = make_head(C), draw(30, D)
     labels = head.predict(edges).value
     assert head.tune_decision(edges, labels, torch.full((C,), 1 / C)) == 0.0
+
+
+def test_a_temperature_makes_overconfident_probabilities_calibrated(draw):
+    head, vectors = EdgeHead(D, 2), draw(600, D)
+    before = head.predict(vectors)
+    with torch.no_grad():
+        honest = head.logits(vectors).softmax(-1)
+        labels = torch.bernoulli(honest[:, 1], generator=torch.Generator().manual_seed(0)).long()
+        head.head.weight.mul_(3.0)
+        head.head.bias.mul_(3.0)
+    assert head.tune_temperature(vectors, labels) in (2.5, 3.0)
+    after = head.predict(vectors)
+    assert torch.equal(after.value, before.value)  # no decision changes
+    torch.testing.assert_close(after.probs, before.probs, atol=0.1, rtol=0)
+
+
+def test_a_calibrated_head_keeps_its_probabilities(draw):
+    head, vectors = EdgeHead(D, 2), draw(600, D)
+    honest = head.predict(vectors).probs.detach()
+    labels = torch.bernoulli(honest[:, 1], generator=torch.Generator().manual_seed(0)).long()
+    assert head.tune_temperature(vectors, labels) == 1.0
+    assert head.tune_temperature(vectors, torch.full_like(labels, -1)) == 1.0
+
+
+def test_a_head_saved_without_a_temperature_is_loaded(draw):
+    head = EdgeHead(D, 3)
+    tensors = {name: t for name, t in head.state_dict().items() if name != "temperature"}
+    other = EdgeHead(D, 3)
+    other.load_state_dict(tensors)
+    vectors = draw(4, D)
+    assert torch.equal(other.predict(vectors).probs, head.predict(vectors).probs)
