@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import apps, embed_cpu, scale, step, throughput, time_to_quality
+from benchmarks import apps, embed_cpu, export, scale, step, throughput, time_to_quality
 from benchmarks.network import regular_network, simulated_network, write_random_tokens
 from benchmarks.reference import GOLDEN, check_golden, pad_edges, pad_egos, padded_twin
 from benchmarks.workload import REAL_LENGTHS, bert_encoder, draw_lengths, spread, useful_flops
@@ -150,6 +150,20 @@ def test_embedding_on_a_cpu_is_timed_and_compared(tmp_path, monkeypatch):
         ("nodes", "long"),
     ]
     assert all(one["difference"] < 1e-5 and one["times_faster"] > 0 for one in found)
+
+
+@pytest.mark.slow
+def test_exported_models_are_compared_with_ours(tmp_path, monkeypatch):
+    command = "export --backbone scratch:2x32 --edges 300 --rounds 1 --threads 1"
+    monkeypatch.setattr("sys.argv", [*command.split(), "--out", str(tmp_path)])
+    threads = torch.get_num_threads()
+    export.main()
+    torch.set_num_threads(threads)
+    ways = {one["way"]: one for one in json.loads((tmp_path / "export.json").read_text())["ways"]}
+    assert ways["ONNX Runtime"]["difference"] < 1e-4
+    assert ways["ONNX Runtime"]["macro_f1"] == ways["ours"]["macro_f1"]
+    assert ways["sentence-transformers, texts only"]["difference"] < 1e-4
+    assert ways["ONNX Runtime, int8"]["macro_f1"] is not None
 
 
 def test_the_time_to_the_quality_of_the_released_recipe_is_told(simulated, tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ from edgeformers.data.storage import blocks
 from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import require
 from edgeformers.inference.encode import Vectors
-from edgeformers.inference.search_kernels import find_best
 
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
 SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
@@ -108,6 +107,8 @@ class BoundedSearch:
     def best(
         self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
     ) -> list[Found]:
+        from edgeformers.inference.search_kernels import find_best  # numba takes a second to import
+
         k = min(len(keys), max((one.k for one in wanted), default=1))
         places = np.full((len(queries), k), -1, np.int64)
         scores = np.full((len(queries), k), -np.inf, np.float32)
