@@ -28,7 +28,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.simulate import SimulationConfig, simulate
 from edgeformers.data.types import Ids, Side
 from edgeformers.estimators import LinkPredictor
-from edgeformers.inference.components import FactorComponent, ScoreComponent, restore_component
+from edgeformers.inference.components import FactorComponent, ScoreComponent
 from edgeformers.inference.encode import EncodeOptions, Vectors
 from edgeformers.inference.ensemble import (
     Standardized,
@@ -40,6 +40,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.index import FOLDER, LinkIndex
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_components import restore_component
 from edgeformers.training.run_folder import MODEL, owned_folder
 
 #: Gives a little more than 100,000 sources and targets with at least one edge.
