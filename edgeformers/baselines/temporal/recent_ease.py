@@ -26,7 +26,7 @@ class RecentEASE(TemporalBaseline[RecentEASEConfig]):
     """Scores x_u B, where B is fitted by EASE on training links (see `EASE`).
 
     A link in x_u counts exp(-age / memory), where age is relative to the last link of the source.
-    A candidate that training never saw gets 0. Takes seconds.
+    A candidate that training never saw gets 0.
     """
 
     def __init__(

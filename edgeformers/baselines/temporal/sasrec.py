@@ -44,7 +44,6 @@ class SASRec(TemporalBaseline[SASRecConfig]):
 
     A candidate is a learned vector (`items="ids"`) or a projection of the mean frozen text vector
     of its links so far (`items="text"`), which candidates that training never saw have too.
-    Training takes about a minute for 40,000 links on one core.
     """
 
     def __init__(

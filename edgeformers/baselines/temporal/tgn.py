@@ -46,8 +46,8 @@ class TGN(TemporalBaseline[TGNConfig]):
     """Every node has a memory, updated by its links and their texts (`TGNMemory`).
 
     Its state attends to its last links; a small network scores a pair of states. Texts are 64
-    principal components of their frozen vectors. Training reads links in time order, a minute for
-    40,000 links on one core. Later, states are computed again for the nodes of links that arrive.
+    principal components of their frozen vectors. Training reads links in time order.
+    Later, states are computed again for the nodes of links that arrive.
     """
 
     def __init__(
