@@ -150,13 +150,13 @@ class SimulationConfig:
 def library_config(num_edges: int = 4_000, seed: int = 0) -> SimulationConfig:
     """A village library, whose readers leave notes in its books: few notes per reader and book.
 
-    A reader writes ten notes on average and a book has eight, half of the books at most six.
+    A reader writes ten notes on average and a book has four, half of the books at most three.
     """
     return SimulationConfig(
         scenario="library",
         num_edges=num_edges,
         num_sources=max(4, num_edges // 10),
-        num_targets=max(40, num_edges // 8),
+        num_targets=max(40, num_edges // 4),
         seed=seed,
         topics=20,
         mean_words=21.0,
