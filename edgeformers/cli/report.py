@@ -105,7 +105,7 @@ Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Quickstart(Command):
-    """Train all models on the notes of a simulated library, and write a report."""
+    """Train all models on simulated notes; write a report."""
 
     EXAMPLES = """\b
 Examples:

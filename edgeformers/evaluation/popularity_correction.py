@@ -20,7 +20,7 @@ from edgeformers.errors import InputError
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.ranking import BATCH
-from edgeformers.evaluation.scorers import Scorer, to_numpy
+from edgeformers.evaluation.scorers import Scorer, batch_scores, to_numpy
 from edgeformers.evaluation.significance import is_significant
 
 SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
@@ -100,7 +100,7 @@ def _ranks(
     uses_seen = any(correction.seen_last for correction in corrections)
     for part in index_blocks(len(rows), batch):
         candidates = columns[part]
-        scored = scorer.scores(rows[part], np.concatenate([candidates, sample]))
+        scored = batch_scores(scorer, rows[part], np.concatenate([candidates, sample]))
         scores, others = np.split(to_numpy(scored).astype(np.float64), [len(part)], axis=1)
         penalty = others.std(1, keepdims=True) * log_popularity[candidates]  # [b, b]
         seen = _seen(validation, rows[part], candidates) if uses_seen else None

@@ -19,7 +19,7 @@ from edgeformers.data.types import Floats, Ids
 from edgeformers.evaluation import metrics
 from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 from edgeformers.evaluation.negatives import NEGATIVES, sample_negatives
-from edgeformers.evaluation.scorers import Scorer, Table, to_numpy
+from edgeformers.evaluation.scorers import Scorer, Table, batch_scores, to_numpy
 
 BATCH = 100  # pairs per batch in the protocol `paper`
 MANY_PAIRS = 64  # of one query, for which its scores are sorted once
@@ -49,7 +49,7 @@ def rank_in_batch(
     rows, columns = validated_pairs(positives, queries, scorer.num_candidates)
     ranks = np.empty(len(rows))
     for part in index_blocks(len(rows), batch):
-        scores = scorer.scores(rows[part], columns[part])
+        scores = batch_scores(scorer, rows[part], columns[part])
         ranks[part] = metrics.rank_of(scores, np.arange(len(part)))
     return ranks
 

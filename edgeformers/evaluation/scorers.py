@@ -29,6 +29,15 @@ class Scorer(Protocol):
         """Queries [b] and separate candidates for each [b, m] -> [b, m]."""
 
 
+def batch_scores(scorer: Scorer, rows: Ids, columns: Ids) -> Table:
+    """Queries [b] and candidates [m], which may repeat -> [b, m]; repeated ones have equal scores.
+
+    Each is scored once: a matrix product may round equal columns differently.
+    """
+    candidates, places = np.unique(columns, return_inverse=True)
+    return scorer.scores(rows, candidates)[:, places]
+
+
 class InnerProductScorer:
     """Inner products of query [Q, D] and candidate [C, D] vectors, given as arrays or tensors.
 

@@ -1,5 +1,7 @@
 """Links of a network ranked by any scorer, and what is chosen on validation alone."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -57,14 +59,18 @@ def rank_batches(graph, split="column"):
         made.append(Batches(graph, queries, candidates))
         return made[0]
 
-    report = rank_links(
-        graph,
-        parts,
-        parts["test"],
-        scorer,
-        adjacency=graph.training_adjacency(split),
-        protocols=("paper",),
-    )
+    def as_given(scorer, rows, columns):
+        return scorer.scores(rows, columns)
+
+    with patch("edgeformers.evaluation.ranking.batch_scores", as_given):
+        report = rank_links(
+            graph,
+            parts,
+            parts["test"],
+            scorer,
+            adjacency=graph.training_adjacency(split),
+            protocols=("paper",),
+        )
     return report, parts["test"], made[0].batches
 
 

@@ -180,6 +180,16 @@ def test_a_repeated_candidate_in_a_batch_ties_with_itself():
     ]
 
 
+def test_a_repeated_candidate_ties_with_itself_even_if_products_are_rounded_by_place():
+    class Rounding(InnerProductScorer):
+        def scores(self, rows, columns=None):
+            table = super().scores(rows, columns)
+            return table + 1e-7 * np.arange(table.shape[1])  # as some matrix products do
+
+    scorer = Rounding(np.ones((4, 1)), np.array([[1.0], [-1.0]]))
+    assert rank_in_batch(scorer, [0, 0, 0, 1], queries=[0, 1, 2, 3]).tolist() == [2, 2, 2, 4]
+
+
 def test_sampled_ranks_agree_with_ranking_the_drawn_negatives():
     scores, row, positive, known_row, known_column = draw_problem(8)
     known = known_links(known_row, known_column, 7)

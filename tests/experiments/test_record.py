@@ -33,7 +33,10 @@ def test_records_of_earlier_versions_are_read_with_current_names(path):
     written = json.loads(path.read_text(encoding="utf-8"))
     assert record.experiment == written.get("what", written.get("experiment"))
     renamed = {name for name, _ in MODELS_0_1.values()}
-    names = {STUDY.sub("", name.removesuffix("-cold")) for name in record.row_names()}
+    names = {
+        STUDY.sub("", re.sub("-(cold|rolling|chronological)$", "", name))
+        for name in record.row_names()
+    }
     assert names <= {*KNOWN, *renamed}
     assert {entry.row for entry in record.entries} <= set(record.row_names())
     assert not any("beside" in text for row in record.rows for text in (row.name, row.title))

@@ -93,5 +93,5 @@ def test_the_reader_of_a_format_reads_it(tmp_path):
 
 
 def test_every_format_of_edges_has_a_reader():
-    edges = {*FILES, "authors-edges", "authors-pairs", "git"} - {"amazon-metadata"}
+    edges = {*FILES, "authors-edges", "authors-pairs", "dtgb", "git"} - {"amazon-metadata"}
     assert set(RAW_READERS) == edges
