@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import torch._dynamo  # with the next line: what training imports, before the clock starts
+import torch._dynamo  # which training imports; here, before the clock starts
 from safetensors.torch import load_file, save_file
 
-import edgeformers.data.numba_kernels  # noqa: F401
+import edgeformers.data.numba_kernels  # noqa: F401  # likewise
 from edgeformers import load
 from edgeformers.config import make_config
 from edgeformers.data.graph import EdgeTextGraph
