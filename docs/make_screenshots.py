@@ -18,7 +18,7 @@ CHROMIUM = "/usr/bin/chromium"
 IMAGES = Path(__file__).parent / "images"
 COLORS = 64  # in a file; more are hardly visible and take more space
 NODE = "node?id={source}&side=source"
-EDGE = "playground?source={source}&target={target}&text=Excellent%2C+would+buy+it+again."
+EDGE = "playground?source={source}&target={target}&text=I+miss+sailing.+A+good+read."
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def main() -> None:
     """Take all screenshots, or some."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", help="address of a running server")
-    parser.add_argument("--source", default="user-000003")
-    parser.add_argument("--target", default="item-000001")
+    parser.add_argument("--source", default="Jonas Eriksen")
+    parser.add_argument("--target", default="The Crooked Current")
     parser.add_argument("--only", default="", help="part of the names of the shots to take")
     parser.add_argument("--out", type=Path, default=IMAGES)
     options = parser.parse_args()
@@ -85,9 +85,13 @@ def take(browser: Browser, shot: Shot, address: str, folder: Path) -> None:
 
 def fill_new(page: Page) -> None:
     """Describe someone new, and wait for the recommendations."""
-    texts = ["My new tent survived a storm. Excellent.", "These boots are very comfortable."]
-    for number, text in enumerate(texts, start=1):
-        page.fill(f"#target-{number}", f"item-00000{number}")
+    notes = {
+        "The Lost Reef": "I miss sailing. Pure magic.",
+        "The Gentle Tide": "A fine tale of the sea.",
+    }
+    for number, (book, text) in enumerate(notes.items(), start=1):
+        page.fill(f"#target-{number}", book)
+        page.press(f"#target-{number}", "Escape")  # closes the suggestions
         page.fill(f"#text-{number}", text)
     page.locator("#answer .recommendations").wait_for(timeout=60_000)
     page.wait_for_timeout(500)
