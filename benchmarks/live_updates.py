@@ -21,13 +21,8 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.table import EdgeTable, edge_schema
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference.components import (
-    ALSComponent,
-    EASEComponent,
-    EdgeHistory,
-    LightGCNComponent,
-    NewEdges,
-)
+from edgeformers.inference.components import ALSComponent, EASEComponent, LightGCNComponent
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.link_scorer import GROUPS, LinkScorer
 
 WIDTHS = {"lightgcn": 64, "als": 128, "ease": 256}

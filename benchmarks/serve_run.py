@@ -28,7 +28,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.simulate import SimulationConfig, simulate
 from edgeformers.data.types import Ids, Side
 from edgeformers.estimators import LinkPredictor
-from edgeformers.inference.components import FactorComponent, ScoreComponent
+from edgeformers.inference.components import MeanComponent, ScoreComponent
 from edgeformers.inference.encode import EncodeOptions, Vectors
 from edgeformers.inference.ensemble import (
     Standardized,
@@ -154,7 +154,7 @@ def _ensemble(fitted: FittedLinkPredictor, folder: Path) -> Ensemble:
     query = torch.from_numpy(scorer.queries(np.arange(graph.num_nodes)).vectors)
     key = torch.from_numpy(scorer.keys(np.arange(graph.num_nodes)))
     components = [_component(name, fitted, folder) for name in COMPONENTS]
-    scales = [Standardized(c, graph).scale for c in (FactorComponent(query, key), *components)]
+    scales = [Standardized(c, graph).scale for c in (MeanComponent(query, key), *components)]
     degrees = graph.training_adjacency(fitted.network.split).degrees()
     return Ensemble(
         components=components,

@@ -5,6 +5,7 @@ Commands import the library when they run, so that `edgeformers --help` is fast.
 
 import inspect
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -45,16 +46,16 @@ def _field(info: Any, default: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(ABC):
     """A command of the program."""
 
     EXAMPLES: ClassVar[str]
 
     as_json: bool = option("Print the result as JSON.", False, names=["--json"])
 
+    @abstractmethod
     def run(self) -> None:
         """Execute the command."""
-        raise NotImplementedError
 
     def print(self, values: Any, *lines: str) -> None:
         """Print values as JSON if wanted, otherwise lines."""

@@ -7,7 +7,7 @@ import typer
 
 import edgeformers
 from edgeformers.aliases import current_option
-from edgeformers.cli.command import add_command
+from edgeformers.cli.command import Command, add_command
 from edgeformers.cli.export import Export
 from edgeformers.cli.prepare import Prepare
 from edgeformers.cli.report import Describe, Quickstart, Report
@@ -18,7 +18,7 @@ from edgeformers.errors import EdgeformersError, with_options
 from edgeformers.file_errors import file_error_sentence
 from edgeformers.threads import set_thread_defaults
 
-COMMANDS = {
+COMMANDS: dict[str, type[Command]] = {
     "prepare": Prepare,
     "describe": Describe,
     "train": Train,

@@ -31,7 +31,7 @@ from edgeformers.experiments.compare import CLUSTERS, Difference, RowComparison
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import score
-from edgeformers.inference.components import FactorComponent
+from edgeformers.inference.components import MeanComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, tune_decision
 from edgeformers.inference.fitted_links import FittedLinkPredictor
@@ -172,7 +172,7 @@ def _random_order(fitted: FittedLinkPredictor) -> Ensemble:
     nodes = len(fitted.nodes)
     query, key = (torch.randn(nodes, ORDER_WIDTH, generator=generator) for _ in range(2))
     return Ensemble(
-        components=[FactorComponent(query, key)],
+        components=[MeanComponent(query, key)],
         weights=torch.tensor([[1.0, ORDER_WEIGHT]]).expand(GROUPS, 2),
         group=torch.zeros(nodes),
     )

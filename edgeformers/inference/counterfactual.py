@@ -16,7 +16,8 @@ from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.evaluation import LinkTable
-from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking, degree_group
 from edgeformers.inference.trained_components import EdgeNumbers, TextComponent

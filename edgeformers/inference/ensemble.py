@@ -27,8 +27,8 @@ from edgeformers.inference.components import (
     ActivityComponent,
     ALSComponent,
     EASEComponent,
-    FactorComponent,
     LightGCNComponent,
+    MeanComponent,
     ReciprocityComponent,
     ScoreComponent,
 )
@@ -112,7 +112,7 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     query = scorer.queries(np.arange(graph.num_sources)).vectors
     tables = _tables(query, scorer.keys(candidates), int(candidates[0]), graph.num_nodes)
     device = fitted.options.device
-    chosen = [Standardized(FactorComponent(*tables), graph, device)]  # the trained score
+    chosen = [Standardized(MeanComponent(*tables), graph, device)]  # the trained score
     for family in collaborative_components(graph, split, seed=seed, device=device):
         options = (Standardized(component, graph, device) for component in family)
         chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))

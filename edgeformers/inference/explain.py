@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.types import Ids, Mask
-from edgeformers.inference.components import NewEdges, ReciprocityComponent
+from edgeformers.inference.components import ReciprocityComponent
 from edgeformers.inference.counterfactual import Counterfactual, OwnEdges
+from edgeformers.inference.edge_history import NewEdges
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.link_scorer import Queries, Ranking
 from edgeformers.inference.trained_components import EdgeVectors

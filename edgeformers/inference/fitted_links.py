@@ -30,8 +30,9 @@ from edgeformers.evaluation.network_links import (
     seen_links,
 )
 from edgeformers.inference.candidate_filter import CandidateFilter
-from edgeformers.inference.components import EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.counterfactual import Counterfactual
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
 from edgeformers.inference.index import LinkIndex

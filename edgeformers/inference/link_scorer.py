@@ -13,7 +13,8 @@ from edgeformers.data.types import Floats, Ids, Mask
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES, BonusScorer, InnerProductScorer, LinkTable, Scorer
 from edgeformers.evaluation.scorers import JoinedScorer, to_numpy
-from edgeformers.inference.components import Departures, EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import Departures, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.growing import GrowingArray
 from edgeformers.inference.index import LinkIndex

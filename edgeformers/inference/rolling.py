@@ -12,7 +12,8 @@ from torch import Tensor
 
 from edgeformers.data.types import Ids, Side
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference.components import Arrivals, EdgeHistory, NewEdges, ScoreComponent
+from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import Arrivals, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.link_scorer import Queries

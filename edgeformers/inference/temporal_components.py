@@ -5,6 +5,7 @@ rate, so that dividing by the largest value gives the same at any time. An edge 
 however large the network is.
 """
 
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -13,13 +14,8 @@ import torch
 from torch import Tensor
 
 from edgeformers.data.types import Floats, Ids, Side
-from edgeformers.inference.components import (
-    Arrivals,
-    Departures,
-    EASEComponent,
-    NewEdges,
-    ScoreComponent,
-)
+from edgeformers.inference.components import EASEComponent, ScoreComponent
+from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.growing import GrowingArray
 
 DAY = 86_400_000_000  # microseconds
@@ -51,9 +47,9 @@ class DecayingComponent(ScoreComponent):
         return cls(torch.from_numpy(levels), memory, int(times.max(initial=0)))
 
     @staticmethod
+    @abstractmethod
     def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
         """Add links in time order to the levels of their targets."""
-        raise NotImplementedError
 
     def check(self, num_nodes: int) -> None:
         if self.levels.shape != (num_nodes,) or self.memory.shape or self.latest.shape:
@@ -100,9 +96,9 @@ class DecayingComponent(ScoreComponent):
     def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
         return key * float(np.exp(self.power * self._change(edges, kept)))
 
+    @abstractmethod
     def _change(self, edges: int, kept: int) -> float:
         """By how much L changes if a target keeps only some of its edges."""
-        raise NotImplementedError
 
     def _query(self) -> Tensor:
         return torch.tensor([np.exp(-self.power * (self._top - self._unit))]).float()

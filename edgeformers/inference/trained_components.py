@@ -12,7 +12,8 @@ from edgeformers.data.batch import UNKNOWN, EgoBatch
 from edgeformers.data.loader import INFERENCE, EgoLoader
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.types import Ids, Side
-from edgeformers.inference.components import Arrivals, Departures, NewEdges, ScoreComponent
+from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_nodes
 from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText

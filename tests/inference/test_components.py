@@ -10,11 +10,10 @@ from edgeformers.inference.components import (
     ActivityComponent,
     ALSComponent,
     EASEComponent,
-    EdgeHistory,
     LightGCNComponent,
-    NewEdges,
     ReciprocityComponent,
 )
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.saved_components import COMPONENTS, restore_component
 from edgeformers.inference.temporal_components import (
     DAY,

@@ -13,7 +13,8 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference.components import FactorComponent, NewEdges
+from edgeformers.inference.components import FactorComponent, MeanComponent
+from edgeformers.inference.edge_history import NewEdges
 from edgeformers.inference.ensemble import (
     ALS_GRID,
     LIGHTGCN_GRID,
@@ -59,7 +60,7 @@ class Fixed(Standardized):
 
     def __init__(self, query, key=None):
         key = np.eye(len(query), dtype=np.float32) if key is None else key
-        self.component = FactorComponent(torch.as_tensor(query), torch.as_tensor(key))
+        self.component = MeanComponent(torch.as_tensor(query), torch.as_tensor(key))
         self.scale = 1.0
 
 

@@ -13,13 +13,8 @@ from safetensors.torch import load_file
 
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import LinkTable
-from edgeformers.inference.components import (
-    EASEComponent,
-    EdgeHistory,
-    LightGCNComponent,
-    NewEdges,
-    ReciprocityComponent,
-)
+from edgeformers.inference.components import EASEComponent, LightGCNComponent, ReciprocityComponent
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, degree_group
 from edgeformers.inference.load import load_fitted
 

@@ -8,7 +8,7 @@ import pytest
 from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.errors import InputError
-from edgeformers.inference.components import NewEdges
+from edgeformers.inference.edge_history import NewEdges
 from tests.inference.test_link_scorer import old_link_run
 
 TEXTS = ["much better than before", "try to reboot", "", "a good film", None, "broken again"]

@@ -1,6 +1,6 @@
 """AlphaRec (Sheng et al., 2025): frozen text vectors, a projection, and graph convolution."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,18 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.collaborative.lightgcn import normalized_adjacency, propagate
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
 from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.baselines.temporal.recent_lightgcn import PropagatedModel, link_table
 from edgeformers.baselines.temporal.texts import (
     LinkTexts,
     MeanTexts,
-    TextReader,
+    TextBaseline,
     candidate_texts,
     softmax_loss,
 )
-from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 
 
@@ -38,7 +35,7 @@ class AlphaRecConfig:
     batch: int = 4096
 
 
-class AlphaRec(TemporalBaseline[AlphaRecConfig]):
+class AlphaRec(TextBaseline[AlphaRecConfig]):
     """Cosine similarity of projected text vectors, averaged over layers of graph convolution.
 
     A candidate is the mean frozen text vector of its links so far, a source the mean of its
@@ -46,24 +43,7 @@ class AlphaRec(TemporalBaseline[AlphaRecConfig]):
     other. Trained with InfoNCE over all candidates. Works without times too.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[AlphaRecConfig] = (
-            AlphaRecConfig(),
-            AlphaRecConfig(projection="linear"),
-        ),
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        backbone: str = BACKBONE,
-        max_tokens: int = MAX_TOKENS,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid, recency, seed=seed, device=device)
-        self.reader = TextReader(backbone=backbone, max_tokens=max_tokens)
-
-    def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
-        self._texts = self.reader.read(graph, self.history)
+    default_grid = (AlphaRecConfig(), AlphaRecConfig(projection="linear"))
 
     def _train(self, config: AlphaRecConfig) -> Callable[[LinkHistory], "_ProjectedModel"]:
         history, texts = self.history, self._texts

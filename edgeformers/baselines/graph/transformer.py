@@ -13,16 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
 from edgeformers.baselines.temporal.history import LinkHistory, TimedLinks
 from edgeformers.baselines.temporal.texts import (
     LinkTexts,
     MeanTexts,
-    TextReader,
+    TextBaseline,
     softmax_loss,
 )
-from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids, Mask
 from edgeformers.errors import require
 
@@ -43,7 +40,7 @@ class GraphTransformerConfig:
     steps: int = 60
 
 
-class GraphTransformer(TemporalBaseline[GraphTransformerConfig]):
+class GraphTransformer(TextBaseline[GraphTransformerConfig]):
     """Nodes attend to their neighbors (`TransformerConv`); the texts of links are edge features.
 
     A node starts as the mean text vector of its links, so that nodes that arrive later are nodes
@@ -51,24 +48,7 @@ class GraphTransformer(TemporalBaseline[GraphTransformerConfig]):
     arrive, the states of their two nodes are computed again. Works without times too.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[GraphTransformerConfig] = (
-            GraphTransformerConfig(),
-            GraphTransformerConfig(lr=1e-3, steps=120),
-        ),
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        backbone: str = BACKBONE,
-        max_tokens: int = MAX_TOKENS,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid, recency, seed=seed, device=device)
-        self.reader = TextReader(backbone=backbone, max_tokens=max_tokens)
-
-    def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
-        self._texts = self.reader.read(graph, self.history)
+    default_grid = (GraphTransformerConfig(), GraphTransformerConfig(lr=1e-3, steps=120))
 
     def _train(self, config: GraphTransformerConfig) -> Callable[[LinkHistory], "_CachedStates"]:
         texts = self._texts

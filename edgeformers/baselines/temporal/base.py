@@ -7,7 +7,7 @@ A baseline is fitted on training links. Under `full` it ranks as of the last tra
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -74,19 +74,21 @@ class TemporalBaseline(ABC, Generic[Config]):
     the weight may be 0. A source without links gets the candidates in order of recent popularity.
     """
 
+    default_grid: ClassVar[Sequence[Any]]
     _state: "_BlendedModel"
 
     def __init__(
         self,
-        grid: Sequence[Config],
+        grid: Sequence[Config] | None = None,
         recency: Sequence[Recency] = RECENCY,
         *,
         seed: int = 0,
         device: torch.device | str | None = None,
     ) -> None:
-        if not grid or not recency:
+        self.grid: Sequence[Config] = self.default_grid if grid is None else grid
+        if not self.grid or not recency:
             raise InputError("the grid of settings is empty; give at least one setting")
-        self.grid, self.recency, self.seed = grid, recency, seed
+        self.recency, self.seed = recency, seed
         self.device = torch.device(device) if device else default_device()
         self.trials: list[GridTrial[tuple[Config, Recency]]] = []
         self.setting: dict[str, Any] = {}

@@ -1,12 +1,12 @@
 """Last neighbors: what sources that share the source's most recent links have linked to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
+from edgeformers.baselines.temporal.base import TemporalBaseline
 from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.data.types import Ids
 
@@ -28,15 +28,7 @@ class LastNeighbors(TemporalBaseline[LastNeighborsConfig]):
     learned. The cost of a query depends on `last` and on 100 x 100 links at most.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[LastNeighborsConfig] = (
-            LastNeighborsConfig(),
-            LastNeighborsConfig(last=1),
-        ),
-        recency: Sequence[Recency] = RECENCY,
-    ) -> None:
-        super().__init__(grid, recency, device="cpu")
+    default_grid = (LastNeighborsConfig(), LastNeighborsConfig(last=1))
 
     def _train(self, config: LastNeighborsConfig) -> Callable[[LinkHistory], "_CoOccurrence"]:
         return lambda history: _CoOccurrence(history, config.last)

@@ -1,14 +1,13 @@
 """EASE with recency: a source is the links it has so far, recent ones counting more."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from edgeformers.baselines.base import Scores
 from edgeformers.baselines.collaborative.ease import EASE, ItemWeights
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
+from edgeformers.baselines.temporal.base import TemporalBaseline
 from edgeformers.baselines.temporal.history import DAY, LinkHistory
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
@@ -29,17 +28,7 @@ class RecentEASE(TemporalBaseline[RecentEASEConfig]):
     A candidate that training never saw gets 0.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[RecentEASEConfig] = (
-            RecentEASEConfig(),
-            RecentEASEConfig(history_memory=365.0),
-        ),
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid, recency, device=device)
+    default_grid = (RecentEASEConfig(), RecentEASEConfig(history_memory=365.0))
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
         penalties = list(dict.fromkeys(config.penalty for config in self.grid))

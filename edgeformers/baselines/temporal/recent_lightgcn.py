@@ -1,6 +1,6 @@
 """LightGCN with recency: learned vectors, propagated over all links that have arrived."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from edgeformers.baselines.collaborative.pairwise import (
     TrainedFactors,
     Transform,
 )
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
+from edgeformers.baselines.temporal.base import TemporalBaseline
 from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
@@ -35,15 +35,7 @@ class RecentLightGCN(TemporalBaseline[PairwiseConfig]):
     them. Training stops early by full-ranking MRR on validation, as for `LightGCN`.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[PairwiseConfig] = LightGCN.default_grid,
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid, recency, seed=seed, device=device)
+    default_grid = LightGCN.default_grid
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
         model = _KeepsTables(self.grid, layers=LAYERS, seed=self.seed, device=self.device)

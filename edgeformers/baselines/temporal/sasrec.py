@@ -2,23 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
+from edgeformers.baselines.temporal.base import RECENCY, Recency
 from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.baselines.temporal.texts import (
     LinkTexts,
-    TextReader,
+    TextBaseline,
     add_to_candidates,
     candidate_texts,
     softmax_loss,
 )
-from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 
@@ -39,33 +38,32 @@ class SASRecConfig:
     batch: int = 64  # sequences
 
 
-class SASRec(TemporalBaseline[SASRecConfig]):
+class SASRec(TextBaseline[SASRecConfig]):
     """Predicts the next candidate of a source from its last 50, by softmax over candidates.
 
     A candidate is a learned vector (`items="ids"`) or a projection of the mean frozen text vector
     of its links so far (`items="text"`), which candidates that training never saw have too.
     """
 
+    default_grid = (SASRecConfig(), SASRecConfig(dropout=0.5, epochs=40))
+
     def __init__(
         self,
-        grid: Sequence[SASRecConfig] = (SASRecConfig(), SASRecConfig(dropout=0.5, epochs=40)),
+        grid: Sequence[SASRecConfig] | None = None,
         recency: Sequence[Recency] = RECENCY,
         *,
         items: Literal["ids", "text"] = "ids",
-        backbone: str = BACKBONE,
-        max_tokens: int = MAX_TOKENS,
-        seed: int = 0,
-        device: torch.device | str | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(grid, recency, seed=seed, device=device)
-        self.reader = TextReader(backbone=backbone, max_tokens=max_tokens)
+        super().__init__(grid, recency, **settings)
         self.items = items
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
-        self._texts = self.reader.read(graph, self.history) if self.items == "text" else None
+        if self.items == "text":
+            super()._prepare(graph, split)
 
     def _train(self, config: SASRecConfig) -> Callable[[LinkHistory], "_SequenceModel"]:
-        history, texts = self.history, self._texts
+        history, texts = self.history, self._texts if self.items == "text" else None
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             module = _Transformer(config, history, texts).to(self.device)

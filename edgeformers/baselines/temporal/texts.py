@@ -1,5 +1,6 @@
-"""Frozen text vectors of links, the mean of those to each candidate, and a loss over candidates."""
+"""What baselines with frozen text vectors share: the vectors of links, their means, a loss."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,26 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgeformers.baselines.base import Scores
+from edgeformers.baselines.temporal.base import RECENCY, Config, Recency, TemporalBaseline
 from edgeformers.baselines.temporal.history import LinkHistory, TimedLinks
 from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS, Vectors, text_vectors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 
 SOFTMAX_CANDIDATES = 8_192  # with more candidates, so many are drawn as negatives for each batch
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextReader:
-    """Which frozen encoder reads the texts of edges."""
-
-    backbone: str = BACKBONE
-    max_tokens: int = MAX_TOKENS
-
-    def read(self, graph: EdgeTextGraph, history: LinkHistory) -> "LinkTexts":
-        """The texts of a network, centered on those of the links so far."""
-        vectors = text_vectors(graph, self.backbone, max_tokens=self.max_tokens)
-        center = vectors[np.unique(history.edges)].astype(np.float32).mean(0)
-        return LinkTexts(vectors, center)
 
 
 @dataclass(frozen=True)
@@ -40,6 +28,28 @@ class LinkTexts:
     def of(self, edges: Ids) -> Scores:
         """Edges [m] -> centered vectors [m, D]."""
         return self.vectors[edges].astype(np.float32) - self.center
+
+
+class TextBaseline(TemporalBaseline[Config]):
+    """A time-aware baseline over frozen text vectors, centered on those of the training links."""
+
+    def __init__(
+        self,
+        grid: Sequence[Config] | None = None,
+        recency: Sequence[Recency] = RECENCY,
+        *,
+        backbone: str = BACKBONE,
+        max_tokens: int = MAX_TOKENS,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(grid, recency, seed=seed, device=device)
+        self.backbone, self.max_tokens = backbone, max_tokens
+
+    def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
+        vectors = text_vectors(graph, self.backbone, max_tokens=self.max_tokens)
+        center = vectors[np.unique(self.history.edges)].astype(np.float32).mean(0)
+        self._texts = LinkTexts(vectors, center)
 
 
 class MeanTexts:

@@ -3,7 +3,7 @@
 Needs PyTorch Geometric (extra `pyg`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.base import RECENCY, Recency, TemporalBaseline
 from edgeformers.baselines.temporal.history import DAY, LinkHistory
-from edgeformers.baselines.temporal.texts import TextReader
-from edgeformers.baselines.text.frozen_vectors import BACKBONE, MAX_TOKENS
+from edgeformers.baselines.temporal.texts import TextBaseline
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
 from edgeformers.errors import require
@@ -42,7 +40,7 @@ class TGNConfig:
     batch: int = 200  # links
 
 
-class TGN(TemporalBaseline[TGNConfig]):
+class TGN(TextBaseline[TGNConfig]):
     """Every node has a memory, updated by its links and their texts (`TGNMemory`).
 
     Its state attends to its last links; a small network scores a pair of states. Texts are 64
@@ -50,21 +48,11 @@ class TGN(TemporalBaseline[TGNConfig]):
     Later, states are computed again for the nodes of links that arrive.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[TGNConfig] = (TGNConfig(), TGNConfig(lr=3e-4, epochs=5)),
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        backbone: str = BACKBONE,
-        max_tokens: int = MAX_TOKENS,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid, recency, seed=seed, device=device)
-        self.reader = TextReader(backbone=backbone, max_tokens=max_tokens)
+    default_grid = (TGNConfig(), TGNConfig(lr=3e-4, epochs=5))
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
-        texts = self.reader.read(graph, self.history)
+        super()._prepare(graph, split)
+        texts = self._texts
         trained = texts.of(np.unique(self.history.edges))
         width = min(TEXT_WIDTH, *trained.shape)
         axes = np.linalg.svd(trained.T @ trained)[0][:, :width]  # principal axes [D, R]
