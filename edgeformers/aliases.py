@@ -32,7 +32,9 @@ NEWER_SETTINGS: Mapping[str, Any] = {
     "links.cached_negatives": 0,
     "model.node_shrinkage": 0.0,
     "model.text_layers": 1,
+    "train.replay": 3.0,
     "train.shard_nodes": None,
+    "train.start_from": "",
 }
 
 #: Fields of the training state in checkpoints that were renamed in 0.2.

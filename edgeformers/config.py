@@ -108,6 +108,8 @@ class LinkSettings:
 class TrainSettings:
     """Settings of training."""
 
+    start_from: str = ""  # a run, or a saved model, to continue from; empty: train from scratch
+    replay: float = 3.0  # with start_from: earlier training examples to repeat per new one
     epochs: int = 6
     batch_size: int | None = 64  # none: 16 to 1,024, depending on the number of examples
     lr: float = 5e-5  # learning rate of the backbone
@@ -141,7 +143,7 @@ class TrainSettings:
         _check_minimum("train", self, 1, "micro_batch_size", "patience", "checkpoint_every")
         _check_minimum("train", self, 1, "keep_checkpoints", "eval_batch_size", "eval_pairs")
         _check_minimum("train", self, 0, "lr", "node_lr", "head_lr", "weight_decay")
-        _check_minimum("train", self, 0, "frozen_layers", "lora_rank", "seed")
+        _check_minimum("train", self, 0, "frozen_layers", "lora_rank", "seed", "replay")
         if not 0 <= self.warmup_ratio < 1:
             raise ConfigError(
                 f"train.warmup_ratio must be at least 0 and less than 1 (got {self.warmup_ratio})"

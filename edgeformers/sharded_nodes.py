@@ -180,6 +180,11 @@ class ShardedNodeLookup(NodeLookup):
                 block.copy_(vectors[start:stop])
             copy_own_rows(self.table, distributed.broadcast_rows(block), start)
 
+    @torch.no_grad()
+    def set_rows(self, rows: Tensor) -> None:
+        """Set the rows of this process, from the whole table [N + 1, K]."""
+        copy_own_rows(self.table, rows, 0)
+
     def _tensors(self) -> list[Tensor]:
         """The tensors with a row per node: table, is_seen, keep and features; some may be empty."""
         none = self.table.detach()[:, :0]

@@ -42,6 +42,12 @@ def test_values_of_all_nodes_are_cut_to_the_rows_of_a_process(as_rank):
     torch.testing.assert_close(own.keep[: len(nodes)], nodes / (nodes + 1))
 
 
+def test_a_whole_table_is_cut_to_the_rows_of_a_process(as_rank):
+    own, table = ShardedNodeLookup(100, 8, sparse=True), torch.randn(101, 8)
+    own.set_rows(table)
+    assert torch.equal(own.table, table[as_rank::3])
+
+
 def test_rows_are_read_from_a_file_of_the_whole_table(as_rank, tmp_path):
     table = torch.randn(101, 8)
     save_file({"table": table}, tmp_path / "file")

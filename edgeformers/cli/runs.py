@@ -75,6 +75,7 @@ Examples:
   edgeformers train edge-classification network -o run-edges --recipe fast --ablate-inputs
   edgeformers train link-prediction network -o run-links --recipe fast
   edgeformers train edge-classification network -o run-seed --config run-edges/config.toml --seed 1
+  edgeformers train link-prediction network -o run-next --from run-links
 
 \b
 On several GPUs:
@@ -85,6 +86,9 @@ On several GPUs:
     network: Path = argument("A prepared network.")
     out: Path = option("Folder of the run.", ..., names=OUT)
     config: Path | None = option("A TOML file of settings that override the recipe.")
+    start_from: Path | None = option(
+        "An earlier run to continue from, with its settings.", names=["--from"], metavar="RUN"
+    )
     seed: int | None = option("Same as --set train.seed=N.")
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
     log_to: list[str] | None = option(
@@ -133,6 +137,8 @@ On several GPUs:
 
         task: Task = choose("task", self.task, get_args(Task))
         settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
+        if self.start_from is not None:
+            settings["train.start_from"] = str(self.start_from)
         graph = EdgeTextGraph.open(self.network)
         device = choose_device(self.device)
         return run_config(

@@ -60,6 +60,16 @@ class NodeIndex:
             raise UnknownNodeError("; ".join(filter(None, [problem, hint, remedy])))
         return numbers
 
+    def numbers_in(self, other: "NodeIndex") -> Ids:
+        """The number that each node has in another index, by id and side; -1 if it has none."""
+        if (self.num_sources is None) != (other.num_sources is None):
+            raise InputError("one network has sources and targets, the other a single node type")
+        numbers = []
+        for side in (None,) if self.num_sources is None else get_args(Side):
+            places = other._table(side).find(self._side(side)[1])
+            numbers.append(np.where(places >= 0, places + other._side(side)[0], -1))
+        return np.concatenate(numbers)
+
     def ids_of(self, numbers: ArrayLike) -> list[str]:
         """The ids of node numbers."""
         nodes = np.asarray(numbers, np.int64)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from edgeformers.config import (
     RECIPES,
     RunConfig,
     Task,
+    flatten,
     given_settings,
     make_config,
 )
@@ -26,6 +27,7 @@ from edgeformers.data.splits import TRAIN, count_parts
 from edgeformers.data.tokens import TokenStore
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.cpu_plan import PLANNED, has_plan, measure_workload, planned_settings
+from edgeformers.estimators.warm_start import Parent, continued_config
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.fitted import choose_split, task_parts
 from edgeformers.models.base import TextReader
@@ -89,9 +91,14 @@ def run_config(
     """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
 
     Later ones override earlier ones. `device` is where the model will be trained. For a CPU, the
-    recipe `default` is planned (`cpu_plan`); for a GPU, batches grow with the network.
+    recipe `default` is planned (`cpu_plan`); for a GPU, batches grow with the network. With
+    `train.start_from`, the settings of that run take the place of the first three.
     """
     config = make_config(task, recipe, file=file, settings=settings)
+    if config.train.start_from:
+        values = flatten(config.to_dict())
+        given = {name: values[name] for name in given_settings(file, settings)}
+        return continued_config(config, given, given.get("recipe", recipe))
     entry = find_model(config)
     defaults = {} if graph is None else network_settings(config, graph)
     on_gpu = device is not None and device.type == "cuda"
@@ -170,26 +177,39 @@ def find_model(config: RunConfig) -> ModelEntry:
 
 
 def build_model(
-    config: RunConfig, graph: EdgeTextGraph, split: str, options: EncodeOptions
+    config: RunConfig,
+    graph: EdgeTextGraph,
+    split: str,
+    options: EncodeOptions,
+    parent: Parent | None = None,
 ) -> tuple[nn.Module, TokenStore]:
-    """The untrained model on its device, and the network's texts in its tokens."""
+    """The untrained model on its device, and the network's texts in its tokens.
+
+    With a `parent`, a trained model, it has its encoder and tokenizer.
+    """
     encoder: TextReader
     features, seed = None, config.train.seed
     if find_model(config).text != "language-model":
-        encoder, tokens = _open_words(config, graph, split, options.show)
+        encoder, tokens = _open_words(config, graph, split, options.show, parent)
     else:
         with distributed.main_first():  # tokenizes the network if necessary
             encoder, tokens = open_backbone(
-                config.model.backbone, graph, seed=seed, show=options.show
+                config.model.backbone,
+                graph,
+                seed=seed,
+                show=options.show,
+                tokenizer=None if parent is None else parent.tokenizer,
             )
         if config.model.node_texts:
             features = _node_text_features(config, graph, tokens, encoder, options.device)
+        if parent is not None:
+            encoder = cast(TextEncoder, parent.model.encoder)
         _prepare_encoder(encoder, config)
     values = _model_values(config, graph, 0 if features is None else features.size(1))
     with sharded_tables(_is_sharded(config, values)):
         model = make_model(chosen_name(config), values, encoder, seed=seed)
     nodes: Any = model.get_submodule("nodes")
-    if config.model.node_init != "random":
+    if config.model.node_init != "random" and parent is None:
         is_needed = distributed.is_main() or not nodes.is_sharded
         nodes.set_table(_initial_vectors(config, graph, split) if is_needed else None)
     if features is not None:
@@ -217,7 +237,7 @@ def _is_sharded(config: RunConfig, values: Mapping[str, Any]) -> bool:
 
 
 def _open_words(
-    config: RunConfig, graph: EdgeTextGraph, split: str, show: bool
+    config: RunConfig, graph: EdgeTextGraph, split: str, show: bool, parent: Parent | None
 ) -> tuple[BagOfWords | NoText, TokenStore]:
     """A bag of the words of training edges in the backbone's tokens, or nothing in its place."""
     settings = config.model
@@ -227,7 +247,14 @@ def _open_words(
             "use `model.node_texts=false`"
         )
     with distributed.main_first():
-        tokens = backbone_tokens(settings.backbone, graph, show=show)
+        tokens = backbone_tokens(
+            settings.backbone,
+            graph,
+            show=show,
+            tokenizer=None if parent is None else parent.tokenizer,
+        )
+    if parent is not None:
+        return cast(BagOfWords | NoText, parent.model.encoder), tokens
     if find_model(config).text == "none":
         return NoText(NoTextConfig(vocab_size=tokens.vocab_size, width=settings.bag_width)), tokens
     bag = make_bag_of_words(

@@ -26,6 +26,7 @@ from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.build import build_model, find_model, run_config
 from edgeformers.estimators.cpu_plan import describe_plan, has_plan, measure_speed, measure_workload
 from edgeformers.estimators.scikit_learn import ScikitLearnParameters, label_rows
+from edgeformers.estimators.warm_start import Parent, continued, open_parent
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.ensemble import fit_ensemble
@@ -88,7 +89,8 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
     """A model that learns from a network: `fit` it, then use it and `save` it.
 
     `settings` override single settings of the recipe by dotted name, like `--set` on the command
-    line: {"train.epochs": 3, "model.backbone": "bert-base-uncased"}.
+    line: {"train.epochs": 3, "model.backbone": "bert-base-uncased"}. With `start_from`, the folder
+    of an earlier run or of a saved model, `fit` continues from it, with its settings.
     """
 
     task: Task
@@ -100,6 +102,7 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         recipe: str = "default",
         settings: Mapping[str, Any] | None = None,
         config: RunConfig | None = None,
+        start_from: str | PathLike[str] | None = None,
         device: str | torch.device | None = None,
         seed: int | None = None,
         show: bool = True,
@@ -109,6 +112,7 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
             "recipe": recipe,
             "settings": settings,
             "config": config,
+            "start_from": start_from,
             "device": device,
             "seed": seed,
             "show": show,
@@ -116,11 +120,14 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         changes = dict(settings or {})
         changes |= {"model.backbone": backbone} if backbone is not None else {}
         changes |= {"train.seed": seed} if seed is not None else {}
+        changes |= {"train.start_from": str(start_from)} if start_from is not None else {}
         if config is not None and config.task != self.task:
             raise ConfigError(f"{type(self).__name__} is for {self.task}, not for {config.task}")
         self._changes = None if config is not None else changes  # of a recipe, for its network
+        starts_from_run = "train.start_from" in changes and recipe == "default"
+        self._recipe = None if starts_from_run else recipe  # that of the earlier run
         if config is None:
-            self.config = run_config(self.task, recipe, settings=changes)
+            self.config = run_config(self.task, self._recipe, settings=changes)
         else:
             self.config = config.with_settings(changes)
         find_model(self.config)  # raises if it is not a model of this task
@@ -240,7 +247,7 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         """How long a planned training on a CPU will take, which is printed too."""
         if self.device.type != "cpu" or not has_plan(self.config, find_model(self.config)):
             return None
-        graph, num_train = objective.fitted.network.graph, len(objective.parts["train"])
+        graph, num_train = objective.fitted.network.graph, len(objective.examples)
         encoder: TextEncoder = objective.model.encoder
         load = measure_workload(self.config, graph, num_train, len(encoder.layers))
         frozen, speed = cacheable_layers(objective.model), measure_speed(encoder)
@@ -291,10 +298,12 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         folder = Path(run).expanduser()
         distributed.run_on_main(lambda: write_run_results(folder, self.results))
 
-    def _untrained(self, graph: EdgeTextGraph, from_frame: bool) -> dict[str, Any]:
+    def _untrained(
+        self, graph: EdgeTextGraph, from_frame: bool, parent: Parent | None
+    ) -> dict[str, Any]:
         """The fields of a FittedModel before training."""
         split = choose_split(self.config, graph)
-        model, tokens = build_model(self.config, graph, split, self.options)
+        model, tokens = build_model(self.config, graph, split, self.options, parent)
         return {
             "config": self.config,
             "options": self.options,
@@ -323,9 +332,8 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         else:
             graph = open_network(network)
         if self._changes is not None:
-            recipe, changes = self.config.recipe, self._changes
             self.config = run_config(
-                self.task, recipe, settings=changes, graph=graph, device=self.device
+                self.task, self._recipe, settings=self._changes, graph=graph, device=self.device
             )
         task_parts(self.task, graph, choose_split(self.config, graph))  # raises if there are none
         return graph, from_frame
@@ -344,13 +352,14 @@ class EdgeClassifier(Estimator[FittedEdgeClassifier]):
     def make_objective(self, network: Network, **columns: Any) -> EdgeObjective:
         """What `fit` trains: the untrained model with the batches and the loss of its task."""
         graph, from_frame = self._open(network, columns)
-        kind = self._label_kind(graph)
-        fields = self._untrained(graph, from_frame)
+        kind, parent = self._label_kind(graph), open_parent(self.config)
+        fields = self._untrained(graph, from_frame, parent)
         assert graph.labels is not None
         labels = graph.labels[fields["attached"].parts["train"]]
         head = self._make_head(graph, labels, kind, fields["model"])
         names = list(graph.label_names)
-        return EdgeObjective(FittedEdgeClassifier(**fields, head=head, label_names=names))
+        objective = EdgeObjective(FittedEdgeClassifier(**fields, head=head, label_names=names))
+        return continued(objective, parent)
 
     evaluate = delegated(FittedEdgeClassifier.evaluate)
     predictions = delegated(FittedEdgeClassifier.predictions)
@@ -460,8 +469,9 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         """What `fit` trains: the untrained model with the batches and the loss of its task."""
         graph, from_frame = self._open(network, columns)
         head = make_link_head(self.config.links, graph.num_nodes).to(self.device)
-        fields = self._untrained(graph, from_frame)
-        return LinkObjective(FittedLinkPredictor(**fields, head=head))
+        parent = open_parent(self.config)
+        fields = self._untrained(graph, from_frame, parent)
+        return continued(LinkObjective(FittedLinkPredictor(**fields, head=head)), parent)
 
     def report(
         self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS

@@ -172,10 +172,11 @@ class FittedModel(ABC, Generic[Loader]):
         with `include_network`. `push_to_hub` is the name of a model on the Hugging Face Hub, such
         as "user/model", to which the folder is uploaded.
         """
-        shared = self
+        parent = Path(self.config.train.start_from).name
+        shared = replace(self, config=self.config.with_settings({"train.start_from": parent}))
         if not include_network:
             facts = self._network_facts()
-            shared = replace(self, attached=None, network_path=None, network_facts=facts)
+            shared = replace(shared, attached=None, network_path=None, network_facts=facts)
         path = shared.save(folder, include_network=include_network)
         if push_to_hub is not None:
             distributed.run_on_main(lambda: upload_folder(path, push_to_hub, private=private))

@@ -87,7 +87,7 @@ def model_card(
         [
             f"---\nlibrary_name: {library}\ntags: {tags}\n---",
             "# " + ": ".join(filter(None, title)),
-            _architecture(facts),
+            _architecture(facts) + _parent(extra.get("config", {})),
             *(f"## {name}\n\n{text.strip()}" for name, text in sections.items() if text),
             GENERATED + "\n",
         ]
@@ -116,6 +116,12 @@ def _architecture(facts: Mapping[str, Any]) -> str:
     else:
         reads = f"a {encoder['family']} encoder of {encoder['layers']} layers"
     return f"{facts['model']} with {nodes:,} nodes on {reads}, {encoder['width']} wide."
+
+
+def _parent(config: Mapping[str, Any]) -> str:
+    """The run that training started from."""
+    folder = config.get("train", {}).get("start_from", "")
+    return f" Its training started from the run `{Path(folder).name}`." if folder else ""
 
 
 def _data(network: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

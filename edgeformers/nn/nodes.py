@@ -88,6 +88,11 @@ class NodeLookup(nn.Module):
         self.check_table(vectors)
         self._copy_rows(self.table, vectors)
 
+    @torch.no_grad()
+    def set_rows(self, rows: Tensor) -> None:
+        """Set the whole table [N + 1, K], with the unknown node as its last row."""
+        self.table.copy_(rows)
+
     def check_table(self, vectors: Tensor) -> None:
         """Raise an error for initial vectors of another shape than the table."""
         expected = (self.num_nodes, self.table.size(1))

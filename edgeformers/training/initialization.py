@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from edgeformers.data.batch import pack_texts
@@ -26,17 +27,23 @@ SCRATCH_VOCABULARY = "train:8000"
 
 
 def open_backbone(
-    backbone: str, graph: EdgeTextGraph, *, seed: int = 0, show: bool = True
+    backbone: str,
+    graph: EdgeTextGraph,
+    *,
+    seed: int = 0,
+    show: bool = True,
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[TextEncoder, TokenStore]:
     """The encoder at the start of a run, and the network's texts in its tokens.
 
     In addition to the names of `load_backbone`, "scratch:2x64" is an untrained encoder with 2
     layers of width 64 and a vocabulary learned from the network, which needs no download.
+    `tokenizer` is that of a trained model to start from, if any.
     """
-    if is_scratch(backbone):
-        return _scratch(backbone, graph, seed, show)
-    encoder = load_backbone(backbone)
-    tokens = backbone_tokens(backbone, graph, show=show)
+    encoder = None if is_scratch(backbone) else load_backbone(backbone)
+    tokens = backbone_tokens(backbone, graph, show=show, tokenizer=tokenizer)
+    if encoder is None:
+        return random_backbone(_scratch_config(backbone, tokens.vocab_size), seed=seed), tokens
     if tokens.vocab_size > encoder.config.vocab_size:
         raise InputError(
             f"the tokenizer of '{backbone}' has {tokens.vocab_size:,} tokens, the backbone only "
@@ -45,9 +52,14 @@ def open_backbone(
     return encoder, tokens
 
 
-def backbone_tokens(backbone: str, graph: EdgeTextGraph, *, show: bool = True) -> TokenStore:
+def backbone_tokens(
+    backbone: str, graph: EdgeTextGraph, *, show: bool = True, tokenizer: Tokenizer | None = None
+) -> TokenStore:
     """The network's texts in the tokens of a backbone, without loading its weights."""
+    if tokenizer is not None:
+        return add_tokens(graph, tokenizer, progress=show)
     if is_scratch(backbone):
+        _scratch_config(backbone)
         return add_tokens(graph, SCRATCH_VOCABULARY, progress=show)
     folder = backbone if backbone == MINILM else str(find_backbone_folder(backbone, weights=False))
     return add_tokens(graph, folder, progress=show)
@@ -68,9 +80,7 @@ def is_scratch(backbone: str) -> bool:
     return backbone.startswith(SCRATCH.rstrip(":"))
 
 
-def _scratch(
-    backbone: str, graph: EdgeTextGraph, seed: int, show: bool
-) -> tuple[TextEncoder, TokenStore]:
+def _scratch_config(backbone: str, vocab_size: int = 1) -> EncoderConfig:
     match = _SCRATCH.fullmatch(backbone)
     if match is None:
         raise ConfigError(f"untrained backbones have the form scratch:2x64 (got '{backbone}')")
@@ -80,15 +90,13 @@ def _scratch(
             f"untrained backbones need at least 2 layers and a width that is a multiple of 16 "
             f"(got '{backbone}')"
         )
-    tokens = backbone_tokens(backbone, graph, show=show)
-    config = EncoderConfig(
-        vocab_size=tokens.vocab_size,
+    return EncoderConfig(
+        vocab_size=vocab_size,
         width=width,
         heads=max(2, width // 64) if width % 32 == 0 else 1,
         layers=layers,
         ffn_width=4 * width,
     )
-    return random_backbone(config, seed=seed), tokens
 
 
 def factorize(graph: EdgeTextGraph, split: str, width: int, *, seed: int = 0) -> Tensor:

@@ -103,8 +103,8 @@ class LinkObjective(Objective):
             drawn = uniform(hash_keys(self.seed, 0x4E0, epoch, np.arange(len(self._log_q))))
             self._hidden = torch.from_numpy(drawn < self.cold_node_rate).to(self.device)
         least = 1 if self.head.uniform_negatives or self._cached else 2
-        train, size = self.parts["train"], self.batch_size
-        return EpochBatches(train, size, seed=self.seed, epoch=epoch, least=least)
+        size, seed = self.batch_size, self.seed
+        return EpochBatches(self.examples, size, seed=seed, epoch=epoch, least=least)
 
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[LinkBatch]:
         """The pairs and negatives of a batch for this process, in pieces of at most `micro`."""

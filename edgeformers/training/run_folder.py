@@ -13,9 +13,11 @@ from typing import Any
 from edgeformers import distributed
 from edgeformers.config import RunConfig, matches_file
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.storage import fingerprint
 from edgeformers.errors import InputError
 from edgeformers.files import json_values, read_json_object, write_atomic
 from edgeformers.inference.fitted import network_fingerprint
+from edgeformers.inference.model_card import CONFIG as MODEL_CONFIG
 from edgeformers.inference.model_card import RESULTS
 from edgeformers.training.callbacks import TENSORBOARD
 from edgeformers.training.checkpoint import latest_checkpoint, remove_checkpoints
@@ -25,10 +27,14 @@ CONFIG, RECORD = "config.toml", "run.json"
 MODEL, CHECKPOINTS = "model", "checkpoints"
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether a run folder has a trained model."""
+    return (folder / RESULTS).is_file() or (folder / MODEL).is_dir()
+
+
 def is_claimed(folder: Path) -> bool:
     """Whether a run folder has anything that another run must not replace."""
-    finished = (folder / RESULTS).is_file() or (folder / MODEL).is_dir()
-    return finished or latest_checkpoint(folder / CHECKPOINTS) is not None
+    return is_complete(folder) or latest_checkpoint(folder / CHECKPOINTS) is not None
 
 
 def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
@@ -50,6 +56,22 @@ def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
             f"{folder} is a run on another network ({recorded.get('network')}); choose another "
             "run folder or remove it"
         )
+    parent = recorded.get("start_from")
+    if parent and not is_complete(folder) and parent != describe_parent(config):
+        raise InputError(
+            f"{folder} started from {parent.get('run')}, which has changed since; choose another "
+            "run folder or remove it"
+        )
+
+
+def describe_parent(config: RunConfig) -> dict[str, Any]:
+    """Which model a run starts from: its folder, and the checksum of its config.json."""
+    folder = Path(config.train.start_from)
+    config_file = (folder / MODEL if (folder / MODEL).is_dir() else folder) / MODEL_CONFIG
+    return {
+        "run": str(folder),
+        "model": fingerprint(config_file) if config_file.is_file() else None,
+    }
 
 
 @contextmanager
@@ -86,8 +108,10 @@ def write_run_results(folder: Path, results: Mapping[str, Any]) -> None:
 
 def _write_settings(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
     check_owner(folder, config, graph)
-    record = {"task": config.task, "network": str(graph.path.resolve())}
+    record: dict[str, Any] = {"task": config.task, "network": str(graph.path.resolve())}
     record["network_fingerprint"] = network_fingerprint(graph)
+    if config.train.start_from:
+        record["start_from"] = describe_parent(config)
     write_atomic(folder / RECORD, json.dumps(record, indent=1) + "\n")
     if not is_claimed(folder) or not (folder / CONFIG).exists():
         write_atomic(folder / CONFIG, config.to_toml())

@@ -56,14 +56,15 @@ class Objective(ABC):
         self.loader, self.parts = fitted.network.loader, fitted.network.parts
         self.modules: nn.Module = nn.ModuleDict({"model": self.model, "head": self.head})
         self.read: Callable[[Any], Tensor] = self.model  # or a faster way to call it
-        examples = len(self.parts["train"])
-        self.batch_size = train.batch_size or default_batch_size(fitted.config.task, examples)
+        self.examples = self.parts["train"]  # to train on; a warm start takes fewer
+        count = len(self.examples)
+        self.batch_size = train.batch_size or default_batch_size(fitted.config.task, count)
         self.seed = train.seed
         self.select = fitted.select_metric  # the validation metric that selects the best epoch
 
     def batches(self, epoch: int) -> Sequence[Ids]:
         """The training examples of every batch of an epoch."""
-        return EpochBatches(self.parts["train"], self.batch_size, seed=self.seed, epoch=epoch)
+        return EpochBatches(self.examples, self.batch_size, seed=self.seed, epoch=epoch)
 
     @abstractmethod
     def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:

@@ -155,6 +155,28 @@ def test_a_folder_killed_while_its_first_file_was_written_is_reused(home, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_run_continues_from_an_earlier_one(home, tmp_path):
+    made = call(
+        *("train", "link-prediction", "network", "-o", tmp_path / "next"),
+        *("--from", "run-links", "--quiet", "--json"),
+    )
+    assert made.code == 0, made.err
+    assert json.loads(made.out)["results"]["test"]["full/mrr"] > 0
+    config = (tmp_path / "next" / "config.toml").read_text()
+    assert f'start_from = "{home / "run-links"}"' in config
+    again = call(
+        *("train", "link-prediction", "network", "-o", tmp_path / "next", "--quiet"),
+        *("--config", tmp_path / "next" / "config.toml"),
+    )
+    assert again.code == 0, again.err
+    for task in ("edge-classification", "link-prediction"):  # another task, another recipe
+        options = ("-o", tmp_path / "no", "--from", "run-links", "--recipe", "paper")
+        failed = call("train", task, "network", *options)
+        assert failed.code == 2
+        assert "run-links" in failed.err
+        assert not (tmp_path / "no").exists()
+
+
 def test_several_processes_print_once(home, tmp_path):
     options = ["--nproc-per-node", "2", "--master-port", "0", "--standalone"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "edgeformers.cli"]

@@ -1,0 +1,157 @@
+"""Warm starts: a run continues from an earlier one, on a network that has changed since.
+
+Nodes keep their vectors by id and type, whatever their numbers are now. New nodes start as the
+unknown node. Training reads the new examples and a sample of the earlier ones.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgeformers.config import RunConfig, flatten
+from edgeformers.data.random import hash_keys
+from edgeformers.data.types import Ids
+from edgeformers.errors import ConfigError, InputError
+from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_model import check_model
+from edgeformers.models.link_head import LinkHead
+from edgeformers.training.run_folder import CONFIG, MODEL
+from edgeformers.training.trainer import Objective
+
+Trained = TypeVar("Trained", bound=Objective)
+Parent = FittedEdgeClassifier | FittedLinkPredictor
+
+#: Settings in place of those of the earlier run, unless they are given.
+SETTINGS: Mapping[str, Any] = {"train.epochs": 1}
+#: Settings of the model that do not change what its parameters mean.
+CHANGEABLE = frozenset({"model.node_dropout", "model.node_shrinkage", "model.node_init"})
+PER_NODE = frozenset({"model.nodes.table", "head.bias"})  # parameters with a row per node
+REPLAY = 0x5EED  # random stream
+
+
+def continued_config(
+    config: RunConfig, given: Mapping[str, Any], recipe: str | None = None
+) -> RunConfig:
+    """The settings of the run that `train.start_from` names, with those that are given changed."""
+    folder = Path(config.train.start_from).expanduser().resolve()
+    before = RunConfig.from_dict(_read_facts(folder)["extra"]["config"])
+    if before.task != config.task:
+        raise ConfigError(
+            f"{folder} is a run of {before.task}; it cannot start one of {config.task}"
+        )
+    if recipe not in (None, before.recipe):
+        raise ConfigError(
+            f"{folder} has the recipe '{before.recipe}', and a run that starts from it keeps its "
+            f"settings (got '{recipe}'); leave the recipe out, or train from scratch"
+        )
+    values, own = flatten(before.to_dict()), {**given, "train.start_from": str(folder)}
+    for name in sorted(own.keys() - CHANGEABLE):
+        if name.startswith("model.") and own[name] != values[name]:
+            raise ConfigError(
+                f"{folder} was trained with {name}={values[name]!r}, and a run that starts from it "
+                f"keeps its model (got {own[name]!r}); leave the setting out, or train from scratch"
+            )
+    return before.with_settings({**SETTINGS, **own})
+
+
+def open_parent(config: RunConfig) -> Parent | None:
+    """The trained model that a run starts from, on the CPU; None if it starts from scratch."""
+    if not config.train.start_from:
+        return None
+    folder = Path(config.train.start_from)
+    _read_facts(folder)
+    return load_fitted(folder, device="cpu", show=False)
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """The contents of config.json of a run's model, or of a saved model."""
+    if (folder / CONFIG).is_file() and not (folder / MODEL).is_dir():
+        raise InputError(
+            f"{folder} is not finished, so no run can start from it; finish it with: "
+            "edgeformers train"
+        )
+    facts = check_model(folder / MODEL if (folder / MODEL).is_dir() else folder)
+    if "config" not in facts["extra"]:
+        raise InputError(f"{folder} contains a model without a task; no run can start from it")
+    return facts
+
+
+def continued(objective: Trained, parent: Parent | None) -> Trained:
+    """An untrained objective with the parameters of a trained model, if any, and its examples."""
+    if parent is None:
+        return objective
+    fitted = objective.fitted
+    _check_labels(fitted, parent)
+    before = fitted.nodes.numbers_in(parent.nodes)  # [N]
+    lookup: Any = parent.model.get_submodule("nodes")
+    numbers = torch.from_numpy(before)
+    numbers = torch.where((numbers >= 0) & lookup.is_seen[numbers], numbers, -1)
+    rows = torch.cat([lookup.table[numbers], lookup.table[-1:]])  # -1: the unknown node
+    objective.model.get_submodule("nodes").set_rows(rows)  # type: ignore[operator]
+    _copy_parameters(objective, parent)
+    if isinstance(objective.head, LinkHead):
+        _copy_popularity(objective.head, parent.head, numbers)
+    objective.examples = choose_examples(objective, parent)
+    return objective
+
+
+@torch.no_grad()
+def _copy_parameters(objective: Objective, parent: Parent) -> None:
+    """Copy what does not belong to single nodes; the encoder is the parent's already."""
+    trained: dict[str, Tensor] = {}
+    for part in ("model", "head"):
+        named = getattr(parent, part).named_parameters()
+        trained |= {f"{part}.{name}": parameter for name, parameter in named}
+    for name, parameter in objective.modules.named_parameters():
+        if name in PER_NODE or name.startswith("model.encoder.") or name not in trained:
+            continue
+        if parameter.shape != trained[name].shape:
+            raise InputError(
+                f"{name} of the earlier model has the shape {list(trained[name].shape)}, but this "
+                f"network needs {list(parameter.shape)}; train from scratch"
+            )
+        parameter.copy_(trained[name])
+
+
+@torch.no_grad()
+def _copy_popularity(head: LinkHead, trained: Any, numbers: Tensor) -> None:
+    """Copy the learned popularity of known nodes; new ones have that of their edges."""
+    if head.bias is None or trained.bias is None:
+        return
+    known = numbers >= 0
+    head.bias[known.to(head.bias.device)] = trained.bias[numbers[known]].to(head.bias)
+
+
+def _check_labels(fitted: Any, parent: Any) -> None:
+    """Raise an InputError if the labels of edges have changed."""
+    if not isinstance(parent, FittedEdgeClassifier):
+        return
+    if parent.head.kind != fitted.head.kind or parent.label_names != fitted.label_names:
+        raise InputError(
+            f"{fitted.network.graph.path} has the labels {', '.join(fitted.label_names)} "
+            f"({fitted.head.kind}), but the earlier run was trained on "
+            f"{', '.join(parent.label_names)} ({parent.head.kind}); train from scratch"
+        )
+
+
+def choose_examples(objective: Objective, parent: Parent) -> Ids:
+    """The training examples that are new, and a sample of the earlier ones.
+
+    As many are new as the training part has grown by. They are the latest ones or, without times,
+    the last of the table.
+    """
+    config, graph = objective.fitted.config.train, objective.fitted.network.graph
+    train = objective.parts["train"]
+    count = len(train) - parent.network_facts.get("parts", {}).get("train", 0)
+    count = min(max(count, 0), len(train))
+    ordered = train if graph.times is None else train[np.argsort(graph.times[train], kind="stable")]
+    earlier, new = np.split(ordered, [len(train) - count])
+    keys = hash_keys(config.seed, REPLAY, len(train), earlier)
+    repeated = earlier[np.argsort(keys)[: max(objective.batch_size, round(config.replay * count))]]
+    return np.sort(np.concatenate([repeated, new]))
