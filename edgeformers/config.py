@@ -45,7 +45,9 @@ class ModelSettings:
 class DataSettings:
     """Which part of a network is used for training."""
 
-    split: str = ""  # split name; empty: "edge" or "link" if present, else the only split
+    # split name; empty: "edge" or "link" if present, else the only split. `train` takes "future"
+    # for links if the network has it
+    split: str = ""
     max_tokens: int = 64  # maximum tokens per text, including special tokens
     source_neighbors: list[int] = field(default_factory=lambda: [8])  # sampled per stratum
     target_neighbors: list[int] = field(default_factory=lambda: [8])  # sampled per stratum

@@ -77,8 +77,9 @@ With a table of your own:
         "chronological-per-source, chronological-per-target, cold-source, cold-target or "
         "column:COLUMN. Append :0.8/0.1/0.1 for other shares; +drop, +drop-source or "
         "+drop-target to drop held-out edges of nodes without training edges; +new-pairs to "
-        "test on new pairs only; +seed-7 for another seed. Repeatable. [default: edge=random "
-        "and link=per-source]"
+        "test on new pairs only; +seed-7 for another seed. Repeatable. [default: edge=random, "
+        "link=per-source and, if all edges have times, future=chronological, which links are then "
+        "trained on]"
     )
     min_degree: int = network_option("Remove nodes with fewer edges until none are left.", 1)
     drop_repeats: bool = network_option(

@@ -20,6 +20,7 @@ from edgeformers.errors import InputError
 from edgeformers.files import json_values
 
 if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
     from edgeformers.data.node_index import NodeIndex
     from edgeformers.estimators import EdgeClassifier, LinkPredictor, Reason, Recommendation
     from edgeformers.evaluation import SeedSummary
@@ -89,6 +90,7 @@ On several GPUs:
     start_from: Path | None = option(
         "An earlier run to continue from, with its settings.", names=["--from"], metavar="RUN"
     )
+    split: str | None = option("Same as --set data.split=NAME.", metavar="NAME")
     seed: int | None = option("Same as --set train.seed=N.")
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
     log_to: list[str] | None = option(
@@ -97,6 +99,7 @@ On several GPUs:
 
     def run(self) -> None:
         from edgeformers.data.graph import EdgeTextGraph
+        from edgeformers.inference.fitted import choose_split
         from edgeformers.report.verdict import read_verdict
         from edgeformers.runs import is_finished, open_run, train_run
         from edgeformers.training.callbacks import make_callback
@@ -115,7 +118,9 @@ On several GPUs:
         values = {"run": str(self.out), "task": config.task, "results": results}
         lines = [f"{self.out} was already finished" if was_finished else f"{self.out} is trained"]
         test = results.get("test", {})
-        lines.append("On the test part:" if test else "The split has no test edges to evaluate on.")
+        graph = EdgeTextGraph.open(self.network)
+        where = f"On the test part of {split_title(graph, choose_split(config, graph))}:"
+        lines.append(where if test else "The split has no test edges to evaluate on.")
         lines += metric_lines(test)
         if self.ablate_inputs:
             from edgeformers.experiments.input_ablation import ablate_inputs
@@ -126,7 +131,7 @@ On several GPUs:
         if verdict is not None:
             values["verdict"] = asdict(verdict)
             lines += ["", verdict.sentence, *verdict.evidence]
-        node = shlex.quote(EdgeTextGraph.open(self.network).node_index.ids_of([0])[0])
+        node = shlex.quote(graph.node_index.ids_of([0])[0])
         lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out, node=node))
         self.print(values, *lines)
 
@@ -139,6 +144,7 @@ On several GPUs:
         settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
         if self.start_from is not None:
             settings["train.start_from"] = str(self.start_from)
+        settings |= {} if self.split is None else {"data.split": self.split}
         graph = EdgeTextGraph.open(self.network)
         device = choose_device(self.device)
         return run_config(
@@ -168,7 +174,8 @@ Examples:
     def run(self) -> None:
         part = choose("part", self.part, ("train", "val", "test"))
         estimator = self.open()
-        count = len(estimator.fitted_.network.parts[part])
+        network = estimator.fitted_.network
+        count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
         results = estimator.evaluate(part)
@@ -178,11 +185,13 @@ Examples:
             {
                 "run": str(self.folder),
                 "task": estimator.task,
+                "split": network.split,
                 "part": part,
                 "results": results,
                 "verdict": None if verdict is None else asdict(verdict),
             },
-            f"{self.folder} on {count:,} {examples} of the {part} part:",
+            f"{self.folder} on {count:,} {examples} of the {part} part of "
+            f"{split_title(network.graph, network.split)}:",
             *metric_lines(results),
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
@@ -549,6 +558,11 @@ def _listed(values: list[str]) -> list[str]:
     return listed
 
 
+def split_title(graph: "EdgeTextGraph", split: str) -> str:
+    """A split by its name and how it was made, as in `prepare --split`."""
+    return f"the split {graph.split_configs[split].to_text() if split in graph.splits else split}"
+
+
 def metric_lines(results: Mapping[str, Any]) -> list[str]:
     """Metrics with their intervals, one line each; those of links one line per protocol."""
     from edgeformers.report.terminal import format_table
@@ -568,6 +582,15 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
         cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
         rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
     lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
+    groups = results.get("groups", {}).get("full", {})
+    if groups.get("cold", {}).get("pairs"):
+        kinds = {"warm": "links between known nodes", "cold": "links with a new node"}
+        means = [
+            f"{groups[name]['metrics']['mrr']:.4f} on {groups[name]['pairs']:,} {kind}"
+            for name, kind in kinds.items()
+            if groups[name]["pairs"]
+        ]
+        lines.append(f"full/mrr: {', '.join(means)}")
     if recommended := results.get("recommendations"):
         values = {name.replace("_", " "): value for name, value in recommended.items()}
         judged = ", ".join(f"{name} {value:.3f}" for name, value in values.items())

@@ -213,17 +213,20 @@ class EdgeTextGraph:
         if name in self.splits:
             return self.splits[name]
         if name not in self._made_splits:
-            self._made_splits[name] = make_split(self._described_split(name), self.edge_list)
+            self._made_splits[name] = make_split(self.split_config(name), self.edge_list)
         return self._made_splits[name]
 
     def has_split(self, name: str) -> bool:
         """Whether `split` accepts the name."""
         try:
-            return name in self.splits or bool(self._described_split(name))
+            return bool(self.split_config(name))
         except InputError:
             return False
 
-    def _described_split(self, name: str) -> SplitConfig:
+    def split_config(self, name: str) -> SplitConfig:
+        """The settings of a prepared split, or of one that `name` describes."""
+        if name in self.split_configs:
+            return self.split_configs[name]
         with suppress(ConfigError):
             config = SplitConfig.parse(name)
             if config.how != "column" and not (config.needs_times and self.times is None):

@@ -31,6 +31,7 @@ from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
+    FUTURE_SPLIT,
     NO_TIME,
     NONE,
     PART_ALIASES,
@@ -40,6 +41,7 @@ from edgeformers.data.splits import (
     count_parts,
     make_split,
     missing_column,
+    split_future,
 )
 from edgeformers.data.storage import (
     ArrayWriter,
@@ -76,7 +78,8 @@ MAX_NODE_LABELS = 10_000  # their names are read whenever the network is opened
 class PrepareConfig:
     """Settings for turning a table of edges into a network."""
 
-    splits: Sequence[SplitConfig] | None = None  # None: the split column, or DEFAULT_SPLITS
+    # None: the split column, or DEFAULT_SPLITS and, if all edges have times, FUTURE_SPLIT
+    splits: Sequence[SplitConfig] | None = None
     tokenizer: str | None = "auto"  # minilm if installed; None: tokenize later
     positive_labels: Sequence[str] = ()  # labels of edges that count as links; empty: all edges
     neighbors: Mapping[str, list[int]] = field(default_factory=dict)  # sampled per side
@@ -383,12 +386,16 @@ class _NetworkWriter:
             columns={name: self._split_column(name) for name in sorted(columns)},
         )
         (self.folder / "splits").mkdir()
-        splits: dict[str, dict[str, Any]] = {}
         for config in configs:
-            codes = make_split(config, edges)
-            np.save(self.folder / f"splits/{config.name}.npy", codes)
-            splits[config.name] = _describe_split(config, codes, edges)
-        self.meta = replace(self.meta, splits=splits)
+            self._write_split(config, make_split(config, edges), edges)
+        is_default = self.config.splits is None and configs is DEFAULT_SPLITS
+        if is_default and (codes := split_future(edges)) is not None:
+            self._write_split(FUTURE_SPLIT, codes, edges)
+
+    def _write_split(self, config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> None:
+        np.save(self.folder / f"splits/{config.name}.npy", codes)
+        described = _describe_split(config, codes, edges)
+        self.meta = replace(self.meta, splits={**self.meta.splits, config.name: described})
 
     def _split_column(self, name: str) -> SplitCodes:
         """The codes of the parts that a column names."""

@@ -21,7 +21,7 @@ from edgeformers.data.readers.stackexchange import read_stackexchange_questions
 from edgeformers.data.readers.tables import TABLE_FORMATS, read_edges, read_nodes
 from edgeformers.data.recipes import load_recipe, prepare_recipe, recipe_names
 from edgeformers.data.simulate import Simulation, simulate
-from edgeformers.data.splits import SplitConfig
+from edgeformers.data.splits import DEFAULT_SPLITS, SplitConfig
 from edgeformers.data.table import EdgeTable, LabelKind, NodeTable, OnError
 from edgeformers.data.tokenize import checked_tokenizer
 from edgeformers.decode import decode
@@ -172,8 +172,14 @@ def write_simulation(
     *,
     overwrite: bool = False,
 ) -> EdgeTextGraph:
-    """Prepare a simulated network; its notes contain the best achievable scores."""
-    config = replace(config, notes=[*config.notes, *str(simulation.best_scores()).splitlines()])
+    """Prepare a simulated network; its notes contain the best achievable scores.
+
+    Its links do not change with time, so its default splits are random.
+    """
+    splits = DEFAULT_SPLITS if config.splits is None else config.splits
+    config = replace(
+        config, splits=splits, notes=[*config.notes, *str(simulation.best_scores()).splitlines()]
+    )
     nodes = [simulation.nodes]
     return write_network(simulation.table, out, nodes=nodes, config=config, overwrite=overwrite)
 

@@ -159,6 +159,8 @@ DEFAULT_SPLITS = (
     SplitConfig(name="edge", how="random"),
     SplitConfig(name="link", how="per_source"),
 )
+#: Another one by default if every edge has a time; links are then trained on it, see `run_config`.
+FUTURE_SPLIT = SplitConfig(name="future", how="chronological")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +193,20 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
         if config.unseen in ("drop", f"drop_{side}"):
             codes[cold_edges(codes, edges, side)] = NONE
     return codes
+
+
+def split_future(edges: EdgeList) -> SplitCodes | None:
+    """The codes of FUTURE_SPLIT; None if a time is missing or test is not later than training."""
+    times, last = edges.times, np.iinfo(np.int64).max
+    if times is None or any((times[rows] == NO_TIME).any() for rows in row_slices(len(times))):
+        return None
+    codes = make_split(FUTURE_SPLIT, edges)
+    end, start = NO_TIME, last
+    for rows in row_slices(len(codes)):
+        part, time = codes[rows], times[rows]
+        end = max(end, int(time[part == TRAIN].max(initial=NO_TIME)))
+        start = min(start, int(time[part == TEST].min(initial=last)))
+    return codes if NO_TIME < end < start < last else None
 
 
 def missing_column(config: SplitConfig) -> str:

@@ -23,8 +23,9 @@ from edgeformers.config import (
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import BATCH_SIZES, default_batch_size
 from edgeformers.data.scratch import row_slices
-from edgeformers.data.splits import TRAIN, count_parts
+from edgeformers.data.splits import FUTURE_SPLIT, TRAIN, count_parts
 from edgeformers.data.tokens import TokenStore
+from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.cpu_plan import PLANNED, has_plan, measure_workload, planned_settings
 from edgeformers.estimators.warm_start import Parent, continued_config
@@ -90,15 +91,20 @@ def run_config(
 ) -> RunConfig:
     """Settings from a recipe, a network, the model in `model.name`, a TOML file, single settings.
 
-    Later ones override earlier ones. `device` is where the model will be trained. For a CPU, the
+    Later ones override earlier ones. Links of a network with the split `future` are trained on it,
+    except by the paper's recipes. `device` is where the model will be trained. For a CPU, the
     recipe `default` is planned (`cpu_plan`); for a GPU, batches grow with the network. With
     `train.start_from`, the settings of that run take the place of the first three.
     """
     config = make_config(task, recipe, file=file, settings=settings)
+    given = given_settings(file, settings)
     if config.train.start_from:
         values = flatten(config.to_dict())
-        given = {name: values[name] for name in given_settings(file, settings)}
-        return continued_config(config, given, given.get("recipe", recipe))
+        own = {name: values[name] for name in given}
+        return continued_config(config, own, own.get("recipe", recipe))
+    if graph is not None and (split := _default_split(config, graph)) and "data.split" not in given:
+        settings = {**(settings or {}), "data.split": split}
+        config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
     defaults = {} if graph is None else network_settings(config, graph)
     on_gpu = device is not None and device.type == "cuda"
@@ -106,11 +112,31 @@ def run_config(
         defaults |= batch_settings(config, num_training_edges(config, graph))
     defaults |= {**entry.settings, **({} if config.recipe in PAPER_RECIPES else entry.tuned)}
     config = make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
-    is_given = given_settings(file, settings) & set(PLANNED)
-    if graph is None or device is None or device.type != "cpu" or is_given:
+    if graph is None or device is None or device.type != "cpu" or given & set(PLANNED):
         return config
     defaults |= cpu_settings(config, graph)
     return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
+
+
+def describe_future(graph: EdgeTextGraph, split: str, tested: Ids) -> str:
+    """What a split by time means for the links that are tested; empty for other splits."""
+    config = graph.split_config(split)
+    if config.how != FUTURE_SPLIT.how or not len(tested):
+        return ""
+    train, val, test = (f"{share:.0%}" for share in config.fractions)
+    seen = graph.seen_in_training(split)
+    known = float((seen[graph.src[tested]] & seen[graph.dst[tested]]).mean())
+    other = split == FUTURE_SPLIT.name and "link" in graph.splits
+    return (
+        f"links are split by time: the first {train} of the edges train, the next {val} validate, "
+        f"the last {test} test; {known:.0%} of the test links are between nodes known from training"
+        + (" (data.split=link splits them at random)" if other else "")
+    )
+
+
+def _default_split(config: RunConfig, graph: EdgeTextGraph) -> str:
+    is_dated = FUTURE_SPLIT.name in graph.splits and config.recipe not in PAPER_RECIPES
+    return FUTURE_SPLIT.name if is_dated and config.task == "link-prediction" else ""
 
 
 def cpu_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:

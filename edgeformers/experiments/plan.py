@@ -262,7 +262,7 @@ def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) 
     settings = {**options.settings, **row.settings}
     if row.is_simple:
         return make_config(row.task, options.recipe, settings=settings)
-    settings |= {"model.name": row.model}
+    settings = {"data.split": "", **settings, "model.name": row.model}  # "": as published
     device = choose_device(options.device)
     planned = device if device.type == "cuda" else None  # nothing is planned for a CPU
     return run_config(row.task, options.recipe, settings=settings, graph=graph, device=planned)

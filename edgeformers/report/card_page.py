@@ -46,6 +46,13 @@ DEGREE_TITLES = {"outgoing": "Edges out of a node", "incoming": "Edges into a no
 BRIEF = 5  # skipped rows listed in a terminal
 MAX_LISTED = 20  # labels, types and so on that are listed one by one
 HELD_OUT = ("val", "test")
+NEW_NODES = {
+    "neither": "both nodes known",
+    "source": "new source",
+    "target": "new target",
+    "both": "both nodes new",
+}
+FUTURE_NOTE = "The edges of each part by which of their nodes appear in training."
 
 
 def write_card(graph_or_card: "EdgeTextGraph | DataCard", folder: str | PathLike[str]) -> Path:
@@ -257,10 +264,14 @@ def _split(split: SplitSummary) -> list[Block]:
         for part in split.parts
     ]
     shares = label_share_table(split)
+    is_future = split.is_chronological and any(part.new_ends for part in split.parts)
+    future: list[Block] = [Paragraph(FUTURE_NOTE, muted=True)] if is_future else []
+    future += [future_table(split)] if is_future else []
     return [
         StackedBar(f"Split {split.name}: {sizes} edges", parts, "touches a cold node"),
         Paragraph("A node is cold if it has no training edge.", muted=True),
         split_table(split),
+        Section("What of the future is known", future),
         Section("Shared with training", [overlap_table(split)]),
         Section("Labels in each part", [shares] if shares else []),
     ]
@@ -350,6 +361,19 @@ def split_table(split: SplitSummary) -> Table:
         cold.append(f"{part.cold_edges:,} ({percent(part.cold_edges / max(part.edges, 1))})")
         shown = cold if part.name in HELD_OUT else [""] * len(cold)
         rows.append([part.name, f"{part.edges:,}", percent(part.share), *shown])
+    return Table(rows)
+
+
+def future_table(split: SplitSummary) -> Table:
+    """How many edges of the held-out parts lead to nodes that training does not know."""
+    parts = [part for part in split.parts if part.name in HELD_OUT and part.new_ends]
+    rows: list[list[TableCell]] = [["", *(cell for part in parts for cell in (part.name, ""))]]
+    for ends, title in NEW_NODES.items():
+        row: list[TableCell] = [title]
+        for part in parts:
+            share = part.new_ends[ends] / max(part.edges, 1)
+            row += [f"{part.new_ends[ends]:,} ({percent(share)})", Bar(share)]
+        rows.append(row)
     return Table(rows)
 
 

@@ -10,7 +10,9 @@ def test_scores_are_those_of_training(home):
     answer = call("evaluate", "run-edges", "--quiet")
     assert answer.code == 0, answer.err
     noted = json.loads((home / "run-edges" / "results.json").read_text())["test"]
-    assert answer.out.startswith("run-edges on 200 edges of the test part:\n")
+    assert answer.out.startswith(
+        "run-edges on 200 edges of the test part of the split edge=random:"
+    )
     assert f"{noted['macro_f1']:.4f}" in answer.out
 
 

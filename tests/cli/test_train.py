@@ -39,7 +39,8 @@ def test_a_finished_run_is_not_trained_again(home):
     before = (home / "run-edges" / "results.json").stat().st_mtime_ns
     answer = call(*TRAIN, "-o", "run-edges", *TINY)
     assert answer.code == 0
-    assert answer.out.startswith("run-edges was already finished\nOn the test part:\n  macro_f1")
+    assert answer.out.startswith("run-edges was already finished\n")
+    assert "test part of the split edge=random:\n  macro_f1" in answer.out
     assert "edgeformers predict run-edges EDGES.csv" in answer.out
     assert (home / "run-edges" / "results.json").stat().st_mtime_ns == before
 

@@ -4,11 +4,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from edgeformers.data.splits import SplitConfig
 from edgeformers.decode import decode_json
 
 Severity = Literal["note", "warning"]
 
 VERSION = 2  # of card.json
+NEW_ENDS = ("neither", "source", "target", "both")  # ends of an edge without a training edge
 CUTS = (64, 128, 256)  # text lengths, in tokens, at which models commonly truncate
 
 
@@ -157,6 +159,7 @@ class PartSummary:
     same_text: Overlap | None
     same_pair: Overlap | None
     same_edge: Overlap | None
+    new_ends: dict[str, int] = field(default_factory=dict)  # edges by which ends are cold: NEW_ENDS
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,11 @@ class SplitSummary:
     name: str
     parts: list[PartSummary]
     spec: str = ""  # as given to `prepare --split`: link=per-source+drop
+
+    @property
+    def is_chronological(self) -> bool:
+        """Whether training edges are the first ones and test edges the last."""
+        return bool(self.spec) and SplitConfig.parse(self.spec).how == "chronological"
 
     def part(self, name: str) -> PartSummary | None:
         return next((part for part in self.parts if part.name == name), None)

@@ -7,6 +7,7 @@ import numpy as np
 
 from edgeformers.data.card.card import (
     CUTS,
+    NEW_ENDS,
     Counts,
     DataCard,
     LabelSummary,
@@ -206,7 +207,7 @@ def _split(graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Arra
         what: np.sort(values[train & has_text if what == "text" else train])
         for what, values in keys.items()
     }
-    is_known = known[graph.src] & known[graph.dst]
+    new_ends = np.where(known[graph.src], 0, 1) + np.where(known[graph.dst], 0, 2)  # of NEW_ENDS
     sides = {"nodes": slice(0, graph.num_nodes)}
     if graph.is_bipartite:
         border = graph.num_sources
@@ -224,6 +225,7 @@ def _split(graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Arra
                 overlaps[what] = _overlap(graph, what, edge_ids, values, trained[what], edges)
         touched = _touched_nodes(graph, chosen)
         cold = touched & ~known
+        counts = np.bincount(new_ends[chosen], minlength=len(NEW_ENDS))
         parts.append(
             PartSummary(
                 name=part,
@@ -231,11 +233,12 @@ def _split(graph: "EdgeTextGraph", name: str, codes: Array, keys: dict[str, Arra
                 share=edges / max(graph.num_edges, 1),
                 nodes={side: int(np.count_nonzero(touched[at])) for side, at in sides.items()},
                 cold={side: int(np.count_nonzero(cold[at])) for side, at in sides.items()},
-                cold_edges=int(np.count_nonzero(chosen & ~is_known)),
+                cold_edges=int(np.count_nonzero(new_ends[chosen])),
                 labels=_labels(graph, chosen),
                 same_text=overlaps["text"],
                 same_pair=overlaps["pair"],
                 same_edge=overlaps["edge"],
+                new_ends={n.name: n.count for n in _named(NEW_ENDS, counts)},
             )
         )
     config = graph.split_configs.get(name)

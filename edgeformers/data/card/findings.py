@@ -340,12 +340,17 @@ def _add_leaks(card: DataCard, parts: dict[str, PartSummary], findings: _Finding
 
 def _add_cold_nodes(parts: dict[str, PartSummary], findings: _Findings) -> None:
     intended = {config.name for config in findings.configs.values() if config.is_cold}
-    affected = []
+    by_time = {c.name for c in findings.configs.values() if c.how == "chronological"}
+    affected: list[_Affected] = []
+    later: list[_Affected] = []
     for split, part in parts.items():
         if part.cold_edges and split not in intended:
             cold = {side: count for side, count in part.cold.items() if count}
             sides = [f"{count:,} of {part.nodes[side]:,} {side}" for side, count in cold.items()]
-            affected.append(_Affected(split, part, part.cold_edges, listed(sides)))
+            of_split = later if split in by_time else affected
+            of_split.append(_Affected(split, part, part.cold_edges, listed(sides)))
+    if later:
+        findings.add_affected("new nodes", "note", later)
     if affected:
         splits = [each.split for each in affected]
         is_changed = findings.change_splits(splits, links_only=True, unseen="drop")
