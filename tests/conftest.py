@@ -19,7 +19,6 @@ from edgeformers.training.trainer import Trainer
 
 settings.register_profile("busy", deadline=None)  # a machine may have other work to do
 settings.load_profile("busy")
-torch.set_num_threads(1)  # models here are tiny: threads would only wait for each other
 
 os.environ["EDGEFORMERS_CACHE"] = tempfile.mkdtemp(prefix="edgeformers-tests-")
 atexit.register(shutil.rmtree, os.environ["EDGEFORMERS_CACHE"], ignore_errors=True)
