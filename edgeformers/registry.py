@@ -36,7 +36,7 @@ from edgeformers.baselines.temporal.last_neighbors import LastNeighbors
 from edgeformers.baselines.temporal.recent_ease import RecentEASE
 from edgeformers.baselines.temporal.recent_lightgcn import RecentLightGCN
 from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
-from edgeformers.baselines.temporal.sasrec import SASRec
+from edgeformers.baselines.temporal.sasrec import SASRec, SASRecText
 from edgeformers.baselines.temporal.tgn import TGN
 from edgeformers.baselines.text.bert import (
     Bert,
@@ -201,7 +201,7 @@ LINK_BASELINES: Mapping[str, Callable[..., LinkBaseline]] = {
     "recent-ease": RecentEASE,
     "recent-lightgcn": RecentLightGCN,
     "sasrec": SASRec,
-    "sasrec-text": lambda **settings: SASRec(items="text", **settings),
+    "sasrec-text": SASRecText,
     "tgn": TGN,
     "alpharec": AlphaRec,
     "graph-transformer": GraphTransformer,

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeformers.baselines.base import default_device
 from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Ids
@@ -68,19 +67,10 @@ class ALS(FactorBaseline[ALSConfig, ALSFactors]):
 
     Every cell counts: a link of n edges is a 1 with confidence 1 + alpha n, an absent link a 0
     with confidence 1. With one side fixed, the other has a closed form, from which cold nodes get
-    their factors too. Runs on the GPU if there is one, unless `device` is given.
+    their factors too.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[ALSConfig] = GRID,
-        *,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid)
-        self.seed = seed
-        self.device = torch.device(device) if device else default_device()
+    default_grid = GRID
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
         """Group the links into blocks that fit in memory with the most factors of the grid."""

@@ -1,14 +1,15 @@
 """What factor models share: a link is scored by the inner product of two vectors."""
 
 from abc import ABC
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from edgeformers.baselines.base import GridLinkBaseline, Scores
+from edgeformers.baselines.base import GridLinkBaseline, Scores, default_device
 from edgeformers.data.types import Ids
 from edgeformers.evaluation import InnerProductScorer
 
@@ -27,9 +28,20 @@ FittedFactors = TypeVar("FittedFactors", bound=NodeFactors)
 
 
 class FactorBaseline(GridLinkBaseline[Config, FittedFactors], ABC):
-    """A link baseline that scores x_q . y_c."""
+    """A link baseline that scores x_q . y_c, fitted on the GPU if there is one."""
 
-    device = torch.device("cpu")  # where validation links are ranked
+    default_grid: ClassVar[Sequence[Any]]
+
+    def __init__(
+        self,
+        grid: Sequence[Config] | None = None,
+        *,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(self.default_grid if grid is None else grid)
+        self.seed = seed
+        self.device = torch.device(device) if device else default_device()
 
     def factors(self) -> tuple[Scores, Scores]:
         """Vectors [Q, K] and [C, K] whose inner products are the scores."""

@@ -1,7 +1,6 @@
 """NetMF (Qiu et al., 2018): node vectors by factorizing the matrix that DeepWalk factorizes."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,19 +46,10 @@ class NetMF(FactorBaseline[NetMFConfig, NodeFactors]):
     positive training links over all nodes. Up to 4,000 nodes M is exact. For larger graphs it is
     estimated from random walks and stays sparse, as in NetSMF (Qiu et al., 2019), since the
     dense matrix grows quadratically. A cold node is the mean of the vectors that its profile
-    links to. Runs on the GPU if there is one, unless `device` is given.
+    links to.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[NetMFConfig] = (NetMFConfig(),),
-        *,
-        seed: int = 0,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(grid)
-        self.seed = seed
-        self.device = torch.device(device) if device else default_device()
+    default_grid = (NetMFConfig(),)
 
     def _fit(self, setting: NetMFConfig) -> NodeFactors:
         graph = undirected_graph(self.links)

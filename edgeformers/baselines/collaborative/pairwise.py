@@ -4,14 +4,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgeformers.baselines.base import default_device, fold_in_means
+from edgeformers.baselines.base import fold_in_means
 from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
@@ -57,11 +57,8 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     """Vectors trained with Adam so that links score above non-links.
 
     Training stops early by full-ranking MRR on validation; without validation links it runs for
-    all epochs. A cold node is the mean of the vectors that its profile links to. Runs on the GPU
-    if there is one, unless `device` is given.
+    all epochs. A cold node is the mean of the vectors that its profile links to.
     """
-
-    default_grid: ClassVar[Sequence[PairwiseConfig]]
 
     def __init__(
         self,
@@ -71,9 +68,8 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
         show: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(self.default_grid if grid is None else grid)
-        self.seed, self.show = seed, show
-        self.device = torch.device(device) if device else default_device()
+        super().__init__(grid, seed=seed, device=device)
+        self.show = show
 
     @abstractmethod
     def _transform(self) -> Transform:

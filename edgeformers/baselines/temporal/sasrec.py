@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.base import RECENCY, Recency
 from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.baselines.temporal.texts import (
     LinkTexts,
@@ -41,34 +39,33 @@ class SASRecConfig:
 class SASRec(TextBaseline[SASRecConfig]):
     """Predicts the next candidate of a source from its last 50, by softmax over candidates.
 
-    A candidate is a learned vector (`items="ids"`) or a projection of the mean frozen text vector
-    of its links so far (`items="text"`), which candidates that training never saw have too.
+    A candidate is a learned vector.
     """
 
     default_grid = (SASRecConfig(), SASRecConfig(dropout=0.5, epochs=40))
 
-    def __init__(
-        self,
-        grid: Sequence[SASRecConfig] | None = None,
-        recency: Sequence[Recency] = RECENCY,
-        *,
-        items: Literal["ids", "text"] = "ids",
-        **settings: Any,
-    ) -> None:
-        super().__init__(grid, recency, **settings)
-        self.items = items
+    reads_texts = False
 
     def _prepare(self, graph: EdgeTextGraph, split: str) -> None:
-        if self.items == "text":
+        if self.reads_texts:
             super()._prepare(graph, split)
 
     def _train(self, config: SASRecConfig) -> Callable[[LinkHistory], "_SequenceModel"]:
-        history, texts = self.history, self._texts if self.items == "text" else None
+        history, texts = self.history, self._texts if self.reads_texts else None
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             module = _Transformer(config, history, texts).to(self.device)
             _train_epochs(module, _windows(history, config.length + 1), config, texts, history)
         return lambda started: _SequenceModel(module.eval(), started, texts)
+
+
+class SASRecText(SASRec):
+    """SASRec in which a candidate is a projection of the mean frozen text vector of its links.
+
+    Candidates that training never saw have one too.
+    """
+
+    reads_texts = True
 
 
 class _Transformer(nn.Module):
