@@ -12,10 +12,10 @@ quickstart: $(READY)  ## both models and baselines on the built-in network; quic
 	$(BIN)/edgeformers quickstart -o quickstart
 
 test: $(READY)  ## the test suite without its slow cases; no network, no GPU
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: $(READY)  ## the slow cases
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow
 
 wheel: $(READY)  ## the package as a wheel in dist/; a fresh environment is tried by `make test-slow`
 	rm -rf build/lib build/bdist.*

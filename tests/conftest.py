@@ -16,6 +16,7 @@ from edgeformers.data.prepare import prepare_simulated
 from edgeformers.data.table import EdgeTable, NodeTable
 from edgeformers.estimators import EdgeClassifier, LinkPredictor
 from edgeformers.training.trainer import Trainer
+from tests.fitted import classifier, predictor, trained  # noqa: F401
 
 settings.register_profile("busy", deadline=None)  # a machine may have other work to do
 settings.load_profile("busy")

@@ -1,9 +1,7 @@
 import contextlib
 import io
-import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -46,22 +44,6 @@ def edges(tmp_path):
     rows = (f"u{i % 5},i{i % 3},text number {i},{i % 2}" for i in range(20))
     (tmp_path / "edges.csv").write_text("\n".join(["source,target,text,label", *rows]) + "\n")
     return "edges.csv"
-
-
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory):
-    """A folder with `network`, `run-edges` and `run-links`, all made by the program."""
-    folder, before = tmp_path_factory.mktemp("trained"), Path.cwd()
-    os.chdir(folder)
-    try:
-        made = call("prepare", "simulated", "-o", "network", "--edges", 1000, "--quiet")
-        assert made.code == 0, made.err
-        for task, out in (("edge-classification", "run-edges"), ("link-prediction", "run-links")):
-            made = call("train", task, "network", "-o", out, *TINY)
-            assert made.code == 0, made.err
-    finally:
-        os.chdir(before)
-    return folder
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
-"""Estimators fitted once on the built-in network."""
+"""Estimators with tiny models."""
 
-import pytest
-
-from edgeformers.estimators import EdgeClassifier, LinkPredictor
+from edgeformers.estimators import EdgeClassifier
 
 EDGES = {
     "train.epochs": 10,
@@ -27,15 +25,3 @@ def tiny(kind, **settings):
     """An estimator with a tiny model, nothing shown."""
     base = EDGES if kind is EdgeClassifier else LINKS
     return kind("scratch:2x32", settings={**base, **settings}, show=False, device="cpu")
-
-
-@pytest.fixture(scope="session")
-def classifier(simulated, tmp_path_factory):
-    """A classifier fitted in a run folder."""
-    return tiny(EdgeClassifier).fit(simulated, run=tmp_path_factory.mktemp("edge-run"))
-
-
-@pytest.fixture(scope="session")
-def predictor(simulated, tmp_path_factory):
-    """A link predictor fitted in a run folder."""
-    return tiny(LinkPredictor).fit(simulated, run=tmp_path_factory.mktemp("link-run"))

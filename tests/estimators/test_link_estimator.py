@@ -194,12 +194,13 @@ def frame():
 
 ANSWER = """
 import sys, edgeformers
-loaded = edgeformers.load(sys.argv[1], device="cpu")
-loaded.show = False
-print(loaded.recommend("n3", 1, explain=1)[0].because[0].text)
-print(float(loaded.score([("n3", "m4")])[0]))
-print(loaded.evaluate()["full/mrr"])
-loaded.save(sys.argv[2])
+for folder, next_folder in zip(sys.argv[1:], sys.argv[2:]):
+    loaded = edgeformers.load(folder, device="cpu")
+    loaded.show = False
+    print(loaded.recommend("n3", 1, explain=1)[0].because[0].text)
+    print(float(loaded.score([("n3", "m4")])[0]))
+    print(loaded.evaluate()["full/mrr"])
+    loaded.save(next_folder)
 """
 
 
@@ -216,10 +217,9 @@ def test_a_predictor_of_a_frame_is_saved_with_its_network(frame, tmp_path):
     del made
     gc.collect()
     first.rename(moved)
-    for folder, next_folder in ((moved, second), (second, second)):
-        command = [sys.executable, "-c", ANSWER, str(folder), str(next_folder)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        words, score, mrr = told.splitlines()
+    command = [sys.executable, "-c", ANSWER, *map(str, (moved, second, second))]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    for words, score, mrr in (told[:3], told[3:]):
         assert [words, float(score), float(mrr)] == expected
 
 
