@@ -23,7 +23,8 @@ from edgeformers.data.table import EdgeTable, edge_schema
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.components import ALSComponent, EASEComponent, LightGCNComponent
 from edgeformers.inference.edge_history import EdgeHistory, NewEdges
-from edgeformers.inference.link_scorer import GROUPS, LinkScorer
+from edgeformers.inference.link_scorer import LinkScorer
+from edgeformers.inference.saved_components import GROUPS
 
 WIDTHS = {"lightgcn": 64, "als": 128, "ease": 256}
 

@@ -38,9 +38,8 @@ from edgeformers.inference.ensemble import (
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.index import FOLDER, LinkIndex
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 from edgeformers.inference.load import load_fitted
-from edgeformers.inference.saved_components import restore_component
+from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group, restore_component
 from edgeformers.training.run_folder import MODEL, owned_folder
 
 #: Gives a little more than 100,000 sources and targets with at least one edge.

@@ -46,8 +46,8 @@ from edgeformers.inference.fitted_edges import (
     tune_decision,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
-from edgeformers.inference.link_scorer import GROUP_NAMES
 from edgeformers.inference.load import load_fitted, load_pretrained
+from edgeformers.inference.saved_components import GROUP_NAMES
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message

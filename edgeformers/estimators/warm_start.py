@@ -21,8 +21,8 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import check_model
 from edgeformers.models.link_head import LinkHead
+from edgeformers.training.objective import Objective
 from edgeformers.training.run_folder import CONFIG, MODEL
-from edgeformers.training.trainer import Objective
 
 Trained = TypeVar("Trained", bound=Objective)
 Parent = FittedEdgeClassifier | FittedLinkPredictor

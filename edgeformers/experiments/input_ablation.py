@@ -35,8 +35,8 @@ from edgeformers.inference.components import MeanComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, tune_decision
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.link_scorer import GROUPS, Ensemble
 from edgeformers.inference.model_card import write_model_card
+from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.report.verdict import ALPHA, Answer, Finding, Question, Verdict
 from edgeformers.training import run_folder
 from edgeformers.training.initialization import is_scratch

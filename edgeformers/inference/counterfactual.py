@@ -19,7 +19,8 @@ from edgeformers.evaluation import LinkTable
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
-from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking, degree_group
+from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking
+from edgeformers.inference.saved_components import degree_group
 from edgeformers.inference.trained_components import EdgeNumbers, TextComponent
 
 

@@ -33,8 +33,8 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 from edgeformers.inference.rolling_validation import RollingValidation
+from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 from edgeformers.inference.temporal_components import (
     NoveltyComponent,
     RecentHistoryComponent,

@@ -36,7 +36,8 @@ from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
 from edgeformers.inference.index import LinkIndex
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, Queries, Ranking
+from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking
+from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.inference.trained_components import (
     NodeVectorComponent,
     PopularityComponent,

@@ -16,7 +16,7 @@ from edgeformers.inference.fitted import make_options
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.index import FOLDER as INDEX
-from edgeformers.inference.link_scorer import Ensemble
+from edgeformers.inference.saved_components import Ensemble
 from edgeformers.inference.saved_model import (
     CONFIG,
     FILES,

@@ -14,8 +14,8 @@ from edgeformers.evaluation.metrics import expected_rank, reciprocal_ranks
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
 from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 TABLE_BYTES = 1 << 29  # scores of all components that are kept
 BLOCK = 256  # links ranked at a time

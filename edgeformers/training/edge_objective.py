@@ -10,7 +10,7 @@ from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.types import Ids
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.models.edge_head import EdgeHead, is_known
-from edgeformers.training.trainer import Objective
+from edgeformers.training.objective import Objective
 
 
 class EdgeObjective(Objective):

@@ -27,7 +27,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
 from edgeformers.sharded_nodes import rows_of
 from edgeformers.training.negative_cache import REFRESH_BATCH, REFRESH_RATIO, NegativeCache
-from edgeformers.training.trainer import Objective
+from edgeformers.training.objective import Objective
 
 COLD_NODE_RATE = 0.3  # default share of nodes read as unknown, for splits that hold nodes out
 

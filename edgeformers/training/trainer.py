@@ -2,8 +2,6 @@
 
 import math
 import time
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -13,25 +11,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgeformers import distributed
 from edgeformers.aliases import current_training_state
 from edgeformers.config import TrainSettings
 from edgeformers.data.batch import tensors_of
-from edgeformers.data.loader import EpochBatches, default_batch_size
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.types import Ids
 from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
-from edgeformers.inference.fitted_edges import FittedEdgeClassifier
-from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.sharded_nodes import find_sharded, gather_state, row_tensor_names, rows_of
 from edgeformers.training.callbacks import Callback
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
+from edgeformers.training.deferred_losses import DeferredLosses, Update
 from edgeformers.training.delayed_signals import DelayedSignals, Interrupted
+from edgeformers.training.objective import Objective
 from edgeformers.training.optimizers import EMA, ROW_MOMENTS, Optimizers, lr_schedule
 from edgeformers.training.runlog import RunLog
 
@@ -44,55 +41,6 @@ POSTFIX_SECONDS = 0.1  # between losses shown in the progress bar
 
 class TrainingError(EdgeformersError):
     """Training cannot continue; the message names the step and the remedy."""
-
-
-class Objective(ABC):
-    """What is trained: modules, batches, loss and validation metrics."""
-
-    def __init__(self, fitted: FittedEdgeClassifier | FittedLinkPredictor) -> None:
-        train = fitted.config.train
-        self.fitted, self.device, self.autocast = fitted, fitted.device, fitted.options.autocast
-        self.model, self.head = fitted.model, fitted.head
-        self.loader, self.parts = fitted.network.loader, fitted.network.parts
-        self.modules: nn.Module = nn.ModuleDict({"model": self.model, "head": self.head})
-        self.read: Callable[[Any], Tensor] = self.model  # or a faster way to call it
-        self.examples = self.parts["train"]  # to train on; a warm start takes fewer
-        count = len(self.examples)
-        self.batch_size = train.batch_size or default_batch_size(fitted.config.task, count)
-        self.seed = train.seed
-        self.select = fitted.select_metric  # the validation metric that selects the best epoch
-
-    def batches(self, epoch: int) -> Sequence[Ids]:
-        """The training examples of every batch of an epoch."""
-        return EpochBatches(self.examples, self.batch_size, seed=self.seed, epoch=epoch)
-
-    @abstractmethod
-    def make(self, ids: Ids, epoch: int, micro: int | None) -> list[Any]:
-        """The batch of this process on the host, in pieces of at most `micro` examples."""
-
-    @abstractmethod
-    def backward(self, batches: list[list[Any]]) -> Tensor:
-        """Add the gradients of the mean loss over the batches of an update, and return the loss.
-
-        The mean over all processes is the actual loss and gradient. The loss stays on its device.
-        """
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps next to the modules."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; empty for a checkpoint of an earlier version."""
-        if state:
-            raise ValueError(f"unexpected state of the objective: {', '.join(state)}")
-
-    @abstractmethod
-    def find_nonfinite(self, ids: Ids, epoch: int) -> Ids:
-        """The examples that give NaN or infinity on their own."""
-
-    @abstractmethod
-    def evaluate(self, part: str) -> dict[str, float]:
-        """All metrics on "val" or "test"."""
 
 
 @dataclass
@@ -108,44 +56,6 @@ class TrainingState:
     micro_batch_size: int | None = None
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Update:
-    """One optimizer step and the examples of its batches."""
-
-    step: int  # from 1
-    epoch: int
-    batches: list[Ids]
-
-
-class DeferredLosses:
-    """A queue of losses, each of which is read `delay` steps after it was added."""
-
-    def __init__(self, delay: int) -> None:
-        self.delay = delay
-        self._queue: deque[tuple[Update, Tensor, Any]] = deque()
-
-    def add(self, update: Update, loss: Tensor) -> None:
-        """Start copying the loss of an update to the host."""
-        if not loss.is_cuda:
-            self._queue.append((update, loss, None))
-            return
-        host = torch.empty_like(loss, device="cpu", pin_memory=True)
-        host.copy_(loss, non_blocking=True)
-        copied = torch.cuda.Event()
-        copied.record()
-        self._queue.append((update, host, copied))
-
-    def read(self, *, drain: bool = False) -> list[tuple[Update, float]]:
-        """The losses that are due; with `drain`, all of them."""
-        losses = []
-        while len(self._queue) > (0 if drain else self.delay):
-            update, loss, copied = self._queue.popleft()
-            if copied is not None:
-                copied.synchronize()
-            losses.append((update, float(loss)))
-        return losses
 
 
 class Trainer:

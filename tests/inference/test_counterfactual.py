@@ -18,7 +18,7 @@ from edgeformers.inference.components import (
     LightGCNComponent,
     ReciprocityComponent,
 )
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, degree_group
+from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 USERS, ITEMS = 12, 9
 KINDS = ("bipartite", "undirected", "directed")

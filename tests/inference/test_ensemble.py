@@ -25,7 +25,7 @@ from edgeformers.inference.ensemble import (
     fit_ensemble,
     lightgcn_component,
 )
-from edgeformers.inference.link_scorer import GROUPS
+from edgeformers.inference.saved_components import GROUPS
 
 SETTINGS = {
     "train.epochs": 1,

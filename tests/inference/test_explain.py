@@ -15,8 +15,8 @@ from edgeformers.data.prepare import prepare
 from edgeformers.estimators import LinkPredictor
 from edgeformers.inference.components import ALSComponent
 from edgeformers.inference.explain import DECIDERS, Recommendation, is_unfavorable
-from edgeformers.inference.link_scorer import GROUPS, Ensemble
 from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_components import GROUPS, Ensemble
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0_1"
 USERS, ITEMS = 30, 12

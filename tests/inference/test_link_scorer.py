@@ -15,8 +15,9 @@ from edgeformers.errors import FormatError
 from edgeformers.evaluation import LinkTable
 from edgeformers.inference.components import EASEComponent, LightGCNComponent, ReciprocityComponent
 from edgeformers.inference.edge_history import EdgeHistory, NewEdges
-from edgeformers.inference.link_scorer import GROUPS, Ensemble, LinkScorer, degree_group
+from edgeformers.inference.link_scorer import LinkScorer
 from edgeformers.inference.load import load_fitted
+from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0_1"
 N = 6

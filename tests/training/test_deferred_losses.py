@@ -6,8 +6,9 @@ import re
 import pytest
 import torch
 
+from edgeformers.training.deferred_losses import DeferredLosses, Update
 from edgeformers.training.runlog import read_log
-from edgeformers.training.trainer import GPU_DELAY, DeferredLosses, Trainer, TrainingError, Update
+from edgeformers.training.trainer import GPU_DELAY, Trainer, TrainingError
 from tests.conftest import CPU
 
 
