@@ -75,7 +75,7 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
             known = truth >= 0
             curve = calibration(predictions.probs.numpy()[known], truth[known])
             metrics["ece"] = expected_calibration_error(curve)
-            metrics["calibration"] = curve
+            metrics["calibration"] = {**curve, "temperature": float(self.head.temperature)}
         self.results[part] = metrics
         return metrics
 

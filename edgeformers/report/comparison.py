@@ -7,6 +7,12 @@ from typing import Any
 
 from edgeformers.data.card.card import DataCard
 from edgeformers.data.card.phrasing import counted, listed
+from edgeformers.report.beyond_accuracy import (
+    Calibration,
+    RecommendationQuality,
+    calibration_blocks,
+    recommendation_blocks,
+)
 from edgeformers.report.card_page import card_blocks
 from edgeformers.report.figures import COLORS, Dot, DotChart, LineChart
 from edgeformers.report.formatting import (
@@ -112,6 +118,8 @@ class RunGroup:
     curves: list[ModelCurves] = field(default_factory=list)
     costs: list[ModelCost] = field(default_factory=list)
     degrees: DegreeScores | None = None
+    calibration: list[Calibration] = field(default_factory=list)
+    recommendations: list[RecommendationQuality] = field(default_factory=list)
     settings: list[ModelRuns] = field(default_factory=list)
 
     @property
@@ -223,6 +231,8 @@ def comparison_page(comparison: RunComparison) -> Page:
             Section("Learning curves", each(_curves), "curves"),
             Section("Cost and quality", each(_cost), "cost"),
             Section("By node degree", each(_degrees), "degree"),
+            Section("Calibration", each(lambda group: calibration_blocks(group.calibration))),
+            Section("Recommendations", each(lambda g: recommendation_blocks(g.recommendations))),
             Section("Figures of experiments", comparison.figures, "figures"),
             Section("Data", cards, "data"),
             Section("Settings", each(_settings), "settings"),

@@ -13,7 +13,7 @@ from edgeformers.report.verdict import NOT_TESTED, Verdict
 InputKind = Literal["text", "nodes", "both", ""]  # "" if unknown
 
 INPUT_KINDS: tuple[InputKind, ...] = ("text", "nodes", "both")
-LOWER_IS_BETTER = ("mae", "rmse")
+LOWER_IS_BETTER = ("mae", "rmse", "ece")
 MAX_TITLES = 3  # titles listed before a shared conclusion
 
 

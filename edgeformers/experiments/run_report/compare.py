@@ -44,6 +44,8 @@ def compare_runs(runs: Sequence[FinishedRun], network: str, title: str) -> RunGr
         curves=[curves for model in models if (curves := model.curves(metric))],
         costs=[cost for model in models if (cost := model.cost(metric))],
         degrees=scores_by_degree(models, metric),
+        calibration=[curve for model in models if (curve := model.calibration())],
+        recommendations=[each for model in models if (each := model.recommendations())],
         settings=[model.settings() for model in models],
     )
 

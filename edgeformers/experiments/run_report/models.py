@@ -9,6 +9,7 @@ from typing import Any
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind, popularity_note
 from edgeformers.experiments.run_report.read import CHOSEN, FinishedRun, is_scalar
+from edgeformers.report.beyond_accuracy import FEW_EDGES, Calibration, RecommendationQuality
 from edgeformers.report.comparison import Line, ModelCost, ModelCurves, ModelRuns
 from edgeformers.report.formatting import format_duration
 from edgeformers.report.results import LearningCurve, learning_curve
@@ -81,6 +82,37 @@ class ComparedModel:
             device=", ".join(dict.fromkeys(run.device for run in self.runs if run.device)),
             value=self.score(metric).value,
         )
+
+    def calibration(self) -> Calibration | None:
+        """The reliability of predicted classes; None if a run was evaluated without it."""
+        curves = [run.results.get("calibration") for run in self.runs]
+        if not all(curves) or "ece" not in self.metrics:
+            return None
+        heats = [curve.get("temperature") for curve in curves if curve]
+        return Calibration(
+            model=self.title,
+            lines=[
+                [
+                    (x, y)
+                    for x, y, n in zip(c["confidence"], c["accuracy"], c["count"], strict=True)
+                    if n >= FEW_EDGES
+                ]
+                for c in curves
+                if c
+            ],
+            error=self.score("ece").value,
+            temperature=None if None in heats else fmean(heats),
+        )
+
+    def recommendations(self) -> RecommendationQuality | None:
+        """Means of what was measured of recommendations; None if a run has nothing of it."""
+        found = [run.results.get("recommendations") for run in self.runs]
+        known = [values for values in found if values]
+        if not known or len(known) < len(found):
+            return None
+        names = [name for name in known[0] if all(is_scalar(each.get(name)) for each in known)]
+        means = {name: fmean(float(each[name]) for each in known) for name in names}
+        return RecommendationQuality(model=self.title, metrics=means)
 
     def settings(self) -> ModelRuns:
         """The runs with the settings of all of them; differing choices are joined."""
