@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from edgeformers.inference.link_scorer import LinkScorer
 
 FOLDER, RECORD = "index", "index.json"
-FORMAT, SCHEMA_VERSION = "edgeformers-index", 2
+FORMAT, SCHEMA_VERSION = "edgeformers-index", 3
 CHUNK = 4_096  # nodes encoded and written together
 SAMPLED = 2_000  # other sources, whose queries shape the search
 LARGE = 300_000  # targets up to which search is exact

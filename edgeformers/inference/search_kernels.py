@@ -20,6 +20,7 @@ def find_best(
     steps,
     queries,
     numbers,
+    later_numbers,
     weights,
     bonuses,
     excluded,
@@ -54,7 +55,7 @@ def find_best(
                 continue
             bound = products[at] + _slack(norms, weights, at, n)
             if bound >= scores[n, 0]:
-                bound = _refine(later, steps, numbers, weights, at, n, bound, scores[n, 0])
+                bound += _refinement(later, steps, later_numbers, weights, at, n)
             if bound >= scores[n, 0]:
                 score = _score(keys, queries, at, n) + bonus[at]
                 _push(scores, places, n, score, at)
@@ -89,21 +90,15 @@ def _slack(norms, weights, at, n):
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)
-def _refine(later, steps, numbers, weights, at, n, bound, least):
-    """Replace the bounds of further blocks of columns by their products, until it is below."""
-    blocks = steps.shape[1] // 2
-    width, start = later.shape[1] // max(1, blocks), numbers.shape[1] - later.shape[1]
-    for block in range(blocks):
-        product = np.int32(0)
-        for j in range(block * width, (block + 1) * width):
-            product = np.int32(
-                product + np.int32(np.int32(later[at, j]) * np.int32(numbers[n, start + j]))
-            )
-        bound += np.float32(product) * (weights[n, 0] * steps[at, 2 * block])
-        bound += weights[n, 2 + block] * steps[at, 2 * block + 1]
-        if bound < least:
-            break
-    return bound
+def _refinement(later, steps, later_numbers, weights, at, n):
+    """What the bound changes if the product of the later columns replaces that of their norms."""
+    product = np.int32(0)
+    for j in range(later.shape[1]):
+        product = np.int32(
+            product + np.int32(np.int32(later[at, j]) * np.int32(later_numbers[n, j]))
+        )
+    change = np.float32(product) * (weights[n, 0] * steps[at, 0])
+    return change + weights[n, 2] * steps[at, 1]
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS)

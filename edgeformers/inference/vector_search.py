@@ -21,12 +21,15 @@ from edgeformers.inference.encode import Vectors
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
 SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
 COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # first columns to choose from
-BLOCK, BLOCKS = 32, 4  # columns of a later block, and the number of blocks
+LATER = 128  # columns after these
 PARTS = 4  # of the other columns, each with a bound of its own
 LARGEST = 16_383  # integer of a query; sums of products with 8 bits stay below 2**31
-#: What a bound costs, further columns of a key, and a score, in integers multiplied in sequence.
-BOUND, REFINED, SCORED = 40, 3_000, 6_000
+#: What a bound costs, later columns of a key, and a score, in integers multiplied in sequence.
+BOUND, REFINED, SCORED = 40, 1_200, 4_000
 ROUNDING = 1e-5  # error of a product in float32, relative to the norms
+#: Units in which norms and their weights are about equally long, so that the product of lengths is
+#: a close bound: what integers of keys leave out, columns and parts, what those of queries do.
+UNITS = np.array([0.1, 1.0, *[1.0] * PARTS, 100.0], np.float32)
 FEWEST = 64  # keys whose scores are computed first
 LISTED, RESCORED = 128, 400  # columns of keys in IVF lists, and keys that are re-scored
 LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
@@ -76,8 +79,8 @@ class BoundedSearch:
     A change of basis q . k = (A q) . (B k) gives queries and keys the same, diagonal covariance,
     so that the first columns have nearly all of the score. By the Cauchy-Schwarz inequality the
     others, and what integers do not represent, add at most products of norms. A key whose bound is
-    below the k-th best score found so far cannot win. For the others, blocks of further columns
-    are multiplied until they cannot win either; the scores of those that remain are computed.
+    below the k-th best score found so far cannot win. For the others, later columns are multiplied
+    too; the scores of those that may still win are computed.
     """
 
     def __init__(self, keys: "Compressed", basis: Vectors) -> None:
@@ -117,7 +120,7 @@ class BoundedSearch:
             keys,
             *vars(self.compressed).values(),
             queries,
-            *Compressed.of_queries(queries, self.basis[0], self.compressed),
+            *Compressed.of_queries(queries, self.basis[0], self.num_columns),
             _bonuses(wanted),
             _joined([one.excluded for one in wanted]),
             np.empty(0, bool) if allowed is None else allowed,
@@ -142,79 +145,74 @@ class BoundedSearch:
 class Compressed:
     """Keys as integers, and norms that bound all that these leave out.
 
-    The columns of a key are divided into the first ones, blocks of later ones, and PARTS of all
-    others. `scales`: the scale of the first integers, and the norm of `norms`. `norms`: of what
-    the first integers leave out, of the blocks and the parts, and of the whole key, for rounding.
-    `steps`: for each block the scale of its integers, and the norm of what they leave out less
-    that of the block.
+    The columns of a key are divided into the first, the later, and PARTS of all others. `scales`:
+    the scale of the first integers, and the norm of `norms`. `norms`: of what the first integers
+    leave out, of the later columns and the parts, and of the whole key, for rounding. `steps`: the
+    scale of the later integers, and the norm of what they leave out less that of their columns.
     """
 
     first: NDArray[np.int8]  # [C, r]
     scales: Vectors  # [C, 2]
-    norms: Vectors  # [C, 1 + blocks + PARTS + 1]
-    later: NDArray[np.int8]  # [C, blocks * BLOCK]
-    steps: Vectors  # [C, 2 * blocks]
+    norms: Vectors  # [C, 1 + 1 + PARTS + 1]
+    later: NDArray[np.int8]  # [C, LATER], or as many as there are
+    steps: Vectors  # [C, 2]
 
     @classmethod
     def of_keys(cls, keys: Vectors, basis: Vectors, columns: int) -> "Compressed":
         """Vectors of keys in the basis of keys."""
-        turned = keys @ basis.T
-        first, *later, rest = _divided(turned, columns)
+        first, later, *parts = _divided(keys @ basis.T, columns)
         integers, scale, left_out = _as_integers(first)
-        numbers, steps = [np.empty((len(keys), 0), np.int8)], [np.empty((len(keys), 0))]
-        for block in later:
-            own, own_scale, own_left_out = _as_integers(block)
-            numbers.append(own)
-            steps.append(np.stack([own_scale, own_left_out - _norm(block)], 1))
-        parts = np.array_split(rest, PARTS, axis=1)
-        norms = np.stack([left_out, *map(_norm, later), *map(_norm, parts), _norm(keys)], 1)
+        later_integers, later_scale, later_left_out = _as_integers(later)
+        norms = np.stack([left_out, *map(_norm, (later, *parts, keys))], 1).astype(np.float32)
+        norms /= UNITS
         return cls(
             integers,
             np.stack([scale, _norm(norms)], 1).astype(np.float32),
-            norms.astype(np.float32),
-            np.concatenate(numbers, 1),
-            np.concatenate(steps, 1).astype(np.float32),
+            norms,
+            later_integers,
+            np.stack([later_scale, later_left_out - _norm(later)], 1).astype(np.float32),
         )
 
     @staticmethod
     def of_queries(
-        queries: Vectors, basis: Vectors, keys: "Compressed"
-    ) -> tuple[NDArray[np.int16], Vectors]:
-        """Integers [n, r + blocks * BLOCK] of queries, and their weights of the keys' norms."""
-        turned = queries @ basis.T
-        first, *later, rest = _divided(turned, keys.first.shape[1])
-        leading = turned[:, : turned.shape[1] - rest.shape[1]]
+        queries: Vectors, basis: Vectors, columns: int
+    ) -> tuple[NDArray[np.int16], NDArray[np.int16], Vectors]:
+        """First and later integers [n, r] of queries, and their weights of the keys' norms."""
+        first, later, *parts = _divided(queries @ basis.T, columns)
+        leading = np.concatenate([first, later], 1)
         scale = np.abs(leading).max(1, initial=0.0) / LARGEST
         scale[scale == 0] = 1.0
         integers = np.rint(leading / scale[:, None])
         whole = _norm(leading - integers * scale[:, None]) + ROUNDING * _norm(queries)
-        parts = np.array_split(rest, PARTS, axis=1)
-        weights = [scale, *map(_norm, (first, *later, *parts)), whole]
-        return integers.astype(np.int16), np.stack(weights, 1).astype(np.float32)
+        weights = np.stack([*map(_norm, (first, later, *parts)), whole], 1) * UNITS
+        numbers = integers.astype(np.int16)
+        return (
+            np.ascontiguousarray(numbers[:, :columns]),
+            np.ascontiguousarray(numbers[:, columns:]),
+            np.column_stack([scale, weights]).astype(np.float32),
+        )
 
     def set(self, rows: Ids, new: "Compressed") -> None:
         """Replace some keys."""
         for name, array in vars(new).items():
             getattr(self, name)[rows] = array
 
-    def bounds(self, numbers: NDArray[np.int16], weights: Vectors) -> tuple[Vectors, Vectors]:
-        """Upper bounds [n, C] of products with all keys: by the first columns, and by blocks."""
-        width, scale = self.first.shape[1], weights[:, :1]
-        products = numbers[:, :width].astype(np.float32) @ self.first.T.astype(np.float32)
+    def bounds(
+        self, numbers: NDArray[np.int16], later_numbers: NDArray[np.int16], weights: Vectors
+    ) -> tuple[Vectors, Vectors]:
+        """Upper bounds [n, C] of products with all keys: by the first, and by later columns too."""
+        scale = weights[:, :1]
+        products = numbers.astype(np.float32) @ self.first.T.astype(np.float32)
         by_first = products * scale * self.scales[:, 0] + weights[:, 1:] @ self.norms.T
-        refined = by_first.copy()
-        for at in range(self.steps.shape[1] // 2):
-            columns = slice(at * BLOCK, (at + 1) * BLOCK)
-            products = numbers[:, width:][:, columns].astype(np.float32) @ self.later[:, columns].T
-            refined += products * scale * self.steps[:, 2 * at]
-            refined += weights[:, 2 + at, None] * self.steps[:, 2 * at + 1]
-        return by_first, refined
+        products = later_numbers.astype(np.float32) @ self.later.T.astype(np.float32)
+        change = products * scale * self.steps[:, 0] + weights[:, 2, None] * self.steps[:, 1]
+        return by_first, by_first + change
 
 
 def _divided(turned: Vectors, columns: int) -> list[Vectors]:
-    """The first columns, blocks of later ones, and the rest."""
-    ends = [columns + BLOCK * at for at in range(BLOCKS + 1)]
-    return np.split(turned, [end for end in ends if end <= turned.shape[1]], axis=1)
+    """The first columns, the later ones, and PARTS of the others."""
+    first, later, rest = np.split(turned, [columns, columns + LATER], axis=1)
+    return [first, later, *np.array_split(rest, PARTS, axis=1)]
 
 
 def _as_integers(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors, Vectors]:
@@ -324,8 +322,8 @@ class InvertedLists:
 def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:
     """The number of first columns for which a search costs least.
 
-    It reads these columns of all keys, blocks of those that they cannot rule out, and all columns
-    of those that remain.
+    It reads these columns of all keys, later ones of those that they cannot rule out, and all
+    columns of those that remain.
     """
     width = keys.shape[1]
     place = max(1, round(10 * len(keys) / num_keys))  # of the tenth best among the sampled keys
@@ -333,8 +331,7 @@ def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: i
     costs = {}
     for columns in [number for number in COLUMNS if number < width] or [width]:
         compressed = Compressed.of_keys(keys, basis[1], columns)
-        numbers, weights = Compressed.of_queries(queries, basis[0], compressed)
-        bounds = compressed.bounds(numbers, weights)
+        bounds = compressed.bounds(*Compressed.of_queries(queries, basis[0], columns))
         left, scored = ((own >= least[:, None]).mean() * num_keys for own in bounds)
         costs[columns] = num_keys * (BOUND + columns) + REFINED * left + SCORED * scored
     return min(costs, key=lambda columns: costs[columns])

@@ -63,7 +63,7 @@ class Gate:
                 await answer(scope, receive, observed)
         finally:
             self._count(-1)
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path_format", "other")
             method = scope["method"] if scope["method"] in METHODS else "other"
             self._metrics.observe_request(method, route, status, time.perf_counter() - start)
 

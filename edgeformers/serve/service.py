@@ -539,7 +539,10 @@ def _signature(model: ServedModel) -> dict[str, Any]:
 def _recommendations(
     model: ServedModel, node: str | None, recommendations: list[Recommendation]
 ) -> Recommendations:
-    return Recommendations(**_signature(model), node=node, recommendations=recommendations)
+    """An answer that need not be validated."""
+    return Recommendations.model_construct(
+        **_signature(model), node=node, recommendations=recommendations
+    )
 
 
 def _predictions(model: ServedModel, rows: Sequence[tuple[str, str, str]]) -> list[Prediction]:

@@ -172,7 +172,7 @@ def test_too_many_requests_at_once_are_503_and_health_still_answers(service, mon
 def test_metrics_count_requests_by_route_and_show_versions(client, service):
     client.get("/v1/nodes/user-000003/recommendations?k=1")
     text = client.get("/metrics").text
-    route = 'route="/v1/nodes/{node:node}/recommendations"'
+    route = 'route="/v1/nodes/{node}/recommendations"'
     assert f'edgeformers_requests_total{{method="GET",{route},status="200"}}' in text
     assert "edgeformers_request_seconds_bucket{le=" in text
     version = service.versions.find("link-prediction").version
