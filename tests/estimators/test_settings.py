@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgeformers.cli.runs import Train
-from edgeformers.config import PAPER_RECIPES
+from edgeformers.config import PAPER_RECIPES, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import TRAIN
@@ -100,11 +100,13 @@ def test_a_chosen_batch_size_keeps_its_rates_and_a_chosen_rate_its_value(starred
 
 
 def test_default_shrinks_node_vectors_by_the_number_of_training_links(simulated, monkeypatch):
-    assert size_settings(LINKS, 30_000) == {}
-    added = [size_settings(LINKS, n)["model.node_shrinkage"] for n in (30_500, 130_000, 500_000)]
+    assert size_settings(LINKS, 60_000) == {}
+    added = [size_settings(LINKS, n)["model.node_shrinkage"] for n in (61_000, 130_000, 500_000)]
     assert 0 < added[0] < added[1] < added[2]
     assert run_config(LINKS, graph=simulated).model.node_shrinkage == 0  # a small network
+    assert size_settings(LINKS, 500_000)["train.epochs"] < make_config(LINKS).train.epochs
     monkeypatch.setattr("edgeformers.training.data_settings.SMALL_NETWORK", 100)
+    monkeypatch.setattr("edgeformers.training.data_settings.LARGE_NETWORK", 10_000)
     links = int((simulated.split("link") == TRAIN).sum())
     expected = size_settings(LINKS, links)["model.node_shrinkage"]
     assert run_config(LINKS, graph=simulated).model.node_shrinkage == expected > 0
