@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 IN_SHELL_TOO = {"tutorial.md", "reproduce.md"}  # and docs/howto; data.md: tests/data/test_guide.py
-SLOW = {"gpus.md"}  # starts processes
+SLOW = {"gpus.md", "tutorial.md", "export.md"}  # start processes or train for long
 
 
 def snippets(page):
