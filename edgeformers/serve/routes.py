@@ -92,7 +92,7 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         model: ModelName = None,
     ) -> schemas.NodeMatches:
         """Find nodes by a part of their id."""
-        return service.search_nodes(query, side=side, limit=limit, model=model)
+        return service.nodes.search(query, side=side, limit=limit, model=model)
 
     @app.get("/v1/nodes/{node:node}/similar")
     def similar(
@@ -110,7 +110,7 @@ def _add_nodes(app: FastAPI, service: Service) -> None:
         model: ModelName = None,
     ) -> schemas.NodeEdges:
         """List the edges of a node with their texts, page by page."""
-        return service.edges_of(node, side=side, cursor=cursor, limit=limit, model=model)
+        return service.nodes.edges_of(node, side=side, cursor=cursor, limit=limit, model=model)
 
     @app.delete("/v1/nodes/{node:node}/edges")
     def remove_edges(node: str, side: Side | None = None) -> schemas.Removed:
@@ -156,7 +156,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         if request.edges:
             results = [service.recommend_new(request.edges, request.k, **options)]
         else:
-            results = service.recommend_all(request.nodes, request.k, **options)
+            results = service.start_recommend(request.nodes, request.k, **options).result()
         first = results[0]
         return schemas.RecommendationLists(
             model=first.model, version=first.version, results=results

@@ -13,7 +13,7 @@ import numpy as np
 from edgeformers import __version__
 from edgeformers.data.edge_store import StoredEdge, edge_time
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Side
 from edgeformers.errors import InputError
 from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.encode import Vectors
@@ -24,22 +24,16 @@ from edgeformers.serve.batching import OverloadedError, Pending, Worker
 from edgeformers.serve.limits import Limits
 from edgeformers.serve.live_edges import LiveEdges, default_store
 from edgeformers.serve.metrics import Metrics
-from edgeformers.serve.node_search import list_edges
+from edgeformers.serve.nodes import Nodes
 from edgeformers.serve.schemas import (
     Added,
     ChangedRecommendations,
     EdgeIn,
     EdgePrediction,
     Info,
-    ModelDetails,
-    ModelInfo,
     Models,
     NewEdge,
-    NodeEdge,
-    NodeEdges,
     NodeIn,
-    NodeMatch,
-    NodeMatches,
     OwnEdge,
     Prediction,
     Predictions,
@@ -51,7 +45,6 @@ from edgeformers.serve.versions import ServedModel, Versions
 
 READY_SECONDS = 1.0  # for which the answer to a health check is reused
 NODE_TOKENS = 128  # what ranking for a known node counts as
-CURSOR_DIGITS = 18
 BYTES_PER_TOKEN = 3  # of texts, about
 
 
@@ -80,6 +73,7 @@ class Service:
         self.limits = limits or Limits()
         self.live = LiveEdges(store or default_store(runs[0]))
         self.versions = Versions(runs, network=network, device=device, prepare=self.live.catch_up)
+        self.nodes = Nodes(self.versions, self.live)
         self.metrics = Metrics()
         self.worker = Worker(
             queue_tokens=self.limits.queue_tokens, observe=self.metrics.observe_batch
@@ -97,8 +91,8 @@ class Service:
     def models(self) -> Models:
         """The served runs."""
         return Models(
-            models=list(map(_model_info, self.versions.current)),
-            previous=list(map(_model_info, self.versions.previous)),
+            models=[each.info() for each in self.versions.current],
+            previous=[each.info() for each in self.versions.previous],
         )
 
     def reload(self) -> Models:
@@ -122,7 +116,7 @@ class Service:
         """What is served: models, data, evaluations, limits."""
         return Info(
             edgeformers=__version__,
-            models=list(map(_model_details, self.versions.current)),
+            models=[each.details() for each in self.versions.current],
             limits=asdict(self.limits),
         )
 
@@ -165,35 +159,13 @@ class Service:
                     predicted[count + at],
                     predicted[2 * count + at],
                 )
-        return Predictions(**_signature(served), predictions=answers)
+        return Predictions(**served.signature, predictions=answers)
 
     def recommend(
-        self,
-        node: str,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        explain: int = 0,
-        candidates: CandidateFilter | None = None,
-        model: str | None = None,
+        self, node: str, k: int = 10, *, explain: int = 0, model: str | None = None
     ) -> Recommendations:
         """The k best targets of a node of the network."""
-        options: dict[str, Any] = {"explain": explain, "candidates": candidates, "model": model}
-        return self.recommend_all([node], k, exclude_seen=exclude_seen, **options)[0]
-
-    def recommend_all(
-        self,
-        nodes: Sequence[str],
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        explain: int = 0,
-        candidates: CandidateFilter | None = None,
-        model: str | None = None,
-    ) -> list[Recommendations]:
-        """The k best targets of each of several nodes of the network."""
-        options: dict[str, Any] = {"explain": explain, "candidates": candidates, "model": model}
-        return self.start_recommend(nodes, k, exclude_seen=exclude_seen, **options).result()
+        return self.start_recommend([node], k, explain=explain, model=model).result()[0]
 
     def start_recommend(
         self,
@@ -205,7 +177,7 @@ class Service:
         candidates: CandidateFilter | None = None,
         model: str | None = None,
     ) -> Pending[list[Recommendations]]:
-        """`recommend_all` for a thread or a coroutine that waits."""
+        """The k best targets of each of several nodes, for a thread or a coroutine that waits."""
         self.limits.check_items(nodes, "nodes")
         served = self.versions.find("link-prediction", model)
         options: dict[str, Any] = {"exclude_seen": exclude_seen, "candidates": candidates}
@@ -273,7 +245,7 @@ class Service:
 
         key = (id(served), "similar", k, side)
         (answer,) = self.worker.compute(run, [node], key=key, tokens=[NODE_TOKENS])
-        return SimilarNodes(**_signature(served), node=node, similar=answer)
+        return SimilarNodes(**served.signature, node=node, similar=answer)
 
     def what_if(
         self, node: str, k: int = 10, *, without: Sequence[str], model: str | None = None
@@ -284,7 +256,7 @@ class Service:
             lambda: served.links.what_if(node, k, without=without), tokens=2 * NODE_TOKENS
         )
         return ChangedRecommendations(
-            **_signature(served), node=node, before=change.before, after=change.after
+            **served.signature, node=node, before=change.before, after=change.after
         )
 
     def word_attention(
@@ -342,7 +314,7 @@ class Service:
         else:
             raise InputError("some inputs are edges and some are nodes; send two requests")
         tokens = served.fitted.pack([text for *_, text in rows]).num_tokens if rows else 0
-        return Embedded(**_signature(served), vectors=np.stack(vectors), tokens=tokens)
+        return Embedded(**served.signature, vectors=np.stack(vectors), tokens=tokens)
 
     def _embed_nodes(self, served: ServedModel, nodes: Sequence[NodeIn]) -> list[Vectors]:
         by_side: dict[Side, Iterator[Vectors]] = {}
@@ -375,7 +347,7 @@ class Service:
         appended = self.live.append(stored, key)
         self._catch_up()
         return Added(
-            **_signature(self.versions.find()),
+            **self.versions.find().signature,
             added=appended.added,
             duplicates=appended.duplicates,
         )
@@ -386,14 +358,10 @@ class Service:
         served.node_numbers([node], side)  # raises if it is unknown
         graph = served.graph
         sides = [side] if side or not graph.is_bipartite else list(get_args(Side))
-        count = sum(
-            len(self.live.edges_of(graph, node, each))
-            + len(self._network_edges(served, node, each, may_be_new=True))
-            for each in sides
-        )
+        count = sum(self.nodes.count_edges(served, node, each) for each in sides)
         self.live.remove(node, side if graph.is_bipartite else None)
         self._catch_up()
-        return Removed(**_signature(served), node=node, removed=count)
+        return Removed(**served.signature, node=node, removed=count)
 
     def _catch_up(self) -> None:
         """Let all models take in what is new in the store, also if the queue is full.
@@ -409,96 +377,9 @@ class Service:
         with suppress(OverloadedError):
             self.worker.compute(run, [None], key="catch up", tokens=[0])
 
-    def search_nodes(
-        self, query: str, *, side: Side | None = None, limit: int = 20, model: str | None = None
-    ) -> NodeMatches:
-        """The nodes whose ids contain a text, whether in upper or lower case."""
-        served = self.versions.find(name=model)
-        found = served.node_search.find(query, side=side, limit=limit)
-        later = self.live.find_nodes(served, query, side)
-        return NodeMatches(
-            **_signature(served),
-            nodes=[*self._counted(served, found.nodes), *later][:limit],
-            total=found.total + len(later),
-        )
-
     def graph(self, model: str | None = None) -> EdgeTextGraph:
         """The network of a run."""
         return self.versions.find(name=model).graph
-
-    def find_node(
-        self, node: str, side: Side | None = None, *, model: str | None = None
-    ) -> NodeMatch:
-        """A node of the network; without a side, the source of this id or else the target."""
-        served = self.versions.find(name=model)
-        if later := self.live.find_nodes(served, node, side, is_exact=True):
-            return later[0]
-        found = served.node_search.describe(served.node_numbers([node], side))
-        return self._counted(served, found)[0]
-
-    def busiest_nodes(
-        self, side: Side | None, limit: int = 20, *, model: str | None = None
-    ) -> list[NodeMatch]:
-        """The nodes with the most edges."""
-        served = self.versions.find(name=model)
-        return self._counted(served, served.node_search.busiest(side, limit))
-
-    def _counted(self, served: ServedModel, nodes: Sequence[NodeMatch]) -> list[NodeMatch]:
-        """Nodes of the network with the edges that they have now."""
-        if not self.live.has_changes:
-            return list(nodes)
-        counts = (
-            len(self.live.edges_of(served.graph, node.id, node.side))
-            + len(self._network_edges(served, node.id, node.side, may_be_new=True))
-            for node in nodes
-        )
-        return [
-            node.model_copy(update={"edges": count})
-            for node, count in zip(nodes, counts, strict=True)
-        ]
-
-    def edges_of(
-        self,
-        node: str,
-        *,
-        side: Side | None = None,
-        cursor: str | None = None,
-        limit: int = 20,
-        model: str | None = None,
-    ) -> NodeEdges:
-        """A page of the edges of a node, the last ones of the network first."""
-        served = self.versions.find(name=model)
-        if not (start := cursor or "0").isdecimal() or len(start) > CURSOR_DIGITS:
-            raise InputError(f"`cursor` must be one that the server gave (got '{cursor}')")
-        first, end = int(start), int(start) + limit
-        later = self.live.edges_of(served.graph, node, side)
-        edges = self._network_edges(served, node, side, may_be_new=bool(later))
-        before = max(0, first - len(later)), max(0, end - len(later))
-        return NodeEdges(
-            **_signature(served),
-            edges=[
-                *(
-                    NodeEdge(**{n: getattr(each, n) for n in NodeEdge.model_fields})
-                    for each in later[first:end]
-                ),
-                *list_edges(served.graph, edges[slice(*before)]),
-            ],
-            total=len(later) + len(edges),
-            next=str(end) if end < len(later) + len(edges) else None,
-        )
-
-    def _network_edges(
-        self, served: ServedModel, node: str, side: Side | None, *, may_be_new: bool
-    ) -> Ids:
-        """The edges of a node in the network that were not removed, the last ones first."""
-        graph = served.graph
-        (number,) = graph.node_index.numbers([node], side).tolist()
-        if number < 0:
-            if not may_be_new:
-                served.node_numbers([node], side)  # raises
-            return np.empty(0, np.int64)
-        edges = np.sort(graph.adjacency.edges_of(number))[::-1].astype(np.int64)
-        return edges[~self.live.is_removed(graph, edges)]
 
     def _call(self, function: Callable[[], Any], *, tokens: int) -> Any:
         """The result of a function that the worker runs on its own."""
@@ -508,41 +389,12 @@ class Service:
         return answer
 
 
-def _model_info(model: ServedModel) -> ModelInfo:
-    return ModelInfo(
-        name=model.name,
-        version=model.version,
-        task=model.task,
-        backbone=model.fitted.config.model.backbone,
-        loaded_at=model.loaded_at,
-    )
-
-
-def _model_details(model: ServedModel) -> ModelDetails:
-    fitted = model.fitted
-    index = fitted.index if isinstance(fitted, FittedLinkPredictor) else None
-    return ModelDetails(
-        **vars(_model_info(model)),
-        width=fitted.width,
-        labels=fitted.label_names,
-        network=fitted.network_facts,
-        results=fitted.results,
-        index=None if index is None else asdict(index.facts),
-        card=model.card,
-    )
-
-
-def _signature(model: ServedModel) -> dict[str, Any]:
-    return {"model": model.name, "version": model.version}
-
-
 def _recommendations(
     model: ServedModel, node: str | None, recommendations: list[Recommendation]
 ) -> Recommendations:
     """An answer that need not be validated."""
-    return Recommendations.model_construct(
-        **_signature(model), node=node, recommendations=recommendations
-    )
+    values: dict[str, Any] = {**model.signature, "node": node, "recommendations": recommendations}
+    return Recommendations.model_construct(**values)
 
 
 def _predictions(model: ServedModel, rows: Sequence[tuple[str, str, str]]) -> list[Prediction]:

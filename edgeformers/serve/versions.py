@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.model_card import CARD, CONFIG
 from edgeformers.serve.node_search import NodeSearch
+from edgeformers.serve.schemas import ModelDetails, ModelInfo
 
 Fitted = FittedEdgeClassifier | FittedLinkPredictor
 VERSION_DIGITS = 12
@@ -43,6 +44,11 @@ class ServedModel:
         return self.fitted.config.task
 
     @property
+    def signature(self) -> dict[str, str]:
+        """What every answer of the model carries."""
+        return {"model": self.name, "version": self.version}
+
+    @property
     def graph(self) -> EdgeTextGraph:
         return self.fitted.network.graph
 
@@ -51,6 +57,30 @@ class ServedModel:
         is_links = isinstance(self.fitted, FittedLinkPredictor)
         index = self.links.live_nodes if is_links else self.fitted.nodes
         return index.known_numbers(ids, side)
+
+    def info(self) -> ModelInfo:
+        """The model in a few words."""
+        return ModelInfo(
+            name=self.name,
+            version=self.version,
+            task=self.task,
+            backbone=self.fitted.config.model.backbone,
+            loaded_at=self.loaded_at,
+        )
+
+    def details(self) -> ModelDetails:
+        """All that is known about the model."""
+        fitted = self.fitted
+        index = fitted.index if isinstance(fitted, FittedLinkPredictor) else None
+        return ModelDetails(
+            **vars(self.info()),
+            width=fitted.width,
+            labels=fitted.label_names,
+            network=fitted.network_facts,
+            results=fitted.results,
+            index=None if index is None else asdict(index.facts),
+            card=self.card,
+        )
 
     @cached_property
     def node_search(self) -> NodeSearch:

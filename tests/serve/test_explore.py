@@ -124,7 +124,7 @@ def test_a_search_finds_nodes_and_suggests_them(client):
 
 def test_a_source_has_a_graph_of_its_edges_and_recommendations_with_reasons(client, service):
     page = get(client, f"/node?id={SOURCE}&side=source")
-    edges = service.edges_of(SOURCE, side="source", limit=12).edges
+    edges = service.nodes.edges_of(SOURCE, side="source", limit=12).edges
     graphs = [own for own in page.all("svg") if "graph" in (own.get("class") or "")]
     assert len(graphs) == 4
     linked = [link["href"] for link in page.all("a")]
@@ -170,7 +170,7 @@ def test_an_edge_is_removed_and_the_ranking_computed_again(client, service):
 
 
 def test_the_edges_of_a_node_are_shown_in_pages(client, service):
-    busiest = service.busiest_nodes("target", 1)[0]
+    busiest = service.nodes.busiest("target", 1)[0]
     path, seen = page_url("/node", id=busiest.id, side="target"), 0
     while path:
         html = client.get(path).text

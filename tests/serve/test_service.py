@@ -14,11 +14,11 @@ from edgeformers.serve.schemas import OwnEdge
 
 
 def test_edges_of_a_node_come_in_pages(service, simulated):
-    name = service.busiest_nodes("source", 1)[0].id
+    name = service.nodes.busiest("source", 1)[0].id
     number = simulated.node_number(name, "source")
     pages, cursor = [], None
     while not pages or cursor:
-        page = service.edges_of(name, side="source", cursor=cursor, limit=3)
+        page = service.nodes.edges_of(name, side="source", cursor=cursor, limit=3)
         pages.append(page.edges)
         cursor = page.next
     edges = np.sort(simulated.adjacency.edges_of(number))[::-1]
@@ -33,7 +33,7 @@ def test_edges_of_a_node_come_in_pages(service, simulated):
 @pytest.mark.parametrize("cursor", ["-1", "x", "1e9", "9" * 30])
 def test_a_cursor_that_the_server_did_not_give_is_refused(service, cursor):
     with pytest.raises(InputError, match="cursor"):
-        service.edges_of("user-000003", cursor=cursor)
+        service.nodes.edges_of("user-000003", cursor=cursor)
 
 
 def test_the_nodes_with_the_most_edges_come_first(service, simulated):
@@ -41,11 +41,11 @@ def test_the_nodes_with_the_most_edges_come_first(service, simulated):
         ("source", 0, simulated.num_sources),
         ("target", simulated.num_sources, simulated.num_nodes),
     ):
-        found = service.busiest_nodes(side, 5)
+        found = service.nodes.busiest(side, 5)
         expected = np.sort(simulated.adjacency.degrees()[low:high])[::-1][:5]
         assert [node.edges for node in found] == expected.tolist()
         assert {node.side for node in found} == {side}
-        again = service.find_node(found[0].id, side)
+        again = service.nodes.find(found[0].id, side)
         assert again == found[0]
 
 
@@ -76,13 +76,17 @@ def nodes_and_scores(answer):
     return [item["node"] for item in items], [item["score"] for item in items]
 
 
+def recommend_some(service, user, candidates):
+    return service.start_recommend([user], 5, candidates=candidates).result()[0]
+
+
 def test_requests_that_wait_get_the_answers_that_they_get_alone(service, simulated):
     users = simulated.node_index.ids_of(range(4))
     items = simulated.node_index.ids_of([simulated.num_sources, simulated.num_sources + 3])
     label = CandidateFilter(deny=items)
     requests = [
         *(partial(service.recommend, user, 5) for user in users),
-        *(partial(service.recommend, user, 5, candidates=label) for user in users),
+        *(partial(recommend_some, service, user, label) for user in users),
         *(partial(service.similar, user, 5) for user in users),
         *(
             partial(service.recommend_new, [OwnEdge(target=item, text="Good.")] * count, 5)

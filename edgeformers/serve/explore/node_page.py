@@ -16,8 +16,8 @@ SIMILAR = 8
 def node_page(service: Service, node: str, side: Side | None, model: str, cursor: str) -> Values:
     """The values of node.html.j2."""
     run, graph = model or None, service.graph(model or None)
-    found = service.find_node(node, side if graph.is_bipartite else None, model=run)
-    page = service.edges_of(
+    found = service.nodes.find(node, side if graph.is_bipartite else None, model=run)
+    page = service.nodes.edges_of(
         node, side=found.side, cursor=cursor or None, limit=PAGE_EDGES, model=run
     )
     start = int(cursor or 0)
@@ -54,7 +54,7 @@ def _actions(service: Service, node: str, side: Side | None) -> list[tuple[str, 
 
 def _ego_graph(service: Service, node: str, side: Side | None, model: str, total: int) -> Values:
     """The last edges of a node, drawn at several widths."""
-    edges = service.edges_of(node, side=side, limit=GRAPH_EDGES, model=model or None).edges
+    edges = service.nodes.edges_of(node, side=side, limit=GRAPH_EDGES, model=model or None).edges
     drawn = []
     for edge in edges:
         values = _edge(service, edge, node, side)

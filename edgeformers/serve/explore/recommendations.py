@@ -176,7 +176,7 @@ def _compare_links(service: Service, node: str, first: str, second: str) -> Valu
 
 
 def _compare_labels(service: Service, node: str, first: str, second: str) -> Values:
-    edges = service.edges_of(node, limit=COMPARED_EDGES, model=first).edges
+    edges = service.nodes.edges_of(node, limit=COMPARED_EDGES, model=first).edges
     rows = [EdgeIn(source=edge.source, target=edge.target, text=edge.text) for edge in edges]
     answers = [service.predict_edges(rows, model=name).predictions for name in (first, second)]
     pairs: list[dict[str, Any]] = [

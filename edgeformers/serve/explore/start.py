@@ -76,7 +76,7 @@ def home(service: Service) -> Values:
             (
                 f"{side_name(side).capitalize()}s with the most edges",
                 side,
-                service.busiest_nodes(side, EXAMPLES),
+                service.nodes.busiest(side, EXAMPLES),
             )
             for side in sides
         ],
@@ -95,7 +95,7 @@ def home(service: Service) -> Values:
 
 def search(service: Service, query: str) -> Values:
     """The nodes whose ids contain a text."""
-    matches = service.search_nodes(query, limit=RESULTS)
+    matches = service.nodes.search(query, limit=RESULTS)
     shown = len(matches.nodes)
     note = counted(matches.total, "node")
     return {
@@ -114,5 +114,5 @@ def suggest(service: Service, query: str, side: Side | None) -> list[Values]:
             "about": " · ".join(filter(None, [node.side, counted(node.edges, "edge")])),
             "link": page_url("node", id=node.id, side=node.side),
         }
-        for node in service.search_nodes(query, side=side, limit=SUGGESTIONS).nodes
+        for node in service.nodes.search(query, side=side, limit=SUGGESTIONS).nodes
     ]
