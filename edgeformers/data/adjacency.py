@@ -1,6 +1,6 @@
 """Adjacency: edges grouped by node as compressed sparse rows, in linear time and memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from edgeformers.data.scratch import scratch_array
-from edgeformers.data.types import IntArray
+from edgeformers.data.types import Ids, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class Adjacency:
     links: IntArray  # [n, 2]: edge, neighbor
     num_strata: int = 1
     held_out: NDArray[np.bool_] | None = None  # [V]: nodes whose edges here are profile edges
+    times: Ids | None = None  # [n]: of the edges, which are then in time order within a row
 
     @property
     def edge_ids(self) -> IntArray:
@@ -69,14 +70,17 @@ def build_adjacency(
     strata: IntArray | None = None,
     num_strata: int = 1,
     links_file: Path | None = None,
+    times: Ids | None = None,
 ) -> Adjacency:
     """The adjacency of the edges with `keep[e]`, in stratum `strata[e]` (negative: no stratum).
 
     Two masks decide separately whether an edge is kept at its source and at its target. The links
-    are written to `links_file`, if given.
+    are written to `links_file`, if given. With `times`, the edges of a node are in time order.
     """
     from edgeformers.data.numba_kernels import group_edges
 
+    if times is not None:
+        return _in_time_order(src, dst, num_nodes, times, keep, strata, num_strata)
     masks = keep if isinstance(keep, tuple) else (keep, keep)
     sides = [np.ones(0, bool) if mask is None else np.ascontiguousarray(mask) for mask in masks]
     stratum = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
@@ -88,6 +92,31 @@ def build_adjacency(
     links = open_memmap(links_file, "w+", size, shape) if links_file else scratch_array(shape, size)
     group_edges(src, dst, *sides, stratum, num_strata, indptr[:-1].copy(), links)
     return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
+
+
+def _in_time_order(
+    src: IntArray,
+    dst: IntArray,
+    num_nodes: int,
+    times: Ids,
+    keep: NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.bool_]] | None,
+    strata: IntArray | None,
+    num_strata: int,
+) -> Adjacency:
+    """The adjacency of edges that are taken in time order; ties keep the order of edges."""
+    order = np.argsort(times, kind="stable")
+    masks = keep if isinstance(keep, tuple) else (keep, keep)
+    first, second = (None if mask is None else mask[order] for mask in masks)
+    adjacency = build_adjacency(
+        src[order],
+        dst[order],
+        num_nodes,
+        keep=None if first is None or second is None else (first, second),
+        strata=None if strata is None else strata[order],
+        num_strata=num_strata,
+    )
+    adjacency.links[:, 0] = order[adjacency.links[:, 0]]
+    return replace(adjacency, times=np.asarray(times[adjacency.links[:, 0]], np.int64))
 
 
 def small_int(count: int) -> type[np.signedinteger]:

@@ -19,6 +19,7 @@ from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.scratch import count_values, rows_where
 from edgeformers.data.splits import (
+    NO_TIME,
     PROFILE,
     TRAIN,
     EdgeList,
@@ -244,12 +245,16 @@ class EdgeTextGraph:
         out, into = (count_values(end, self.num_nodes, chosen) for end in (self.src, self.dst))
         return out + into
 
-    def training_adjacency(self, split: str, *, strata: Strata = "none") -> Adjacency:
+    def training_adjacency(
+        self, split: str, *, strata: Strata = "none", timed: bool = False
+    ) -> Adjacency:
         """The training edges around every node; profile edges around a node that has none.
 
         Strata separate positive from negative edges, or edge types. No other node sees the
-        profile edges.
+        profile edges. `timed` puts the edges of a node in time order.
         """
+        if timed and (self.times is None or (self.times == NO_TIME).any()):
+            raise InputError(f"{self.path} does not have a time for every edge")
         codes = self.split(split)
         is_training, unseen = codes == TRAIN, ~self.seen_in_training(split)
         ends = (self.src, self.dst) if has_profiles(codes) else ()
@@ -262,16 +267,24 @@ class EdgeTextGraph:
             keep=of_ends or is_training,
             strata=stratum_of_edge,
             num_strata=num_strata,
+            times=self.times if timed else None,
         )
         if not of_ends:
             return adjacency
         return replace(adjacency, held_out=unseen & (adjacency.degrees() > 0))
 
     def sampler(
-        self, split: str, sizes: Sequence[int], *, strata: Strata = "none", seed: int = 0
+        self,
+        split: str,
+        sizes: Sequence[int],
+        *,
+        strata: Strata = "none",
+        timed: bool = False,
+        seed: int = 0,
     ) -> EgoSampler:
-        """A sampler of training edges, `sizes[s]` from each stratum s."""
-        return EgoSampler(self.training_adjacency(split, strata=strata), sizes, seed=seed)
+        """A sampler of training edges, `sizes[s]` from each stratum s; `timed`: as of any time."""
+        adjacency = self.training_adjacency(split, strata=strata, timed=timed)
+        return EgoSampler(adjacency, sizes, seed=seed)
 
     def _strata(self, strata: Strata) -> tuple[NDArray[np.int16] | None, int]:
         """The stratum of each edge, and the number of strata."""

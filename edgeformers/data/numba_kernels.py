@@ -189,9 +189,12 @@ def is_equal(first, i, second, j, size):
 
 @njit(cache=True, nogil=True)
 def draw_neighborhoods(
-    indptr, links, centers, partners, sizes, key, edges, neighbors, moved, touched
+    indptr, links, centers, partners, sizes, key, edges, neighbors, moved, touched, times, before
 ):
     """Sample `sizes[s]` edges of each center in each stratum s, excluding those to its partner.
+
+    With `times` of the links, which ascend within a row, only edges earlier than `before` [B]; both
+    may be empty.
 
     Centers are processed in blocks whose working memory fits into the CPU cache, in passes of
     independent reads, so that cache misses overlap: find the rows, draw positions (one extra,
@@ -209,6 +212,7 @@ def draw_neighborhoods(
             for s in range(num_strata):
                 starts[b, s] = indptr[row + s]
                 degrees[b, s] = indptr[row + s + 1] - indptr[row + s]
+        count_earlier(times, starts, degrees, before[first:last])
 
         end = 0
         for b, center in enumerate(centers[first:last]):
@@ -251,6 +255,21 @@ def draw_neighborhoods(
                         links[more], 0, count, partner, sizes[s], own_edges, own_neighbors, slot
                     )
                 slot += sizes[s]
+
+
+@njit(cache=True, nogil=True)
+def count_earlier(times, starts, degrees, before):
+    """Lower the degrees [B, S] to the number of links earlier than `before` [B], by bisection."""
+    for b in range(len(before)):
+        for s in range(degrees.shape[1]):
+            low, high = starts[b, s], starts[b, s] + degrees[b, s]
+            while low < high:
+                middle = (low + high) >> 1
+                if times[middle] < before[b]:
+                    low = middle + 1
+                else:
+                    high = middle
+            degrees[b, s] = low - starts[b, s]
 
 
 @njit(cache=True, nogil=True, inline="always")

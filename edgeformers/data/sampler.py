@@ -13,6 +13,7 @@ from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError
 
 NO_PARTNER = -1
+_NO_TIMES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +66,18 @@ class EgoSampler:
         self._last_key: tuple[int, np.uint64] | None = None
 
     def sample(
-        self, centers: ArrayLike, *, partners: ArrayLike | None = None, epoch: int = 0
+        self,
+        centers: ArrayLike,
+        *,
+        partners: ArrayLike | None = None,
+        before: ArrayLike | None = None,
+        epoch: int = 0,
     ) -> Neighborhoods:
-        """Neighborhoods of `centers` [B] without edges to `partners` [B] (-1: no partner)."""
+        """Neighborhoods of `centers` [B] without edges to `partners` [B] (-1: no partner).
+
+        With `before` [B], microseconds since 1970, the network is read as it was then: all edges
+        of a neighborhood are earlier. This needs an adjacency with times.
+        """
         from edgeformers.data.numba_kernels import draw_neighborhoods
 
         center = _node_array(centers, self.adjacency.num_nodes, "centers", lowest=0)
@@ -80,6 +90,15 @@ class EgoSampler:
                 f"expected one partner per center (got {len(partner)} for {len(center)})"
             )
         adjacency = self.adjacency
+        times, limits = _NO_TIMES, _NO_TIMES
+        if before is not None:
+            if adjacency.times is None:
+                raise InputError("`before=` needs a sampler of edges with times: `timed=True`")
+            times, limits = adjacency.times, np.asarray(before, np.int64)
+            if limits.shape != center.shape:
+                raise InputError(
+                    f"expected one time per center (got {limits.size} for {len(center)})"
+                )
         shape = (len(center), sum(self.sizes))
         edge_ids = np.full(shape, -1, adjacency.links.dtype)
         neighbors = np.full_like(edge_ids, -1)
@@ -93,6 +112,8 @@ class EgoSampler:
             edge_ids,
             neighbors,
             *self._scratch(),
+            times,
+            limits,
         )
         return Neighborhoods(
             center=center, edge_ids=edge_ids, neighbors=neighbors, mask=edge_ids >= 0

@@ -184,3 +184,49 @@ def test_threads_draw_the_same_samples(star):
 def test_invalid_arguments_are_errors(star, call, word):
     with pytest.raises(InputError, match=word):
         call(star)
+
+
+@given(
+    ends=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40),
+    data=st.data(),
+)
+def test_a_sample_as_of_a_time_is_that_of_the_network_as_it_was(ends, data):
+    src, dst = np.array(ends, np.int32).T
+    times = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(src), max_size=len(src))))
+    strata = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(src), max_size=len(src))))
+    now = data.draw(st.integers(-1, 11))
+    more = {"strata": strata.astype(np.int16), "num_strata": 2, "times": times}
+    centers, partners = np.arange(6), np.roll(np.arange(6), 1)
+    sampler = EgoSampler(build_adjacency(src, dst, 6, **more), [2, 1], seed=3)
+    found = sampler.sample(centers, partners=partners, before=np.full(6, now), epoch=1)
+    assert (times[found.edge_ids[found.mask]] < now).all()
+    earlier = EgoSampler(build_adjacency(src, dst, 6, keep=times < now, **more), [2, 1], seed=3)
+    expected = earlier.sample(centers, partners=partners, epoch=1)
+    assert np.array_equal(found.edge_ids, expected.edge_ids)
+    assert np.array_equal(found.neighbors, expected.neighbors)
+
+
+def test_each_center_has_its_own_time():
+    src, dst = np.zeros(9, np.int32), np.arange(1, 10, dtype=np.int32)
+    adjacency = build_adjacency(src, dst, 10, times=np.arange(9)[::-1].copy())
+    sample = EgoSampler(adjacency, [9]).sample([0, 0, 0], before=[0, 4, 100])
+    assert sample.sizes.tolist() == [0, 4, 9]
+    assert sorted(sample.edge_ids[1][:4].tolist()) == [5, 6, 7, 8]
+
+
+def test_a_sampler_without_times_cannot_go_back(simulated):
+    sampler = simulated.sampler("link", [3])
+    with pytest.raises(InputError, match="timed"):
+        sampler.sample([0], before=[5])
+    timed = simulated.sampler("link", [3], timed=True)
+    with pytest.raises(InputError, match="time per center"):
+        timed.sample([0, 1], before=[5])
+    now = int(np.median(simulated.times))
+    found = timed.sample(np.arange(20), before=np.full(20, now))
+    assert found.mask.any()
+    assert (simulated.times[found.edge_ids[found.mask]] < now).all()
+
+
+def test_a_timed_sampler_needs_all_times(make_network):
+    with pytest.raises(InputError, match="time for every edge"):
+        make_network().sampler("link", [1], timed=True)
