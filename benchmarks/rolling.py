@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeformers.baselines.registry import LINK_BASELINES, ROLLING_BASELINES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Floats
 from edgeformers.estimators import LinkPredictor
@@ -27,7 +28,6 @@ from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.files import write_atomic
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
-from edgeformers.registry import LINK_BASELINES, ROLLING_BASELINES
 
 RESULTS = Path(__file__).parent / "results" / "rolling"
 DEFAULT = "default"

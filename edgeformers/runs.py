@@ -11,6 +11,8 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, load
 from edgeformers.files import json_values, read_json_object
+from edgeformers.inference.index import FOLDER as INDEX
+from edgeformers.inference.index import index_if_encoded
 from edgeformers.inference.model_card import RESULTS, write_model_card
 from edgeformers.inference.saved_model import check_model
 from edgeformers.locks import remove_stale_lock
@@ -45,20 +47,36 @@ def train_run(
     An interrupted run resumes where it stopped; a finished one is left as it is. A folder that
     belongs to other settings or to another network is rejected.
     """
+    trained_run(network, run, config, device=device, show=show, callbacks=callbacks)
+    return read_results(run)
+
+
+def trained_run(
+    network: EdgeTextGraph | str | PathLike[str],
+    run: str | PathLike[str],
+    config: RunConfig,
+    *,
+    device: str | None = None,
+    show: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> EdgeClassifier | LinkPredictor | None:
+    """`train_run` with the estimator, which remembers what it encoded; None if it was finished."""
     graph = network if isinstance(network, EdgeTextGraph) else EdgeTextGraph.open(network)
     folder = Path(run).expanduser()
     distributed.initialize()
     if distributed.broadcast(is_finished(folder)):
         distributed.run_on_main(lambda: _check_finished(folder, config, graph))
-        return read_results(folder)
+        return None
     with distributed.locked_output(folder, folder=True):
         estimator = fit_run(graph, folder, config, device=device, show=show, callbacks=callbacks)
         if len(estimator.fitted_.network.parts["test"]):
             estimator.evaluate("test")
         results = json_values(estimator.results)
         distributed.run_on_main(lambda: write_model_card(folder / MODEL, results))
+        if isinstance(estimator, LinkPredictor):
+            index_if_encoded(estimator.fitted_, folder / INDEX)
         estimator.write_results(folder)  # last: it marks the run as finished
-    return read_results(folder)
+    return estimator
 
 
 def fit_run(

@@ -30,6 +30,10 @@ NEEDS = {
     ),
     "Ray": ("ray", "embed stars --edges -o new.parquet --engine ray"),
     "a server": ("serve", "serve stars"),
+    "TensorBoard": (
+        "tensorboard",
+        "train edge-classification network -o new --backbone scratch:2x32 --log-to tensorboard",
+    ),
 }
 CALLS = {
     "pandas": "edgeformers.read_edges('simple.csv').to_pandas()",

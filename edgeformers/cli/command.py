@@ -5,6 +5,7 @@ Commands import the library when they run, so that `edgeformers --help` is fast.
 
 import inspect
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -19,7 +20,8 @@ from edgeformers.config import RECIPES, parse_setting
 from edgeformers.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    from edgeformers.estimators import EdgeClassifier, LinkPredictor
+    from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+    from edgeformers.inference.fitted_links import FittedLinkPredictor
 
 OUT = ("--out", "-o")
 
@@ -80,11 +82,15 @@ class RunCommand(LongCommand):
     folder: Path = argument("Folder of a trained run.", metavar="RUN")
     network: Path | None = option("The network, if it has moved since training.")
 
-    def open(self) -> "EdgeClassifier | LinkPredictor":
-        """Load the run's model and its network."""
-        from edgeformers.runs import open_run
+    def open(self) -> "FittedEdgeClassifier | FittedLinkPredictor":
+        """Load the run's model and its network, without importing what trains."""
+        from edgeformers.inference.load import load_fitted
 
-        return open_run(self.folder, self.network, device=self.device, show=not self.quiet)
+        leave_pandas_out()
+        show = not self.quiet
+        fitted = load_fitted(self.folder, network=self.network, device=self.device, show=show)
+        _ = fitted.network  # raises if it cannot be found
+        return fitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +109,24 @@ class TrainingCommand(LongCommand):
         """The changed settings by dotted name."""
         settings = dict(map(parse_setting, self.assignments or ()))
         return settings if self.backbone is None else {**settings, "model.backbone": self.backbone}
+
+
+def leave_pandas_out() -> None:
+    """Keep Arrow from importing pandas, which takes a third of a second and no command needs.
+
+    It looks for pandas when it first converts values, and does not look again.
+    """
+    import pyarrow as pa
+
+    class NoPandas:
+        def find_spec(self, name: str, *args: Any) -> None:
+            if name == "pandas":
+                raise ImportError(name)
+
+    finder = NoPandas()
+    sys.meta_path.insert(0, finder)
+    pa.array([0])
+    sys.meta_path.remove(finder)
 
 
 def echo(text: str = "") -> None:

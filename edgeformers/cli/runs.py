@@ -13,6 +13,7 @@ from edgeformers.cli.command import (
     TrainingCommand,
     argument,
     choose,
+    leave_pandas_out,
     option,
 )
 from edgeformers.config import RunConfig, Task
@@ -22,9 +23,11 @@ from edgeformers.files import json_values
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
     from edgeformers.data.node_index import NodeIndex
-    from edgeformers.estimators import EdgeClassifier, LinkPredictor, Reason, Recommendation
+    from edgeformers.estimators import Reason, Recommendation
     from edgeformers.evaluation import SeedSummary
     from edgeformers.inference.candidate_filter import CandidateFilter
+    from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+    from edgeformers.inference.fitted_links import FittedLinkPredictor
     from edgeformers.inference.node_classification import LabeledNodes
     from edgeformers.report.verdict import Verdict
 
@@ -101,13 +104,12 @@ On several GPUs:
         from edgeformers.data.graph import EdgeTextGraph
         from edgeformers.inference.fitted import choose_split
         from edgeformers.report.verdict import read_verdict
-        from edgeformers.runs import is_finished, open_run, train_run
+        from edgeformers.runs import open_run, read_results, trained_run
         from edgeformers.training.callbacks import make_callback
 
         callbacks = [make_callback(name) for name in self.log_to or ()]
         config = self._run_config()
-        was_finished = is_finished(self.out)
-        results = train_run(
+        estimator = trained_run(
             self.network,
             self.out,
             config,
@@ -115,8 +117,9 @@ On several GPUs:
             show=not self.quiet,
             callbacks=callbacks,
         )
+        results = read_results(self.out)
         values = {"run": str(self.out), "task": config.task, "results": results}
-        lines = [f"{self.out} was already finished" if was_finished else f"{self.out} is trained"]
+        lines = [f"{self.out} {'is trained' if estimator else 'was already finished'}"]
         test = results.get("test", {})
         graph = EdgeTextGraph.open(self.network)
         where = f"On the test part of {split_title(graph, choose_split(config, graph))}:"
@@ -125,7 +128,8 @@ On several GPUs:
         if self.ablate_inputs:
             from edgeformers.experiments.input_ablation import ablate_inputs
 
-            estimator = open_run(self.out, self.network, device=self.device, show=not self.quiet)
+            show = not self.quiet
+            estimator = estimator or open_run(self.out, self.network, device=self.device, show=show)
             ablate_inputs(estimator, run=self.out)
         verdict = read_verdict(self.out)
         if verdict is not None:
@@ -173,18 +177,18 @@ Examples:
 
     def run(self) -> None:
         part = choose("part", self.part, ("train", "val", "test"))
-        estimator = self.open()
-        network = estimator.fitted_.network
+        fitted = self.open()
+        task, network = fitted.config.task, fitted.network
         count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
-        results = estimator.evaluate(part)
-        verdict = self._verdict(estimator)
-        examples = "edges" if estimator.task == "edge-classification" else "links"
+        results = fitted.evaluate(part)
+        verdict = self._verdict(fitted)
+        examples = "edges" if task == "edge-classification" else "links"
         self.print(
             {
                 "run": str(self.folder),
-                "task": estimator.task,
+                "task": task,
                 "split": network.split,
                 "part": part,
                 "results": results,
@@ -196,17 +200,19 @@ Examples:
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
 
-    def _verdict(self, estimator: "EdgeClassifier | LinkPredictor") -> "Verdict | None":
+    def _verdict(self, fitted: "FittedEdgeClassifier | FittedLinkPredictor") -> "Verdict | None":
         """The stored verdict of the run, or a new one; that of a saved model is not stored."""
         from edgeformers.report.verdict import read_verdict
-        from edgeformers.training.run_folder import CONFIG
 
         if not self.ablate_inputs:
             return read_verdict(self.folder)
         from edgeformers.experiments.input_ablation import ablate_inputs
+        from edgeformers.runs import ESTIMATORS
+        from edgeformers.training.run_folder import CONFIG
 
+        estimator: Any = ESTIMATORS[fitted.config.task]
         is_run = (self.folder / CONFIG).is_file()
-        return ablate_inputs(estimator, run=self.folder if is_run else None)
+        return ablate_inputs(estimator.from_fitted(fitted), run=self.folder if is_run else None)
 
     def _verdict_lines(self, verdict: "Verdict | None") -> list[str]:
         from edgeformers.report.verdict import NOT_TESTED
@@ -243,13 +249,15 @@ Examples:
 
     def run(self) -> None:
         from edgeformers.data.readers.files import expand_paths
-        from edgeformers.estimators import EdgeClassifier, load
         from edgeformers.inference.batch_inference import predict_edges, write_rows
+        from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+        from edgeformers.inference.load import load_fitted
 
         if self.out.exists() and any(self.out.samefile(p) for p in expand_paths(self.edges)):
             raise InputError(f"{self.out} is the input; write the predictions to another file")
-        classifier = load(self.folder, device=self.device)
-        if not isinstance(classifier, EdgeClassifier):
+        leave_pandas_out()
+        classifier = load_fitted(self.folder, device=self.device)
+        if not isinstance(classifier, FittedEdgeClassifier):
             raise InputError(
                 f"{self.folder} predicts links; use: edgeformers recommend {self.folder} NODE"
             )
@@ -325,13 +333,13 @@ Examples:
 """
 
     def run(self) -> None:
-        from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.fitted_links import FittedLinkPredictor
         from edgeformers.inference.index import FOLDER, LinkIndex
 
         predictor = self.open()
-        if not isinstance(predictor, LinkPredictor):
+        if not isinstance(predictor, FittedLinkPredictor):
             raise InputError(f"{self.folder} classifies edges; index a link-prediction run")
-        index = LinkIndex.build(predictor.fitted_, self.folder / FOLDER, show=not self.quiet)
+        index = LinkIndex.build(predictor, self.folder / FOLDER, show=not self.quiet)
         facts = index.facts
         self.print(
             {"index": str(index.folder), **asdict(facts)},
@@ -382,18 +390,18 @@ Examples:
     engine: str = option(f"With --all: {ENGINE}", "local")
 
     def run(self) -> None:
-        from edgeformers.estimators import LinkPredictor
         from edgeformers.inference.explain import knows_favorable
+        from edgeformers.inference.fitted_links import FittedLinkPredictor
 
         self._check()
         if self.out is not None:
             self._recommend_to_all(self.out)
             return
         predictor, exclude_seen = self.open(), not self.include_seen
-        if not isinstance(predictor, LinkPredictor):
+        if not isinstance(predictor, FittedLinkPredictor):
             command = f"edgeformers predict {self.folder} EDGES.csv -o OUT.csv"
             raise InputError(f"{self.folder} classifies edges; use: {command}")
-        edges = self._edges(predictor.fitted_.nodes)
+        edges = self._edges(predictor.nodes)
         recommendations = predictor.recommend(
             self.node,
             self.k,
@@ -410,7 +418,7 @@ Examples:
             lines.append(
                 f"The other targets are already linked to {self.node}; see --include-seen."
             )
-        if self.explain and not knows_favorable(predictor.fitted_.network.graph):
+        if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
@@ -497,7 +505,7 @@ With a table of your own:
 
     def run(self) -> None:
         from edgeformers.data.types import Side
-        from edgeformers.estimators import LinkPredictor
+        from edgeformers.inference.fitted_links import FittedLinkPredictor
         from edgeformers.inference.node_classification import (
             ProbeConfig,
             classify_labeled_nodes,
@@ -509,13 +517,13 @@ With a table of your own:
         if side is not None:
             choose("--node-side", side, get_args(Side))
         predictor = self.open()
-        if not isinstance(predictor, LinkPredictor):
+        if not isinstance(predictor, FittedLinkPredictor):
             raise InputError(f"{self.folder} has vectors of edges; choose a link-prediction run")
         if self.labels is None:
-            labeled = network_node_labels(predictor.fitted_.network.graph, side=side)
+            labeled = network_node_labels(predictor.network.graph, side=side)
         else:
             labeled = read_node_labels(
-                predictor.fitted_.nodes,
+                predictor.nodes,
                 self.labels,
                 id=self.node_id,
                 labels=self.node_labels,
@@ -539,7 +547,7 @@ With a table of your own:
 
     def _lines(self, labeled: "LabeledNodes", summary: "dict[str, SeedSummary]") -> Iterator[str]:
         from edgeformers.data.card.phrasing import counted
-        from edgeformers.report.terminal import format_table
+        from edgeformers.report.formatting import format_table
 
         yield f"{len(labeled):,} nodes with {len(labeled.names):,} labels in {self.folder}:"
         if labeled.strangers:
@@ -565,7 +573,7 @@ def split_title(graph: "EdgeTextGraph", split: str) -> str:
 
 def metric_lines(results: Mapping[str, Any]) -> list[str]:
     """Metrics with their intervals, one line each; those of links one line per protocol."""
-    from edgeformers.report.terminal import format_table
+    from edgeformers.report.formatting import format_table
 
     def interval(name: str) -> str:
         bounds = results.get(f"{name}_interval")
@@ -602,7 +610,7 @@ def recommendation_lines(
     recommendations: "list[Recommendation]", *, full_text: bool = False
 ) -> list[str]:
     """A line per recommendation, followed by its reasons and quotes."""
-    from edgeformers.report.terminal import format_table
+    from edgeformers.report.formatting import format_table
 
     rows = [
         [str(i), r.node, f"{r.score:.3f}", r.decision] for i, r in enumerate(recommendations, 1)

@@ -286,17 +286,23 @@ class EdgeTextGraph:
         adjacency = self.training_adjacency(split, strata=strata, timed=timed)
         return EgoSampler(adjacency, sizes, seed=seed)
 
+    def num_strata(self, strata: Strata) -> int:
+        """The number of groups that strata separate the edges of a node into."""
+        counts = {"none": 1, "positive": 2, "edge_type": len(self.edge_type_names)}
+        if strata not in counts:
+            raise InputError(f"unknown strata '{strata}'; available: {', '.join(counts)}")
+        if strata == "edge_type" and self.edge_types is None:
+            raise InputError(f"{self.path} has no edge types")
+        return counts[strata]
+
     def _strata(self, strata: Strata) -> tuple[NDArray[np.int16] | None, int]:
         """The stratum of each edge, and the number of strata."""
-        if strata == "none":
-            return None, 1
+        stratum_of_edge, count = None, self.num_strata(strata)
         if strata == "positive":
-            return np.where(self.is_positive, 0, 1).astype(np.int16), 2
-        if strata == "edge_type":
-            if self.edge_types is None:
-                raise InputError(f"{self.path} has no edge types")
-            return self.edge_types, len(self.edge_type_names)
-        raise InputError(f"unknown strata '{strata}'; available: none, positive, edge_type")
+            stratum_of_edge = np.where(self.is_positive, 0, 1).astype(np.int16)
+        elif strata == "edge_type":
+            stratum_of_edge = self.edge_types
+        return stratum_of_edge, count
 
     def texts(self, edge_ids: ArrayLike) -> list[str]:
         """The texts of some edges."""

@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.id_table import IdTable
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids, IntArray, Side
 from edgeformers.errors import FormatError, InputError, UnknownNodeError
 
+FEW_IDS, SCANS = 100, 4  # ids, and lookups of so few: a table takes a second, to import numba
+SAME_ID = "two nodes have the same id; prepare the network again"
 SEARCHED_IDS = 2_000  # ids compared with an unknown one to suggest the closest match
 
 
@@ -31,6 +33,7 @@ class NodeIndex:
         self.ids = ids
         self.num_sources = num_sources
         self._tables: dict[Side | None, IdTable] = {}
+        self._scans = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -38,13 +41,25 @@ class NodeIndex:
     def numbers(self, ids: Sequence[Any], side: Side | None = None) -> Ids:
         """The node numbers of `ids` on a side (None: the first match on any); -1 if unknown."""
         wanted = pa.array([str(i) for i in ids], pa.string())
+        scans = len(wanted) <= FEW_IDS and self._scans < SCANS
+        self._scans += 1
         is_one_type = self.num_sources is None
         sides: Sequence[Side | None] = [side] if side or is_one_type else get_args(Side)
         numbers = np.full(len(wanted), -1, np.int64)
         for own in sides:
-            places = self._table(None if is_one_type else own).find(wanted)
+            kind = None if is_one_type else own
+            is_scanned = scans and kind not in self._tables
+            places: IntArray = (
+                _scan(self._side(own)[1], wanted) if is_scanned else self._table(kind).find(wanted)
+            )
             numbers = np.where((numbers < 0) & (places >= 0), places + self._side(own)[0], numbers)
         return numbers
+
+    def make_tables(self) -> None:
+        """Get ready to look up many ids; otherwise the first lookups go through all ids."""
+        sides: Sequence[Side | None] = [None] if self.num_sources is None else get_args(Side)
+        for side in sides:
+            self._table(side)
 
     def known_numbers(
         self, ids: Sequence[Any], side: Side | None = None, *, remedy: str = ""
@@ -100,7 +115,7 @@ class NodeIndex:
             table, ids = IdTable(), self._side(side)[1]
             table.add(ids)
             if len(table) != len(ids):
-                raise FormatError("two nodes have the same id; prepare the network again")
+                raise FormatError(SAME_ID)
             self._tables[side] = table
         return self._tables[side]
 
@@ -168,6 +183,18 @@ class GrowingNodeIndex(NodeIndex):
         for at in np.flatnonzero(is_later).tolist():
             names[at] = self._later_ids[nodes[at] - len(self.ids)]
         return names
+
+
+def _scan(ids: pa.Array, wanted: pa.Array) -> Ids:
+    """The place of each of a few strings among the ids; -1 if it is not there."""
+    distinct = wanted.unique()
+    matches = pc.index_in(ids, value_set=distinct).fill_null(-1).to_numpy()
+    at, places = np.flatnonzero(matches >= 0), np.full(len(distinct), -1, np.int64)
+    places[matches[at]] = at
+    if (places >= 0).sum() < len(at):
+        raise FormatError(SAME_ID)
+    found: Ids = places[pc.index_in(wanted, value_set=distinct).to_numpy()]
+    return found
 
 
 def _resembling(unknown: str, ids: pa.Array) -> list[str]:

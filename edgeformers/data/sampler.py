@@ -1,8 +1,9 @@
 """EgoSampler: fixed-size neighborhoods of many nodes, without the edges to be predicted."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,26 +45,41 @@ class EgoSampler:
     all of many edges lead to the partner, a sample may miss some of the others.
 
     Build the adjacency from training edges only, with the paper's positive and negative edges (or
-    edge types) as strata.
+    edge types) as strata. Instead of it, pass what builds it when it is first needed.
     """
 
-    def __init__(self, adjacency: Adjacency, sizes: Sequence[int], *, seed: int = 0) -> None:
-        if len(sizes) != adjacency.num_strata:
-            raise InputError(
-                f"sizes must contain one number for each of the {adjacency.num_strata} strata "
-                f"(got {list(sizes)})"
-            )
+    def __init__(
+        self,
+        adjacency: Adjacency | Callable[[], Adjacency],
+        sizes: Sequence[int],
+        *,
+        seed: int = 0,
+    ) -> None:
+        if isinstance(adjacency, Adjacency):
+            _check_strata(adjacency, sizes)
         if min(sizes) < 0 or sum(sizes) < 1:
             raise InputError(
                 f"sizes must not be negative, and at least one positive (got {list(sizes)})"
             )
-        self.adjacency = adjacency
+        self._given = adjacency
         self.sizes = tuple(int(size) for size in sizes)
         self.seed = seed
-        self._largest_row = int(np.diff(adjacency.indptr).max(initial=0))
         self._sizes = np.array(self.sizes, np.int64)
         self._local = threading.local()
         self._last_key: tuple[int, np.uint64] | None = None
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """The edges around every node, of which some are sampled."""
+        if isinstance(self._given, Adjacency):
+            return self._given
+        adjacency = self._given()
+        _check_strata(adjacency, self.sizes)
+        return adjacency
+
+    @cached_property
+    def _largest_row(self) -> int:
+        return int(np.diff(self.adjacency.indptr).max(initial=0))
 
     def sample(
         self,
@@ -161,6 +177,14 @@ class EgoSampler:
             self._local.scratch = moved, np.empty_like(moved)
         scratch: tuple[IntArray, IntArray] = self._local.scratch
         return scratch
+
+
+def _check_strata(adjacency: Adjacency, sizes: Sequence[int]) -> None:
+    if len(sizes) != adjacency.num_strata:
+        raise InputError(
+            f"sizes must contain one number for each of the {adjacency.num_strata} strata "
+            f"(got {list(sizes)})"
+        )
 
 
 def _node_array(values: ArrayLike, num_nodes: int, what: str, *, lowest: int) -> NDArray[np.int64]:

@@ -241,6 +241,8 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         if self.config.train.lora_rank and isinstance(encoder, TextEncoder):
             merge_lora(encoder)
         objective.modules.eval()
+        fitted = objective.fitted
+        objective.fitted = replace(fitted, attached=fitted.network.remembered())
         return self._finish(objective)
 
     def _estimate(self, objective: Any) -> float | None:

@@ -192,7 +192,8 @@ def _links_without_texts(fitted: FittedLinkPredictor) -> Alternatives:
 def _with_loader(fitted: Any, loader: EdgeLoader | EgoLoader) -> Any:
     """The estimator of a model that reads its network through another loader."""
     kind = EdgeClassifier if isinstance(loader, EdgeLoader) else LinkPredictor
-    return kind.from_fitted(replace(fitted, attached=replace(fitted.network, loader=loader)))
+    network = replace(fitted.network, loader=loader).remembered()
+    return kind.from_fitted(replace(fitted, attached=network))
 
 
 def _fitted_baseline(

@@ -6,9 +6,10 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from edgeformers import aliases
+from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES, PYG_BASELINES
 from edgeformers.config import Task
 from edgeformers.errors import InputError, suggest
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS, PYG_BASELINES
+from edgeformers.registry import MODELS
 
 #: Whose results vary with the seed.
 RANDOM_BASELINES = (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgeformers import aliases
+from edgeformers.baselines.registry import BACKBONE_BASELINES
 from edgeformers.config import RunConfig, Task, flatten, make_config, matches_file
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode_json
@@ -18,7 +19,6 @@ from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.inference.model_card import RESULTS
-from edgeformers.registry import BACKBONE_BASELINES
 from edgeformers.training.initialization import is_scratch
 from edgeformers.training.run_folder import CONFIG, MODEL, is_claimed, read_run_record
 

@@ -39,7 +39,7 @@ from edgeformers.report.page import render_html
 from edgeformers.report.results import LearningCurve, Results, learning_curve, results_page
 from edgeformers.report.scores import InputKind, MetricValue, ModelScores, TaskScores
 from edgeformers.report.verdict import Verdict, read_verdict
-from edgeformers.runs import open_run, train_run
+from edgeformers.runs import open_run, trained_run
 from edgeformers.training.runlog import read_log
 
 NUM_EDGES = 4_000
@@ -141,9 +141,9 @@ def _quickstart(
     classifier = _train(EdgeClassifier, graph, folder / "edges", backbone, show)
     log("3/5  Training Edgeformer-N to predict who borrows what")
     predictor = _train(LinkPredictor, graph, folder / "links", backbone, show)
-    if predictor.fitted_.index is None and graph.num_targets <= LARGE:  # above, it needs FAISS
+    has_index = (folder / "links" / FOLDER).is_dir()
+    if not has_index and graph.num_targets <= LARGE:  # above, it needs FAISS
         LinkIndex.build(predictor.fitted_, folder / "links" / FOLDER, show=show)
-        predictor = _open(LinkPredictor, graph, folder / "links")  # texts are not read again
     log("4/5  Fitting baselines, and testing whether the graph and the text help")
     edge_scores, left_out = _score_edge_models(classifier, graph)
     tasks = [
@@ -215,13 +215,10 @@ def _config(task: Task, backbone: str) -> RunConfig:
 def _train(
     kind: type[Model], graph: EdgeTextGraph, folder: Path, backbone: str, show: bool
 ) -> Model:
-    train_run(graph, folder, _config(kind.task, backbone), show=show)
-    return _open(kind, graph, folder)
-
-
-def _open(kind: type[Model], graph: EdgeTextGraph, folder: Path) -> Model:
-    model = open_run(folder, graph, show=False)
+    trained = trained_run(graph, folder, _config(kind.task, backbone), show=show)
+    model = trained or open_run(folder, graph, show=False)
     assert isinstance(model, kind)
+    model.show = False
     return model
 
 

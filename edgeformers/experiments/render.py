@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from edgeformers.errors import InputError, suggest
 from edgeformers.experiments.published import TableCell
 from edgeformers.experiments.tables import ResultTable
-from edgeformers.report.terminal import format_table
+from edgeformers.report.formatting import format_table
 
 PAPER = "paper"  # heading of published numbers
 LONG = 12  # Markdown tables with more rows have group headings

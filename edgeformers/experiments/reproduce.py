@@ -62,8 +62,7 @@ from edgeformers.experiments.tune import trial_plan, tuned_plan
 from edgeformers.files import write_atomic
 from edgeformers.inference.node_classification import LabeledNodes
 from edgeformers.locks import single_writer
-from edgeformers.report.formatting import format_duration
-from edgeformers.report.terminal import format_table
+from edgeformers.report.formatting import format_duration, format_table
 
 #: The experiments, and the table or figure of the paper that each reproduces.
 EXPERIMENTS: Mapping[str, str] = {

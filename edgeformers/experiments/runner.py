@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from edgeformers import distributed
+from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import EdgeformersError, FileError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
@@ -34,7 +35,6 @@ from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import remove_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.progress import progress_bar
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.runs import fit_run
 from edgeformers.threads import num_threads
 from edgeformers.training.initialization import backbone_tokens

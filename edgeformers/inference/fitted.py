@@ -5,7 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from edgeformers import distributed
 from edgeformers.baselines.graph.node_texts import NodeTextReader
 from edgeformers.config import RunConfig, Task
+from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.batch import EdgeBatch, EgoBatch
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
@@ -34,6 +35,7 @@ from edgeformers.files import json_values
 from edgeformers.hub import upload_folder
 from edgeformers.inference.encode import EncodeOptions, choose_device, make_autocast
 from edgeformers.inference.saved_model import SavedModel, gather_tensors, save_model
+from edgeformers.inference.vector_cache import VectorCache
 from edgeformers.inference.word_attention import AttendedText, attended_texts
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.nn.packed import PackedText
@@ -54,6 +56,14 @@ class AttachedNetwork(Generic[Loader]):
     split: str
     loader: Loader
     parts: dict[str, Ids]  # the edges to predict in "train", "val" and "test"
+    #: What the model encoded of this network through this loader; None while it is trained.
+    vectors: VectorCache | None = field(default=None, init=False)
+
+    def remembered(self) -> "AttachedNetwork[Loader]":
+        """The same for a model that is not trained any more: its vectors are kept."""
+        network = replace(self)
+        object.__setattr__(network, "vectors", VectorCache())
+        return network
 
     def part(self, name: str) -> Ids:
         """The edges of a part, which must not be empty."""
@@ -118,7 +128,7 @@ class FittedModel(ABC, Generic[Loader]):
             )
         with distributed.main_first():
             tokens = add_tokens(graph, self.tokenizer, progress=self.options.show)
-        attached = attach_network(self.config, self.model, graph, tokens)
+        attached = attach_network(self.config, self.model, graph, tokens).remembered()
         carries = network is None and self.carries_network
         return replace(self, attached=attached, carries_network=carries)
 
@@ -335,9 +345,16 @@ def open_network(network: EdgeTextGraph | str | PathLike[str]) -> EdgeTextGraph:
 
 
 def make_samplers(config: RunConfig, graph: EdgeTextGraph, split: str) -> dict[str, EgoSampler]:
-    """Samplers of training edges around sources and targets, by the loaders' argument names."""
-    adjacency = graph.training_adjacency(split, strata=config.data.strata)
-    strata, samplers = adjacency.num_strata, {}
+    """Samplers of training edges around sources and targets, by the loaders' argument names.
+
+    The adjacency that they share is built when one of them is used: not for stored vectors.
+    """
+
+    @cache
+    def adjacency() -> Adjacency:
+        return graph.training_adjacency(split, strata=config.data.strata)
+
+    strata, samplers = graph.num_strata(config.data.strata), {}
     for side in get_args(Side):
         sizes: list[int] = getattr(config.data, f"{side}_neighbors")
         if len(sizes) == 1 < strata:  # divided among the strata

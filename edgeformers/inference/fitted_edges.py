@@ -155,7 +155,14 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
 
     def encode_known(self, edge_ids: Ids) -> Vectors:
         """edge_repr [n, D] of edges of the network."""
-        return encode_edges(self.model, self.network.loader, edge_ids, self.options)
+        network = self.network
+
+        def encode(ids: Ids) -> Vectors:
+            return encode_edges(self.model, network.loader, ids, self.options)
+
+        if network.vectors is None:
+            return encode(edge_ids)
+        return network.vectors.vectors("edges", edge_ids, network.graph.num_edges, encode)
 
     @torch.inference_mode()
     def linear_logits(self, edge_ids: Ids) -> Tensor | None:

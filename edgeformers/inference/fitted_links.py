@@ -97,6 +97,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """The component that reads texts; with an index, its vectors are stored."""
         loader = self.network.loader
         text = TextComponent(self.head, self.model, loader, self.options, self.pack)
+        text.cache = self.network.vectors
         text.stored = None if self.index is None else self.index.text_vectors()
         return text
 

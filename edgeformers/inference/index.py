@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from edgeformers import __version__
+from edgeformers import __version__, distributed
 from edgeformers.data.storage import (
     blocks,
     check_files,
@@ -52,6 +52,7 @@ FORMAT, SCHEMA_VERSION = "edgeformers-index", 3
 CHUNK = 4_096  # nodes encoded and written together
 SAMPLED = 2_000  # other sources, whose queries shape the search
 LARGE = 300_000  # targets up to which search is exact
+ENCODED = 0.9  # share of nodes whose vectors must be there to build an index after training
 WANTED_RECALL = 0.995  # at 10; a little more than LEAST_RECALL, which other sources should get
 LEAST_RECALL = 0.99
 TESTED = 200  # sources whose queries measure recall
@@ -149,6 +150,17 @@ class LinkIndex:
 
 
 _FACTS = tuple(IndexFacts.__dataclass_fields__)
+
+
+def index_if_encoded(fitted: "FittedLinkPredictor", folder: str | PathLike[str]) -> None:
+    """Build the index of a model that has just encoded nearly all nodes, since it costs little."""
+    network = fitted.network
+    kinds = ("nodes",) if network.graph.is_bipartite else get_args(Side)
+    is_encoded = network.vectors is not None and all(
+        network.vectors.share(kind) >= ENCODED for kind in kinds
+    )
+    if is_encoded and len(fitted.scorer.candidates) <= LARGE and distributed.world_size() == 1:
+        LinkIndex.build(fitted, folder, show=False)
 
 
 def _identity(fitted: "FittedLinkPredictor") -> dict[str, str]:

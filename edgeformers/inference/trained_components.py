@@ -15,6 +15,7 @@ from edgeformers.data.types import Ids, Side
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.encode import EncodeOptions, Vectors, encode_nodes
+from edgeformers.inference.vector_cache import VectorCache
 from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText
 
@@ -72,6 +73,7 @@ class TextComponent(ScoreComponent):
         self._removed: dict[int, EdgeNumbers] = {}
         self._of_targets: dict[int, EdgeVectors | None] = {}
         self.stored: Mapping[Side, Vectors] | None = None  # node_repr [N, D] of an index
+        self.cache: VectorCache | None = None  # of nodes with the edges of training
         self._norms: Mapping[Side, Vectors] | None = None
 
     @property
@@ -157,17 +159,29 @@ class TextComponent(ScoreComponent):
 
     def _read(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] from the texts of the nodes' edges."""
-        options = replace(self.options, show=self.options.show and len(nodes) > self.options.batch)
         changed = np.array([self.is_changed(node) for node in nodes.tolist()], bool)
         if not changed.any():
-            return encode_nodes(self.model, self.loader, nodes, options, side=side)
+            return self._read_trained(nodes, side)
         vectors = np.empty((len(nodes), self.width), np.float32)
         kept, changed_nodes = nodes[~changed], nodes[changed]
         if len(kept):
-            vectors[~changed] = encode_nodes(self.model, self.loader, kept, options, side=side)
+            vectors[~changed] = self._read_trained(kept, side)
         around = [self._read_edges(node, side) for node in changed_nodes.tolist()]
         vectors[changed] = self._encode(changed_nodes, around).cpu().numpy()
         return vectors
+
+    def _read_trained(self, nodes: Ids, side: Side) -> Vectors:
+        """node_repr [n, D] of nodes that have the edges of training."""
+        graph, show = self.loader.graph, self.options.show
+
+        def encode(ids: Ids) -> Vectors:
+            options = replace(self.options, show=show and len(ids) > self.options.batch)
+            return encode_nodes(self.model, self.loader, ids, options, side=side)
+
+        if self.cache is None:
+            return encode(nodes)
+        kind = "nodes" if graph.is_bipartite else side  # then every node has one side
+        return self.cache.vectors(kind, nodes, graph.num_nodes, encode)
 
     def encode_new(self, nodes: Sequence[NewEdges], side: Side) -> Tensor:
         """node_repr [n, D] of nodes that are not in the network, each from its own edges."""

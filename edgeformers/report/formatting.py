@@ -1,6 +1,7 @@
 """Numbers, durations, metrics and settings as short text."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 JOINERS = "\u200c\u200d"  # not printable, but needed by scripts and emoji
@@ -77,3 +78,25 @@ def format_duration(seconds: float) -> str:
     value = seconds / size
     shown = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
     return f"{shown} {'min' if unit == 'minute' else unit[0]}"
+
+
+def format_table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Lines with aligned columns; the columns `left` are left-aligned, others right-aligned.
+
+    Unlike rich's tables, these keep trailing blanks within cells, which align footnote marks.
+    """
+    try:
+        from rich.cells import cell_len
+    except ImportError:  # wide characters are then misaligned
+        cell_len = len  # type: ignore[assignment]
+
+    clean = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
+    lines = []
+    for row in clean:
+        padding = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            c + p if i in left else p + c for i, (c, p) in enumerate(zip(row, padding, strict=True))
+        ]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines

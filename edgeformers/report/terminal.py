@@ -44,28 +44,6 @@ def render_text(page: Page, width: int = WIDTH) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Lines with aligned columns; the columns `left` are left-aligned, others right-aligned.
-
-    Unlike rich's tables, these keep trailing blanks within cells, which align footnote marks.
-    """
-    try:
-        from rich.cells import cell_len
-    except ImportError:  # wide characters are then misaligned
-        cell_len = len  # type: ignore[assignment]
-
-    clean = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
-    lines = []
-    for row in clean:
-        padding = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        cells = [
-            c + p if i in left else p + c for i, (c, p) in enumerate(zip(row, padding, strict=True))
-        ]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
-    return lines
-
-
 def sparkline(counts: Sequence[int]) -> str:
     """A row of small bars; counts above 0 are always visible."""
     highest = max([*counts, 1])

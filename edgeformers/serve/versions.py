@@ -165,8 +165,10 @@ class Versions:
             name=name, version=version, run=run, fitted=fitted, card=text, files=files
         )
         self._prepare(model)
+        fitted.nodes.make_tables()
         if isinstance(fitted, FittedLinkPredictor) and len(fitted.nodes):
-            fitted.recommend(fitted.nodes.ids_of([0])[0], 1)  # without an index, encodes all nodes
+            for _ in range(2):  # loads all that answers need; without an index, encodes all nodes
+                fitted.recommend(fitted.nodes.ids_of([0])[0], 1, explain=1)
         return model
 
 

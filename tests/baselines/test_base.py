@@ -9,12 +9,12 @@ from edgeformers.baselines.base import (
     grid_search,
     training_links,
 )
+from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.data.splits import TRAIN, VAL
 from edgeformers.errors import InputError
 from edgeformers.evaluation import FunctionScorer, LinkTable, rank_full
 from edgeformers.evaluation.metrics import mrr
 from edgeformers.evaluation.network_links import positive_links
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES
 
 ROWS = [
     {"source": "a", "target": "x", "text": "", "label": "yes", "split": "train"},

@@ -15,6 +15,7 @@ def copied(home, tmp_path):
 
 def test_recommendations_stay_the_same_with_an_index(copied):
     args = ("recommend", copied, "user-000003", "-k", 3, "--json", "--quiet")
+    shutil.rmtree(copied / "index")  # which training wrote
     before = json.loads(call(*args).out)
     built = json.loads(call("index", copied, "--json", "--quiet").out)
     assert built["index"] == str(copied / "index")

@@ -5,9 +5,10 @@ import pytest
 
 from edgeformers.cli.runs import recommendation_lines
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.estimators import LinkPredictor, load
+from edgeformers.estimators import load
 from edgeformers.inference.batch_inference import recommend_all
 from edgeformers.inference.explain import Reason, Recommendation
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from tests.cli.commands import run_examples
 from tests.cli.conftest import call
 
@@ -52,7 +53,7 @@ def test_what_is_linked_already_is_left_out_unless_asked_for(home):
 
 
 def test_a_source_that_is_linked_to_every_target_gets_a_sentence(home, monkeypatch):
-    monkeypatch.setattr(LinkPredictor, "recommend", lambda *_, **__: [])
+    monkeypatch.setattr(FittedLinkPredictor, "recommend", lambda *_, **__: [])
     answer = call("recommend", "run-links", "user-000003", "--quiet")
     assert answer.code == 0
     assert "--include-seen" in answer.out

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edgeformers.baselines.registry import BACKBONE_BASELINES, LINK_BASELINES, ROLLING_BASELINES
 from edgeformers.baselines.temporal.base import BUDGET
 from edgeformers.baselines.temporal.history import DAY
 from edgeformers.data.network import PrepareConfig, write_network
@@ -10,7 +11,6 @@ from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.data.table import EdgeTable
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
-from edgeformers.registry import BACKBONE_BASELINES, LINK_BASELINES, ROLLING_BASELINES
 from tests.baselines.tiny import write_backbone
 from tests.contracts.test_every_baseline import QUICK
 from tests.evaluation.test_rolling import draw_rows

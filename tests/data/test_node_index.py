@@ -23,6 +23,13 @@ def test_ids_are_found_per_side(index):
     assert len(index) == 6
 
 
+def test_later_lookups_find_the_same_as_the_first_ones(index):
+    for _ in range(6):  # from some time on in a table
+        assert index.numbers(["bob", "ann", "bob", "alien"], "source").tolist() == [1, 0, 1, -1]
+    index.make_tables()
+    assert index.numbers(["ann", "alien"], "target").tolist() == [5, 3]
+
+
 def test_with_one_node_type_the_side_makes_no_difference(index):
     one_type = NodeIndex(index.ids.slice(0, 5))
     assert one_type.numbers(["alien", "bob"], "source").tolist() == [3, 1]
@@ -52,6 +59,8 @@ def test_an_unknown_id_of_a_large_network_is_compared_with_those_that_begin_or_e
 def test_ids_that_occur_twice_on_a_side_are_refused():
     with pytest.raises(FormatError, match="same id"):
         NodeIndex(pa.chunked_array([["ann", "ann"]])).numbers(["ann"])
+    with pytest.raises(FormatError, match="same id"):
+        NodeIndex(pa.chunked_array([["ann", "ann"]])).make_tables()
 
 
 def test_a_network_has_an_index(reviews):

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from edgeformers.baselines.registry import BACKBONE_BASELINES
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import FormatError, InputError
@@ -15,7 +16,7 @@ from edgeformers.experiments.plan import (
     row_config,
 )
 from edgeformers.experiments.runner import execute
-from edgeformers.registry import BACKBONE_BASELINES, MODELS
+from edgeformers.registry import MODELS
 from tests.baselines.tiny import write_backbone
 
 FROZEN = sorted(BACKBONE_BASELINES)

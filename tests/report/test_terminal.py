@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from edgeformers.data.card.card import Finding, NamedCount
 from edgeformers.report.card_page import bar_tables
+from edgeformers.report.formatting import format_table
 from edgeformers.report.page import (
     Bullets,
     Cell,
@@ -14,7 +15,7 @@ from edgeformers.report.page import (
     Section,
     Table,
 )
-from edgeformers.report.terminal import format_table, render_text, sparkline
+from edgeformers.report.terminal import render_text, sparkline
 
 
 def make_page(*blocks):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
+from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES
+from edgeformers.registry import MODELS
 from edgeformers.report.scores import InputKind
 
 #: Models that use only the texts, and models that use only nodes and links; others use both.

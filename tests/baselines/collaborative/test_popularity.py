@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from edgeformers.baselines.collaborative.popularity import Popularity
+from edgeformers.baselines.registry import LINK_BASELINES
 from edgeformers.errors import InputError
-from edgeformers.registry import LINK_BASELINES
 
 QUERIES, CANDIDATES = np.arange(12), np.arange(12, 24)
 

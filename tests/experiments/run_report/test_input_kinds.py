@@ -1,7 +1,8 @@
 import pytest
 
+from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.experiments.run_report.input_kinds import NODES, TEXT, input_kind, popularity_note
-from edgeformers.registry import EDGE_BASELINES, LINK_BASELINES, MODELS
+from edgeformers.registry import MODELS
 
 
 def test_models_with_a_single_input_exist():
