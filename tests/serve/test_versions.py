@@ -15,7 +15,7 @@ from edgeformers.estimators import LinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.serve.app import create_app
 from edgeformers.serve.service import Service
-from edgeformers.serve.versions import run_names
+from edgeformers.serve.versions import Versions, run_names
 from tests.estimators.conftest import tiny
 
 EDGE = {"source": "a", "target": "b", "text": "My tent is excellent."}
@@ -69,6 +69,20 @@ def test_a_new_version_is_served_after_a_reload_and_the_old_one_after_a_rollback
     client.post("/v1/models/rollback")
     assert version(client) == first
     assert vector(client) == before
+
+
+def test_the_run_of_the_next_night_is_served_after_a_reload(runs, tmp_path):
+    current = tmp_path / "current"
+    current.symlink_to(runs[1])
+    versions = Versions([current], device="cpu")
+    config = PrepareConfig(tokenizer=None, progress=False)
+    grown = prepare_simulated(tmp_path / "network", num_edges=800, config=config)
+    tonight = LinkPredictor(start_from=runs[1], device="cpu", show=False)
+    tonight.fit(grown, run=tmp_path / "tonight")
+    current.unlink()
+    current.symlink_to(tmp_path / "tonight")
+    (served,) = versions.reload()
+    assert len(served.fitted.nodes) == grown.num_nodes > len(versions.previous[0].fitted.nodes)
 
 
 def test_a_damaged_version_is_refused_and_the_old_one_stays(client, run):
