@@ -20,7 +20,6 @@ from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import check_model
-from edgeformers.models.link_head import LinkHead
 from edgeformers.training.objective import Objective
 from edgeformers.training.run_folder import CONFIG, MODEL
 
@@ -31,7 +30,9 @@ Parent = FittedEdgeClassifier | FittedLinkPredictor
 SETTINGS: Mapping[str, Any] = {"train.epochs": 1}
 #: Settings of the model that do not change what its parameters mean.
 CHANGEABLE = frozenset({"model.node_dropout", "model.node_shrinkage", "model.node_init"})
-PER_NODE = frozenset({"model.nodes.table", "head.bias"})  # parameters with a row per node
+#: Parameters with a row per node: the table is copied by id; the popularity of targets is counted
+#: anew, since what was learned yesterday is old (docs/decisions.md).
+PER_NODE = frozenset({"model.nodes.table", "head.bias"})
 REPLAY = 0x5EED  # random stream
 
 
@@ -88,15 +89,12 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
         return objective
     fitted = objective.fitted
     _check_labels(fitted, parent)
-    before = fitted.nodes.numbers_in(parent.nodes)  # [N]
     lookup: Any = parent.model.get_submodule("nodes")
-    numbers = torch.from_numpy(before)
+    numbers = torch.from_numpy(fitted.nodes.numbers_in(parent.nodes))  # [N]
     numbers = torch.where((numbers >= 0) & lookup.is_seen[numbers], numbers, -1)
     rows = torch.cat([lookup.table[numbers], lookup.table[-1:]])  # -1: the unknown node
     objective.model.get_submodule("nodes").set_rows(rows)  # type: ignore[operator]
     _copy_parameters(objective, parent)
-    if isinstance(objective.head, LinkHead):
-        _copy_popularity(objective.head, parent.head, numbers)
     objective.examples = choose_examples(objective, parent)
     return objective
 
@@ -117,15 +115,6 @@ def _copy_parameters(objective: Objective, parent: Parent) -> None:
                 f"network needs {list(parameter.shape)}; train from scratch"
             )
         parameter.copy_(trained[name])
-
-
-@torch.no_grad()
-def _copy_popularity(head: LinkHead, trained: Any, numbers: Tensor) -> None:
-    """Copy the learned popularity of known nodes; new ones have that of their edges."""
-    if head.bias is None or trained.bias is None:
-        return
-    known = numbers >= 0
-    head.bias[known.to(head.bias.device)] = trained.bias[numbers[known]].to(head.bias)
 
 
 def _check_labels(fitted: Any, parent: Any) -> None:
