@@ -21,7 +21,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys, permute
 from edgeformers.data.sampler import EgoSampler, Neighborhoods
 from edgeformers.data.tokens import TokenStore
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids, Mask, Side
 
 INFERENCE = -1  # the epoch number of neighbor samples for inference
 #: Default batch sizes, from many training examples to few.
@@ -111,17 +111,17 @@ class EdgeLoader:
         return edge_batch(self.graph, self.tokens, edge_ids, self.max_tokens)
 
     def with_context(
-        self, batch: EdgeBatch, *, epoch: int = INFERENCE
+        self, batch: EdgeBatch, *, epoch: int = INFERENCE, without: Mask | None = None
     ) -> EdgeBatch | EdgeContextBatch:
         """Add ego graphs to edges of this network or to new ones, if there are samplers.
 
-        The ego graph of a new node (-1) is empty.
+        The ego graph of a new node (-1) is empty. Edges `without` [E] are in none.
         """
         if self.source_sampler is None or self.target_sampler is None:
             return batch
         src, dst = batch.src.numpy(), batch.dst.numpy()
-        source = self._egos(self.source_sampler, src, dst, epoch)
-        target = self._egos(self.target_sampler, dst, src, epoch)
+        source = self._egos(self.source_sampler, src, dst, epoch, without)
+        target = self._egos(self.target_sampler, dst, src, epoch, without)
         limit, texts = self.node_tokens, None
         if limit is not None:
             texts = make_node_texts(batch, source, target, limit=limit)
@@ -135,10 +135,20 @@ class EdgeLoader:
         """The number of tokens of each text in a batch."""
         return np.minimum(self.tokens.lengths_of(edge_ids), self.max_tokens)
 
-    def _egos(self, sampler: EgoSampler, centers: Ids, partners: Ids, epoch: int) -> EgoBatch:
+    def _egos(
+        self,
+        sampler: EgoSampler,
+        centers: Ids,
+        partners: Ids,
+        epoch: int,
+        without: Mask | None,
+    ) -> EgoBatch:
         known = centers >= 0
         sample = sampler.sample(np.where(known, centers, 0), partners=partners, epoch=epoch)
-        sample = replace(sample, center=centers, mask=sample.mask & known[:, None])
+        mask = sample.mask & known[:, None]
+        if without is not None:
+            mask &= ~without[sample.edge_ids]
+        sample = replace(sample, center=centers, mask=mask)
         return ego_batch(self.graph, self.tokens, sample, max_tokens=self.max_tokens)
 
 

@@ -38,6 +38,7 @@ _DECIDER_OF = {
     "novelty": "times",
     "recent_popularity": "popularity",
 }
+SHORT_QUOTE = 20  # characters; a shorter text ("ok", "canceled") says nothing about a node
 SPARE = 1  # further nodes of the history whose removal is tried for each target
 MEAN_SOURCES = 32  # whose mean text vector stands for that of all sources
 
@@ -321,10 +322,17 @@ class Explainer:
         known = edges.edge.clip(min=0)
         usable = (edges.vectors @ vector > 0) & (edges.neighbor != source)
         usable &= (edges.edge < 0) | (
-            ~is_unfavorable(self.graph, known) & (self.graph.text_lengths[known] > 0)
+            ~is_unfavorable(self.graph, known)
+            & (self.graph.text_lengths[known] >= self._least_quote)
         )
         order = np.argsort(-(edges.vectors @ personal), kind="stable")
         return [row for row in order.tolist() if usable[row]]
+
+    @cached_property
+    def _least_quote(self) -> float:
+        """The number of characters of a quote; fewer where most texts are short."""
+        typical = float(np.median(self.graph.text_lengths))
+        return max(1.0, min(SHORT_QUOTE, typical / 2))
 
     @cached_property
     def _mean_text_query(self) -> Vectors:

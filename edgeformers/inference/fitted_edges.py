@@ -5,8 +5,9 @@ Next to it, `fit_linear_model` fits the linear model of words and nodes that it 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from edgeformers.data.batch import UNKNOWN, EdgeBatch
 from edgeformers.data.loader import EdgeLoader
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
-from edgeformers.data.types import Floats, Ids
+from edgeformers.data.types import Floats, Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import f1_intervals
 from edgeformers.evaluation.beyond_accuracy import calibration, expected_calibration_error
@@ -224,8 +225,25 @@ class FittedEdgeClassifier(FittedModel[EdgeLoader]):
         edges = EdgeBatch(text=self.pack(texts), src=src, dst=dst)
         if not len(edges):
             return torch.empty(0, self.width, device=self.device)
-        batch = self.network.loader.with_context(edges) if self.entry.context else edges
+        if not self.entry.context:
+            return self.options.encode(self.model, edges)
+        batch = self.network.loader.with_context(edges, without=self._removed)
         return self.options.encode(self.model, batch)
+
+    def remove_edges(self, node: str, side: Side | None = None) -> None:
+        """Do not read the edges of a node on a side (by default on both) as context any more.
+
+        What was learned from them stays until the next training.
+        """
+        one_type = not self.network.graph.is_bipartite
+        for each in get_args(Side) if one_type or side is None else [side]:
+            (number,) = self.nodes.numbers([node], each).tolist()
+            if number >= 0:
+                self._removed[self.network.graph.adjacency.edges_of(number)] = True
+
+    @cached_property
+    def _removed(self) -> Mask:
+        return np.zeros(self.network.graph.num_edges, bool)
 
 
 def _unknown(nodes: Tensor) -> Tensor:

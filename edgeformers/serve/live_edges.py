@@ -52,8 +52,11 @@ class LiveEdges:
         return self._opened().remove(node, side)
 
     def catch_up(self, model: ServedModel) -> None:
-        """Let a link model take in what is new; only the thread that uses the model may call it."""
-        if self._store is None or model.task != "link-prediction":
+        """Let a model take in what is new; only the thread that uses the model may call it.
+
+        Link models read edges that have arrived. No model reads removed ones.
+        """
+        if self._store is None:
             return
         last = self._taken_in.get(model, self._merged(model.graph))
         while changes := self._store.changes_after(last):
@@ -63,7 +66,7 @@ class LiveEdges:
                     edges.append(change)
                 else:
                     _take_in(model, edges)
-                    model.links.remove_edges(change.node, change.side)
+                    model.fitted.remove_edges(change.node, change.side)
                     edges = []
             _take_in(model, edges)
             last = self._taken_in[model] = changes[-1].sequence
@@ -122,6 +125,8 @@ class LiveEdges:
 
 def _take_in(model: ServedModel, edges: Sequence[StoredEdge]) -> None:
     """Let a link model read edges; one without a time came when it was received."""
+    if model.task != "link-prediction":
+        return
     times = [edge.received if edge.time is None else edge.time for edge in edges]
     ends = [(edge.source, edge.target, edge.text) for edge in edges]
     model.links.update(ends, times=np.array(times, np.int64))

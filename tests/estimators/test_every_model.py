@@ -172,6 +172,21 @@ def test_around_a_new_edge_is_what_the_network_has_around_its_known_ends(simulat
     assert new.source.text.num_texts + new.target.text.num_texts > 0
 
 
+def test_removed_edges_are_not_read_around_a_new_edge(simulated):
+    made = tiny(EdgeClassifier, **{**QUICK, "model.name": "bert-ehgnn"}).make_objective(simulated)
+    seen, forward = [], made.fitted.model.forward
+    made.fitted.model.forward = lambda batch: seen.append(batch) or forward(batch)
+    made.fitted.model.eval()
+    edge = [(*edges_of(simulated, [7])[0][:2], "words never seen")]
+    made.fitted.embed_edges(edge)
+    made.fitted.remove_edges(edge[0][0], "source")
+    made.fitted.embed_edges(edge)
+    before, after = seen
+    assert before.source.text.num_texts > 0
+    assert after.source.text.num_texts == 0
+    assert after.target.text.num_texts <= before.target.text.num_texts
+
+
 def test_reasons_of_a_model_that_is_not_divided_among_edges_sum_to_the_score(simulated):
     model = fitted(LinkPredictor, "mean-sage-words", simulated)
     for recommended in model.recommend(simulated.node_names([0])[0], k=2, explain=1):

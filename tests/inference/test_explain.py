@@ -155,6 +155,21 @@ def test_low_and_middling_ratings_are_neither_named_nor_quoted(fitted):
     assert labels == {"4", "5"}
 
 
+def test_a_text_that_says_nothing_is_not_quoted(tmp_path):
+    long = table().assign(text=lambda rows: rows["text"] + " after a long evening with it")
+    long.loc[::3, "text"] = "ok"
+    graph = prepare(long, tmp_path / "n", label="label", tokenizer="train:300", progress=False)
+    fitted = fitted_on(graph)
+    quotes = [
+        quote.text
+        for user in range(USERS)
+        for one in fitted.recommend(f"u{user}", 99, explain=99)
+        for quote in one.quotes
+    ]
+    assert quotes
+    assert "ok" not in quotes
+
+
 @pytest.mark.parametrize(
     ("labels", "positive", "negative"),
     [
