@@ -48,8 +48,8 @@ ROWS = {
 }
 ROW_TITLES = {
     "Edgeformer-E beside words, nodes": "Edgeformer-E + ensemble (words, nodes)",
-    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, ALS, EASE)",
-    "Edgeformer-N + ensemble (LightGCN, MF, EASE)": "Edgeformer-N + ensemble (LightGCN, ALS, EASE)",
+    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, ALS, EASE, any times)",
+    "Edgeformer-N + ensemble (LightGCN, MF, EASE)": "Edgeformer-N + ensemble (LightGCN, ALS, EASE, any times)",
 }
 
 #: Models of 0.1 whose name or title now belongs to another model: their current name and title.
