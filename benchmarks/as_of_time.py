@@ -22,7 +22,7 @@ from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.files import write_atomic
 
-RESULTS = Path(__file__).parent / "results" / "as_of_time.json"
+RESULTS = Path(__file__).parent / "results" / "scale" / "as_of_time.json"
 SIZE, CALL, QUERIES = 8, 8192, 65_536  # edges per neighborhood, centers per call, centers a round
 
 

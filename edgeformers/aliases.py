@@ -46,10 +46,12 @@ ROWS = {
     "edgeformer-n-beside": "edgeformer-n-ensemble",
     "edgeformer-n-beside-cold": "edgeformer-n-ensemble-cold",
 }
+_ENSEMBLE_TITLE = "Edgeformer-N + ensemble (LightGCN, ALS, EASE, times)"
 ROW_TITLES = {
     "Edgeformer-E beside words, nodes": "Edgeformer-E + ensemble (words, nodes)",
-    "Edgeformer-N beside LightGCN, MF, EASE": "Edgeformer-N + ensemble (LightGCN, ALS, EASE, any times)",
-    "Edgeformer-N + ensemble (LightGCN, MF, EASE)": "Edgeformer-N + ensemble (LightGCN, ALS, EASE, any times)",
+    "Edgeformer-N beside LightGCN, MF, EASE": _ENSEMBLE_TITLE,
+    "Edgeformer-N + ensemble (LightGCN, MF, EASE)": _ENSEMBLE_TITLE,
+    "Edgeformer-N + ensemble (LightGCN, ALS, EASE)": _ENSEMBLE_TITLE,
 }
 
 #: Models of 0.1 whose name or title now belongs to another model: their current name and title.

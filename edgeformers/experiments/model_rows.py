@@ -184,7 +184,7 @@ SHIPPED_LINK_ROWS = (
         in_paper=False,
     ),
     replace(LINK_ROWS[-1], title="Edgeformer-N, no ensemble"),
-    _variant(LINK_ROWS[-1], "ensemble", "Edgeformer-N + ensemble (LightGCN, ALS, EASE, any times)", {}),
+    _variant(LINK_ROWS[-1], "ensemble", "Edgeformer-N + ensemble (LightGCN, ALS, EASE, times)", {}),
 )
 #: Only for networks in which a node can link back.
 RECIPROCITY_ROWS = _rows("link-prediction", ("reciprocity", "reciprocity", "simple", False))
