@@ -15,11 +15,12 @@ from torch import Tensor
 from edgeformers.config import RunConfig, flatten
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids
+from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
-from edgeformers.inference.saved_model import check_model
+from edgeformers.inference.saved_model import check_model, naming_file
 from edgeformers.training.objective import Objective
 from edgeformers.training.run_folder import CONFIG, MODEL
 
@@ -41,7 +42,9 @@ def continued_config(
 ) -> RunConfig:
     """The settings of the run that `train.start_from` names, with those that are given changed."""
     folder = Path(config.train.start_from).expanduser().resolve()
-    before = RunConfig.from_dict(_read_facts(folder)["extra"]["config"])
+    facts = _read_facts(folder)
+    with naming_file(folder):
+        before = RunConfig.from_dict(facts["extra"]["config"])
     if before.task != config.task:
         raise ConfigError(
             f"{folder} is a run of {before.task}; it cannot start one of {config.task}"
@@ -88,7 +91,7 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
     if parent is None:
         return objective
     fitted = objective.fitted
-    _check_labels(fitted, parent)
+    _check_categories(fitted, parent)
     lookup: Any = parent.model.get_submodule("nodes")
     numbers = torch.from_numpy(fitted.nodes.numbers_in(parent.nodes))  # [N]
     numbers = torch.where((numbers >= 0) & lookup.is_seen[numbers], numbers, -1)
@@ -117,8 +120,14 @@ def _copy_parameters(objective: Objective, parent: Parent) -> None:
         parameter.copy_(trained[name])
 
 
-def _check_labels(fitted: Any, parent: Any) -> None:
-    """Raise an InputError if the labels of edges have changed."""
+def _check_categories(fitted: Any, parent: Any) -> None:
+    """Raise an InputError if the labels of edges, or the number of edge types, have changed."""
+    now, before = (getattr(each.model.config, "edge_types", 1) for each in (fitted, parent))
+    if now != before:
+        raise InputError(
+            f"{fitted.network.graph.path} has {now} edge types, but the earlier run was trained on "
+            f"{before}; train from scratch"
+        )
     if not isinstance(parent, FittedEdgeClassifier):
         return
     if parent.head.kind != fitted.head.kind or parent.label_names != fitted.label_names:
@@ -137,8 +146,8 @@ def choose_examples(objective: Objective, parent: Parent) -> Ids:
     """
     config, graph = objective.fitted.config.train, objective.fitted.network.graph
     train = objective.parts["train"]
-    count = len(train) - parent.network_facts.get("parts", {}).get("train", 0)
-    count = min(max(count, 0), len(train))
+    parts = decode(dict[str, int], parent.network_facts.get("parts", {}), path="parts")
+    count = min(max(len(train) - parts.get("train", 0), 0), len(train))
     ordered = train if graph.times is None else train[np.argsort(graph.times[train], kind="stable")]
     earlier, new = np.split(ordered, [len(train) - count])
     keys = hash_keys(config.seed, REPLAY, len(train), earlier)

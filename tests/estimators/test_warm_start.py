@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import edgeformers
 from edgeformers import EdgeClassifier, LinkPredictor
-from edgeformers.errors import ConfigError, InputError
+from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.runs import read_config, train_run
 from edgeformers.training.trainer import Trainer, TrainingError
 from tests.estimators.conftest import EDGES, LINKS
@@ -214,6 +214,15 @@ def test_another_task_recipe_or_kind_of_folder_is_refused(yesterday, tmp_path):
         later(LinkPredictor, tmp_path)
 
 
+def test_a_damaged_run_is_refused(yesterday, tmp_path):
+    damaged = edgeformers.load(yesterday / "link-prediction").save(tmp_path / "damaged")
+    facts = json.loads((damaged / "config.json").read_text())
+    facts["extra"]["config"] = [1]
+    (damaged / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(FormatError, match="damaged"):
+        later(LinkPredictor, damaged)
+
+
 def test_settings_of_training_may_change(yesterday):
     given = {"train.epochs": 2, "train.lr": 1e-4, "model.node_dropout": 0.2}
     config = later(LinkPredictor, yesterday / "link-prediction", given, seed=7).config
@@ -223,7 +232,10 @@ def test_settings_of_training_may_change(yesterday):
     assert (config.recipe, config.links) == (before.recipe, before.links)
 
 
-def test_other_classes_or_node_types_are_refused(yesterday, tmp_path):
+def test_other_classes_or_types_are_refused(yesterday, tmp_path):
+    typed = network(edges(220).assign(edge_type=["a", "b"] * 110), tmp_path / "typed")
+    with pytest.raises(InputError, match="2 edge types"):
+        later(LinkPredictor, yesterday / "link-prediction").fit(typed)
     more = network(edges(220, classes=3), tmp_path / "more")
     with pytest.raises(InputError, match="class2"):
         later(EdgeClassifier, yesterday / "edge-classification").fit(more)
