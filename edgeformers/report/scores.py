@@ -112,7 +112,10 @@ def lead_sentences(answers: Sequence[tuple[str, str]]) -> list[str]:
     for title, answer in answers:
         titles.setdefault(answer, []).append(title)
     if len(titles) == 1:
-        return list(titles) if len(answers) == 1 else [f"All {len(answers)} tasks: {answers[0][1]}"]
+        if len(answers) == 1:
+            return list(titles)
+        which = "Both" if len(answers) == 2 else f"All {len(answers)}"
+        return [f"{which} tasks: {answers[0][1]}"]
     for names in titles.values():
         if len(names) > MAX_TITLES:
             names[MAX_TITLES - 1 :] = [f"{len(names) - MAX_TITLES + 1} more"]
