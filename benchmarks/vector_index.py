@@ -48,8 +48,7 @@ def measure(targets: int, width: int) -> dict[str, Any]:
         choose_probes(lists, keys, sampled[:200])
         search, settings = lists, {"lists": lists.index.nlist, "probes": lists.probes}
     else:
-        bounded = BoundedSearch.build(keys, sampled)
-        search, settings = bounded, {"columns": bounded.num_columns}
+        search, settings = BoundedSearch.build(keys, sampled), {}
     seconds = time.perf_counter() - started
     times, cpu_times = milliseconds(search, keys, tested)
     return {

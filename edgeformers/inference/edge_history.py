@@ -88,6 +88,11 @@ class EdgeHistory:
         self.popularity = np.bincount(target, minlength=graph.num_nodes)  # [N], edges to each node
         self.degrees = degrees.astype(np.int64)  # [N], edges of each node
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether any edge arrived or was removed."""
+        return bool(self._arrived or self.removed_nodes)
+
     def targets_of(self, source: int) -> Ids:
         """The target of every edge of a source; a target occurs once per edge.
 

@@ -250,14 +250,14 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def recommend_many(
         self,
-        nodes: Sequence[str],
+        nodes: Sequence[str] | Ids,
         k: int = 10,
         *,
         exclude_seen: bool = True,
         candidates: CandidateFilter | None = None,
     ) -> list[list[Recommendation]]:
-        """`recommend` for several sources of the network, which are scored together."""
-        numbers = self.live_nodes.known_numbers(nodes, "source")
+        """`recommend` for several sources, ids or numbers, which are scored together."""
+        numbers = self._numbers(nodes, "source")
         exclude = self.seen(numbers) if exclude_seen else None
         return self._rank_each(self.scorer.queries(numbers), k, exclude, candidates)
 
@@ -420,7 +420,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """The candidates that each source is linked to, by position; itself with one node type."""
         rows = np.flatnonzero(sources < len(self.nodes))
         seen = seen_links(self.network.graph, sources[rows])
-        if len(rows) < len(sources) or "_history" in self.__dict__:  # edges have arrived
+        if "_history" in self.__dict__ and self._history.has_changed:
             gone = [*self._history.removed_nodes]
             kept = ~np.isin(sources[rows][seen.queries], gone)
             kept &= ~np.isin(self.scorer.candidates[seen.candidates], gone)

@@ -29,13 +29,13 @@ from edgeformers.data.types import Ids, Side
 from edgeformers.decode import decode
 from edgeformers.errors import FormatError, InputError
 from edgeformers.files import atomic_folder, check_no_foreign_files
+from edgeformers.inference.compressed import Compressed
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.saved_model import model_fingerprint, tensors_fingerprint
 from edgeformers.inference.vector_search import (
     SMALL,
     BoundedSearch,
-    Compressed,
     InvertedLists,
     KeySearch,
     Wanted,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from edgeformers.inference.link_scorer import LinkScorer
 
 FOLDER, RECORD = "index", "index.json"
-FORMAT, SCHEMA_VERSION = "edgeformers-index", 3
+FORMAT, SCHEMA_VERSION = "edgeformers-index", 4
 CHUNK = 4_096  # nodes encoded and written together
 SAMPLED = 2_000  # other sources, whose queries shape the search
 LARGE = 300_000  # targets up to which search is exact
@@ -226,7 +226,7 @@ def _add_search(fitted: "FittedLinkPredictor", folder: Path, show: bool) -> Inde
     if kind == "exact" and keys.size > SMALL:
         search = BoundedSearch.build(keys, scorer.queries(others[:SAMPLED]).vectors)
         search.save(folder)
-        recall, settings = measure_recall(search, keys, tested), {"columns": search.num_columns}
+        recall = measure_recall(search, keys, tested)
     return IndexFacts(
         kind=kind,
         targets=len(keys),

@@ -1,36 +1,30 @@
 """Search for the keys with the highest inner products: exact, or FAISS IVF with exact re-scoring.
 
-Shapes: C keys, R width, n queries, r leading columns.
+Shapes: C keys, R width, n queries.
 """
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from edgeformers.data.storage import blocks
-from edgeformers.data.types import Floats, Ids, Mask
+from edgeformers.data.types import Ids, Mask
 from edgeformers.errors import require
+from edgeformers.inference.compressed import Compressed, balanced_basis
 from edgeformers.inference.encode import Vectors
+from edgeformers.threads import available_cores
 
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
-SAMPLED, TRIED = 8_192, 64  # keys, and queries, by which the search is chosen
-COLUMNS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # first columns to choose from
-LATER = 128  # columns after these
-PARTS = 4  # of the other columns, each with a bound of its own
-LARGEST = 16_383  # integer of a query; sums of products with 8 bits stay below 2**31
-#: What a bound costs, later columns of a key, and a score, in integers multiplied in sequence.
-BOUND, REFINED, SCORED = 40, 1_200, 4_000
-ROUNDING = 1e-5  # error of a product in float32, relative to the norms
-#: Units in which norms and their weights are about equally long, so that the product of lengths is
-#: a close bound: what integers of keys leave out, columns and parts, what those of queries do.
-UNITS = np.array([0.1, 1.0, *[1.0] * PARTS, 100.0], np.float32)
-FEWEST = 64  # keys whose scores are computed first
+SAMPLED = 8_192  # keys from which a basis is computed
+FEWEST = 16  # keys whose scores are computed first
 LISTED, RESCORED = 128, 400  # columns of keys in IVF lists, and keys that are re-scored
 LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
 
@@ -74,13 +68,10 @@ class KeySearch(Protocol):
 
 
 class BoundedSearch:
-    """Exact search that multiplies a few leading columns of all keys, as 8-bit integers.
+    """Exact search that multiplies the leading columns of all keys, as 8-bit integers.
 
-    A change of basis q . k = (A q) . (B k) gives queries and keys the same, diagonal covariance,
-    so that the first columns have nearly all of the score. By the Cauchy-Schwarz inequality the
-    others, and what integers do not represent, add at most products of norms. A key whose bound is
-    below the k-th best score found so far cannot win. For the others, later columns are multiplied
-    too; the scores of those that may still win are computed.
+    A key whose bound is below the k-th best score found so far cannot win. For the others, later
+    columns are multiplied too; the scores of those that may still win are computed.
     """
 
     def __init__(self, keys: "Compressed", basis: Vectors) -> None:
@@ -90,23 +81,13 @@ class BoundedSearch:
 
     @classmethod
     def build(cls, keys: Vectors, queries: Vectors) -> "BoundedSearch":
-        """The search with the number of columns that costs least for some of the queries."""
-        sampled, tried = sample_rows(keys, SAMPLED), sample_rows(queries, TRIED)
-        basis = balanced_basis(queries, sampled).astype(np.float32)
-        columns = _choose_columns(sampled, tried, basis, len(keys))
-        example = Compressed.of_keys(keys[:1], basis[1], columns)
-        compressed = Compressed(
-            *(np.empty((len(keys), part.shape[1]), part.dtype) for part in vars(example).values())
-        )
+        """The search in the basis of these queries and of some of the keys."""
+        basis = balanced_basis(queries, sample_rows(keys, SAMPLED)).astype(np.float32)
+        compressed = Compressed.empty(len(keys))
         for at, block in blocks(keys):
             rows = np.arange(at, at + len(block))
-            compressed.set(rows, Compressed.of_keys(block, basis[1], columns))
+            compressed.set(rows, Compressed.of_keys(block, basis[1]))
         return cls(compressed, basis)
-
-    @property
-    def num_columns(self) -> int:
-        """How many columns of all keys are multiplied."""
-        return int(self.compressed.first.shape[1])
 
     def best(
         self, keys: Vectors, queries: Vectors, wanted: Sequence[Wanted], allowed: Mask | None
@@ -119,24 +100,43 @@ class BoundedSearch:
         k = min(len(keys), max((one.k for one in wanted), default=1))
         places = np.full((len(queries), k), -1, np.int64)
         scores = np.full((len(queries), k), -np.inf, np.float32)
-        guess = min(len(keys), max(FEWEST, 4 * k))
-        find_best(
-            keys,
-            *vars(self.compressed).values(),
-            queries,
-            *Compressed.of_queries(queries, self.basis[0], self.num_columns),
-            _bonuses(wanted),
-            _joined([one.excluded for one in wanted]),
-            np.empty(0, bool) if allowed is None else allowed,
-            (places, scores, np.empty(guess, np.int64), np.empty(guess, np.float32)),
-        )
+        integers = Compressed.of_queries(queries, self.basis[0])
+        bonuses, excluded = _bonuses(wanted), _joined([one.excluded for one in wanted])
+        guess = min(len(keys), max(FEWEST, 2 * k))
+
+        def search(rows: slice) -> None:
+            ends = slice(rows.start, rows.stop + 1)
+            find_best(
+                keys,
+                *vars(self.compressed).values(),
+                queries[rows],
+                *(part[rows] for part in integers),
+                (bonuses[0][ends], *bonuses[1:]),
+                (excluded[0][ends], *excluded[1:]),
+                np.empty(0, bool) if allowed is None else allowed,
+                (
+                    places[rows],
+                    scores[rows],
+                    np.empty(guess, np.int64),
+                    np.empty(guess, np.float32),
+                ),
+            )
+
+        count, cores = len(queries), available_cores()
+        stops = [count * part // cores for part in range(cores + 1)]
+        parts = [slice(start, stop) for start, stop in pairwise(stops) if start < stop]
+        others = [_threads().submit(search, part) for part in parts[1:]]
+        for part in parts[:1]:
+            search(part)
+        for other in others:
+            other.result()
         return [
             best_first(place[place >= 0], score[place >= 0], one.k)
             for place, score, one in zip(places, scores, wanted, strict=True)
         ]
 
     def renew(self, keys: Vectors, positions: Ids) -> None:
-        new = Compressed.of_keys(keys[positions], self.basis[1], self.num_columns)
+        new = Compressed.of_keys(keys[positions], self.basis[1])
         self.compressed.set(positions, new)
 
     def save(self, folder: Path) -> None:
@@ -145,91 +145,9 @@ class BoundedSearch:
             np.save(folder / f"{name}.npy", array)
 
 
-@dataclass(frozen=True)
-class Compressed:
-    """Keys as integers, and norms that bound all that these leave out.
-
-    The columns of a key are divided into the first, the later, and PARTS of all others. `scales`:
-    the scale of the first integers, and the norm of `norms`. `norms`: of what the first integers
-    leave out, of the later columns and the parts, and of the whole key, for rounding. `steps`: the
-    scale of the later integers, and the norm of what they leave out less that of their columns.
-    """
-
-    first: NDArray[np.int8]  # [C, r]
-    scales: Vectors  # [C, 2]
-    norms: Vectors  # [C, 1 + 1 + PARTS + 1]
-    later: NDArray[np.int8]  # [C, LATER], or as many as there are
-    steps: Vectors  # [C, 2]
-
-    @classmethod
-    def of_keys(cls, keys: Vectors, basis: Vectors, columns: int) -> "Compressed":
-        """Vectors of keys in the basis of keys."""
-        first, later, *parts = _divided(keys @ basis.T, columns)
-        integers, scale, left_out = _as_integers(first)
-        later_integers, later_scale, later_left_out = _as_integers(later)
-        norms = np.stack([left_out, *map(_norm, (later, *parts, keys))], 1).astype(np.float32)
-        norms /= UNITS
-        return cls(
-            integers,
-            np.stack([scale, _norm(norms)], 1).astype(np.float32),
-            norms,
-            later_integers,
-            np.stack([later_scale, later_left_out - _norm(later)], 1).astype(np.float32),
-        )
-
-    @staticmethod
-    def of_queries(
-        queries: Vectors, basis: Vectors, columns: int
-    ) -> tuple[NDArray[np.int16], NDArray[np.int16], Vectors]:
-        """First and later integers [n, r] of queries, and their weights of the keys' norms."""
-        first, later, *parts = _divided(queries @ basis.T, columns)
-        leading = np.concatenate([first, later], 1)
-        scale = np.abs(leading).max(1, initial=0.0) / LARGEST
-        scale[scale == 0] = 1.0
-        integers = np.rint(leading / scale[:, None])
-        whole = _norm(leading - integers * scale[:, None]) + ROUNDING * _norm(queries)
-        weights = np.stack([*map(_norm, (first, later, *parts)), whole], 1) * UNITS
-        numbers = integers.astype(np.int16)
-        return (
-            np.ascontiguousarray(numbers[:, :columns]),
-            np.ascontiguousarray(numbers[:, columns:]),
-            np.column_stack([scale, weights]).astype(np.float32),
-        )
-
-    def set(self, rows: Ids, new: "Compressed") -> None:
-        """Replace some keys."""
-        for name, array in vars(new).items():
-            getattr(self, name)[rows] = array
-
-    def bounds(
-        self, numbers: NDArray[np.int16], later_numbers: NDArray[np.int16], weights: Vectors
-    ) -> tuple[Vectors, Vectors]:
-        """Upper bounds [n, C] of products with all keys: by the first, and by later columns too."""
-        scale = weights[:, :1]
-        products = numbers.astype(np.float32) @ self.first.T.astype(np.float32)
-        by_first = products * scale * self.scales[:, 0] + weights[:, 1:] @ self.norms.T
-        products = later_numbers.astype(np.float32) @ self.later.T.astype(np.float32)
-        change = products * scale * self.steps[:, 0] + weights[:, 2, None] * self.steps[:, 1]
-        return by_first, by_first + change
-
-
-def _divided(turned: Vectors, columns: int) -> list[Vectors]:
-    """The first columns, the later ones, and PARTS of the others."""
-    first, later, rest = np.split(turned, [columns, columns + LATER], axis=1)
-    return [first, later, *np.array_split(rest, PARTS, axis=1)]
-
-
-def _as_integers(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors, Vectors]:
-    """Integers [n, r], their scale [n], and the norm [n] of what they leave out."""
-    scale = np.abs(vectors).max(1, initial=0.0) / 127
-    scale[scale == 0] = 1.0
-    integers = np.rint(vectors / scale[:, None])
-    return integers.astype(np.int8), scale, _norm(vectors - integers * scale[:, None])
-
-
-def _norm(vectors: Vectors) -> Vectors:
-    norms: Vectors = np.linalg.norm(vectors, axis=1)
-    return norms
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(available_cores())
 
 
 def _bonuses(wanted: Sequence[Wanted]) -> tuple[Ids, Ids, Vectors]:
@@ -323,49 +241,12 @@ class InvertedLists:
         return cls(index, np.load(folder / "basis.npy"), probes)
 
 
-def _choose_columns(keys: Vectors, queries: Vectors, basis: Vectors, num_keys: int) -> int:
-    """The number of first columns for which a search costs least.
-
-    It reads these columns of all keys, later ones of those that they cannot rule out, and all
-    columns of those that remain.
-    """
-    width = keys.shape[1]
-    place = max(1, round(10 * len(keys) / num_keys))  # of the tenth best among the sampled keys
-    least = np.sort(queries @ keys.T, axis=1)[:, -place]
-    costs = {}
-    for columns in [number for number in COLUMNS if number < width] or [width]:
-        compressed = Compressed.of_keys(keys, basis[1], columns)
-        bounds = compressed.bounds(*Compressed.of_queries(queries, basis[0], columns))
-        left, scored = ((own >= least[:, None]).mean() * num_keys for own in bounds)
-        costs[columns] = num_keys * (BOUND + columns) + REFINED * left + SCORED * scored
-    return min(costs, key=lambda columns: costs[columns])
-
-
-def balanced_basis(queries: Vectors, keys: Vectors) -> Floats:
-    """Matrices A and B [2, R, R] with A^T B = I that diagonalize both second moments alike.
-
-    They are those of balanced truncation: the singular vectors of the product of the two roots.
-    """
-    roots = [_root(vectors.astype(np.float64)) for vectors in (queries, keys)]
-    left, values, right = np.linalg.svd(roots[0].T @ roots[1])
-    scale = 1 / np.sqrt(np.maximum(values, 1e-12 * values[0]))[:, None]
-    return np.stack([scale * (right @ roots[1].T), scale * (left.T @ roots[0].T)])
-
-
 def sample_rows(table: Vectors, count: int) -> Vectors:
     """At most `count` rows of a table, always the same."""
     if len(table) <= count:
         return np.asarray(table)
     rows = np.random.default_rng(0).choice(len(table), count, replace=False)
     return np.asarray(table[np.sort(rows)])
-
-
-def _root(vectors: Floats) -> Floats:
-    """A root of the second moment; the floor keeps directions that no sampled vector has."""
-    moment = vectors.T @ vectors / max(1, len(vectors))
-    values, basis = np.linalg.eigh(moment)
-    floor = 1e-6 * max(values[-1], 1e-12)
-    return np.asarray(basis * np.sqrt(np.maximum(values, floor)))
 
 
 def best_of_all(keys: Vectors, query: Vectors, wanted: Wanted, allowed: Mask | None) -> Found:

@@ -183,14 +183,15 @@ class Service:
         options: dict[str, Any] = {"exclude_seen": exclude_seen, "candidates": candidates}
 
         def run(batch: Sequence[str]) -> list[list[Recommendation] | None]:
-            is_known = (served.links.live_nodes.numbers(batch, "source") >= 0).tolist()
-            known = [node for node, own in zip(batch, is_known, strict=True) if own]
+            numbers = served.links.live_nodes.numbers(batch, "source")
+            known = numbers >= 0
             if explain:
-                found = [served.links.recommend(n, k, explain=explain, **options) for n in known]
+                ids = [node for node, own in zip(batch, known.tolist(), strict=True) if own]
+                found = [served.links.recommend(n, k, explain=explain, **options) for n in ids]
             else:
-                found = served.links.recommend_many(known, k, **options)
+                found = served.links.recommend_many(numbers[known], k, **options)
             each = iter(found)
-            return [next(each) if own else None for own in is_known]
+            return [next(each) if own else None for own in known.tolist()]
 
         def finish(answers: list[list[Recommendation] | None]) -> list[Recommendations]:
             if None in answers:

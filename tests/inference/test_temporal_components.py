@@ -171,7 +171,8 @@ def test_a_random_split_has_no_weights_for_later_edges(make_network):
     config = PrepareConfig(tokenizer="train:200", progress=False)
     graph = make_network(rows(), config=config)
     assert not can_roll(graph, "link")
-    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
+    settings = {**SETTINGS, "data.split": "link"}
+    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=settings, show=False)
     ensemble = fit_ensemble(predictor.make_objective(graph).fitted)
     assert ensemble is None or ensemble.rolling_weights is None
 

@@ -5,12 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeformers.inference.vector_search import (
-    BoundedSearch,
-    InvertedLists,
-    Wanted,
-    balanced_basis,
-)
+from edgeformers.inference.compressed import balanced_basis
+from edgeformers.inference.vector_search import BoundedSearch, InvertedLists, Wanted
 
 WIDTH = 40
 
@@ -53,10 +49,6 @@ def test_the_basis_keeps_inner_products_and_sorts_columns_by_their_share(keys):
     assert shares[:12].sum() > 0.999 * shares.sum()
 
 
-def test_few_columns_suffice_for_vectors_of_low_rank(search):
-    assert search.num_columns == 16
-
-
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_result_is_that_of_all_products(data, keys, search):
@@ -83,6 +75,21 @@ def test_several_queries_are_searched_together(keys, search):
     together = search.best(keys, queries, [Wanted(k=4)] * 7, None)
     for query, (found, _) in zip(queries, together, strict=True):
         assert found.tolist() == brute_force(keys, query, Wanted(k=4), None)[0].tolist()
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.99, 0.97])
+def test_vectors_wider_than_what_integers_hold_are_searched_exactly(decay):
+    rng = np.random.default_rng(0)
+    spectrum = decay ** np.arange(400)
+    keys, queries = (
+        (rng.normal(size=(count, 400)) * spectrum).astype(np.float32) for count in (2_000, 60)
+    )
+    search = BoundedSearch.build(keys, queries[:40])
+    wanted = [Wanted(k=5, bonus={3: 1.0})] * 20
+    for query, (found, _) in zip(
+        queries[40:], search.best(keys, queries[40:], wanted, None), strict=True
+    ):
+        assert found.tolist() == brute_force(keys, query, wanted[0], None)[0].tolist()
 
 
 def test_changed_keys_are_found(keys):
