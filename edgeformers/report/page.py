@@ -242,7 +242,9 @@ def _environment() -> "Environment":
     environment.filters |= {"prose": prose, "breakable": breakable}
     environment.filters["svg"] = lambda data: Markup(inline_svg(data))
     environment.tests |= {
-        "words": lambda cell: bool(cell) and cell != "–" and not any(map(str.isdigit, cell)),
+        "words": lambda cell: (
+            isinstance(cell, str) and cell not in ("", "–") and not any(map(str.isdigit, cell))
+        ),
         "a": lambda block, kind: isinstance(block, globals()[kind]),  # an unknown name is an error
     }
     environment.globals |= {"legend": legend}
