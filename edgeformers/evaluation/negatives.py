@@ -1,16 +1,16 @@
 """Uniform negative samples for evaluation, the same for every model."""
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids, Mask
 from edgeformers.evaluation.links import BLOCK, LinkTable, index_blocks, validated_pairs
 
 NEGATIVES = 99  # per pair in the protocol `sampled`
+LAST_KEY = np.uint64(2**64 - 1)  # of candidates that must not be drawn
 
 _NEGATIVE_STREAM = 0x5A3D  # distinguishes these draws from others with the same seed
-_LAST = np.iinfo(np.uint64).max  # the key of candidates that must not be drawn
 
 
 def sample_negatives(
@@ -50,13 +50,18 @@ def _shuffle_free(
     linked[known.of(queries)] = True
     candidates = np.flatnonzero(~linked.all(0))  # a query of many links has few left
     keys = hash_keys(seed, _NEGATIVE_STREAM, rows[:, None], columns[:, None], candidates)
-    keys[linked[:, candidates][position] | (candidates == columns[:, None])] = _LAST
-    keys = np.pad(keys, ((0, 0), (0, count)), constant_values=_LAST)
+    keys[linked[:, candidates][position] | (candidates == columns[:, None])] = LAST_KEY
+    lowest = lowest_keys(keys, count)
+    return np.where(lowest < 0, -1, candidates[lowest])
+
+
+def lowest_keys(keys: NDArray[np.uint64], count: int) -> Ids:
+    """The columns [n, count] of the lowest keys of each row, in order; -1 instead of LAST_KEY."""
+    keys = np.pad(keys, ((0, 0), (0, count)), constant_values=LAST_KEY)
     first = np.argpartition(keys, count - 1, axis=1)[:, :count]
     chosen = np.take_along_axis(keys, first, axis=1)
     order = np.take_along_axis(first, np.argsort(chosen, axis=1), axis=1)
-    is_free = np.take_along_axis(keys, order, axis=1) != _LAST
-    return np.where(is_free, np.pad(candidates, (0, count))[order], -1)
+    return np.where(np.take_along_axis(keys, order, axis=1) == LAST_KEY, -1, order)
 
 
 def _draw_free(

@@ -5,7 +5,7 @@ model first ranks the links of that moment, and then reads its edges; nothing is
 Candidates are the nodes that had an edge by then, also nodes that training never saw.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,14 +48,33 @@ class RollingBlock:
     links: Ids  # [q]
     sources: Ids  # [q]
     columns: Ids  # [q], the candidates that they lead to
-    is_other: Mask  # [q, C], the candidates to rank them among
+    is_seen: Mask  # [q, C], the candidates that had an edge, except the source itself
+    is_linked: Mask  # [q, C], those that had an edge with the source
+    is_current: Mask  # [q, C], those that have one at this moment
     time: int
+
+    @property
+    def is_other(self) -> Mask:
+        """The candidates to rank the links among [q, C]."""
+        others = self.is_seen & ~self.is_linked
+        others[np.arange(len(self.links)), self.columns] = False
+        return others
+
+    @property
+    def is_new(self) -> Mask:
+        """Whether the pair of each link had no edge [q]."""
+        return ~self.is_linked[np.arange(len(self.links)), self.columns]
 
     def ranks(self, scores: Floats) -> Floats:
         """The rank of each link, from scores [q, C]."""
-        own = scores[np.arange(len(self.links)), self.columns][:, None]
-        ahead = (~(scores <= own) & self.is_other).sum(1)  # NaN never wins
-        return expected_rank(ahead, ((scores == own) & self.is_other).sum(1))
+        return ranks_among(scores, self.columns, self.is_other)
+
+
+def ranks_among(scores: Floats, columns: Ids, is_other: Mask) -> Floats:
+    """The rank of one column of each row [q] among others, from scores and a mask [q, C]."""
+    own = scores[np.arange(len(columns)), columns][:, None]
+    ahead = (~(scores <= own) & is_other).sum(1)  # NaN never wins
+    return expected_rank(ahead, ((scores == own) & is_other).sum(1))
 
 
 class RollingLinks:
@@ -101,10 +120,15 @@ class RollingLinks:
             tables = scores_at(block.sources, block.time)
             ranks.append(np.stack([block.ranks(to_numpy(table)) for table in tables]))
         links, table = np.concatenate(ranked), np.concatenate(ranks, axis=1)
-        return [self._report(links, row) for row in table]
+        return [self.report(links, row) for row in table]
 
-    def blocks(self, observe: Callable[[Ids], None]) -> "Iterator[RollingBlock]":
-        """The links to rank in time order; the edges of their moment are observed after them."""
+    def blocks(
+        self, observe: Callable[[Ids], None], *, repeated: bool = False
+    ) -> "Iterator[RollingBlock]":
+        """The links to rank in time order; the edges of their moment are observed after them.
+
+        With `repeated`, they include links whose pair had an edge before.
+        """
         assert self.graph.times is not None
         known = self._known.copy()
         observe(self.earlier)
@@ -112,16 +136,25 @@ class RollingLinks:
         for moment in self._moments():
             edges = self.arriving[moment]
             links = edges[self._is_query[moment]]
-            links = links[known.is_rankable(links)]
+            links = links[known.is_rankable(links, repeated=repeated)]
+            current = known.by_source(edges) if len(links) else {}
             for at in index_blocks(len(links), block_rows(self.num_candidates)):
                 own = links[at]
                 sources, columns = known.pairs(own)
-                is_other = known.is_candidate(sources)
-                is_other[np.arange(len(own)), columns] = False
                 time = int(self.graph.times[own[0]])
-                yield RollingBlock(own, sources, columns, is_other, time)
+                masks = known.candidates(sources, current)
+                yield RollingBlock(own, sources, columns, *masks, time)
             observe(edges)
             known.add(edges)
+
+    def is_inductive(self, links: Ids) -> Mask:
+        """Whether training did not have the source or the target of each link."""
+        return ~np.logical_and(*self._known_ends(links))
+
+    def _known_ends(self, links: Ids) -> tuple[Mask, Mask]:
+        """Whether training had the source and the target of each link."""
+        sources, targets = self.graph.src[links], self.graph.dst[links]
+        return self._in_training[sources], self._in_training[targets]
 
     def _moments(self) -> Iterator[slice]:
         """The arriving edges in groups of equal times."""
@@ -131,12 +164,12 @@ class RollingLinks:
         for start, stop in zip(starts, [*starts[1:], len(times)], strict=True):
             yield slice(start, stop)
 
-    def _report(self, links: Ids, ranks: Floats) -> LinkReport:
-        sources, targets = self.graph.src[links], self.graph.dst[links]
-        old_source, old_target = self._in_training[sources], self._in_training[targets]
+    def report(self, links: Ids, ranks: Floats) -> LinkReport:
+        """The ranks [n] of links, grouped by what training knew."""
+        old_source, old_target = self._known_ends(links)
         chosen = ~old_source, ~old_target, old_source & old_target
         groups = dict(zip(ROLLING_GROUPS, chosen, strict=True))
-        queries = np.asarray(sources, np.int64)
+        queries = np.asarray(self.graph.src[links], np.int64)
         return LinkReport(ranks={ROLLING: ranks}, groups=groups, queries=queries, edges=links)
 
 
@@ -160,33 +193,44 @@ class _KnownPairs:
 
     def add(self, edges: Ids) -> None:
         """Add edges that arrived."""
+        for source, columns in self.by_source(edges).items():
+            self._arrived.setdefault(source, []).extend(columns)
+        self._mark_seen(edges)
+
+    def by_source(self, edges: Ids) -> dict[int, list[int]]:
+        """The candidate columns that edges lead to, by source."""
+        columns_of: dict[int, list[int]] = {}
         sources, columns = self._links(edges)
         for source, column in zip(sources.tolist(), columns.tolist(), strict=True):
-            self._arrived.setdefault(source, []).append(column)
-        self._mark_seen(edges)
+            columns_of.setdefault(source, []).append(column)
+        return columns_of
 
     def pairs(self, edges: Ids) -> tuple[Ids, Ids]:
         """The source nodes and the candidate columns of edges."""
         sources, targets = self.graph.src[edges], self.graph.dst[edges]
         return sources.astype(np.int64), targets.astype(np.int64) - self._first
 
-    def is_rankable(self, edges: Ids) -> Mask:
-        """Whether the target of each edge had an edge, but none with the source."""
+    def is_rankable(self, edges: Ids, *, repeated: bool) -> Mask:
+        """Whether each edge's target had an edge but, unless `repeated`, none with its source."""
         sources, columns = self.pairs(edges)
+        if repeated:
+            return np.asarray(self._seen[columns])
         is_known = self._trained.contains(sources, columns)
         for at, (source, column) in enumerate(zip(sources.tolist(), columns.tolist(), strict=True)):
             is_known[at] |= column in self._arrived.get(source, ())
         return np.asarray(self._seen[columns] & ~is_known)
 
-    def is_candidate(self, sources: Ids) -> Mask:
-        """[q] -> [q, C], which candidates may be recommended to each source."""
-        allowed = np.tile(self._seen, (len(sources), 1))
-        allowed[self._trained.of(sources)] = False
+    def candidates(self, sources: Ids, current: Mapping[int, list[int]]) -> tuple[Mask, Mask, Mask]:
+        """The masks `is_seen`, `is_linked` and `is_current` of a `RollingBlock` of sources [q]."""
+        is_seen = np.tile(self._seen, (len(sources), 1))
+        is_linked, is_current = np.zeros_like(is_seen), np.zeros_like(is_seen)
+        is_linked[self._trained.of(sources)] = True
         for row, source in enumerate(sources.tolist()):
-            allowed[row, self._arrived.get(source, [])] = False
+            is_linked[row, self._arrived.get(source, [])] = True
+            is_current[row, current.get(source, [])] = True
             if not self.graph.is_bipartite:
-                allowed[row, source] = False
-        return allowed
+                is_seen[row, source] = False
+        return is_seen, is_linked, is_current
 
     def _links(self, edges: Ids) -> tuple[Ids, Ids]:
         """The links of edges; an undirected edge is a link in both directions."""

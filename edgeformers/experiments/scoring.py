@@ -29,6 +29,7 @@ from edgeformers.evaluation import (
     f1_intervals,
     metrics,
 )
+from edgeformers.evaluation.dtgb import rank_with_dtgb
 from edgeformers.evaluation.network_labels import labeled_edge_parts
 from edgeformers.evaluation.network_links import link_parts, rank_links
 from edgeformers.evaluation.rolling import ROLLING_GROUPS, RollingLinks, RollingScorer
@@ -107,7 +108,7 @@ def score(
 def score_rolling(
     model: Any, graph: EdgeTextGraph, split: str, *, seed: int = 0, parts: Sequence[str] = PARTS
 ) -> RunScores:
-    """Score a fitted link predictor or rolling baseline under the protocol `rolling`."""
+    """Score a fitted link predictor or rolling baseline under `rolling` and DTGB's protocols."""
     results: dict[str, dict[str, Any]] = {}
     tables = []
     for part in parts:
@@ -116,14 +117,14 @@ def score_rolling(
         else:
             model.restart()
             scorer = model
-        report = RollingLinks(graph, split, part).rank(scorer)
+        report, dtgb = rank_with_dtgb(RollingLinks(graph, split, part), scorer)
         assert report.edges is not None
         names = pa.array([part] * len(report.edges), pa.string()).dictionary_encode()
         columns = _rank_columns(report, graph, report.edges)
         tables.append(
             pa.table({"part": names, "edge": pa.array(report.edges, pa.int32()), **columns})
         )
-        results[part] = report.results(seed)
+        results[part] = report.results(seed) | dtgb.results()
     return RunScores(results=results, examples=pa.concat_tables(tables))
 
 

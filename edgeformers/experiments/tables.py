@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from edgeformers.data.card.phrasing import counted
 from edgeformers.data.recipes import load_recipe
 from edgeformers.evaluation import DEGREES, PROFILES, summarize_seeds
+from edgeformers.evaluation.dtgb import DTGB, HISTORICAL, HITS, INDUCTIVE
 from edgeformers.evaluation.rolling import ROLLING_GROUPS
 from edgeformers.experiments.model_rows import ROWS, TIMED_BATCH, TIMED_NEIGHBORS
 from edgeformers.experiments.published import Mark, TableCell, published_table
@@ -41,6 +42,7 @@ class TableSpec:
     digits: int = 4
     lower_is_better: bool = False
     groups: tuple[str, ...] = ()  # of links, one per column
+    requires: str | None = None  # rows without this metric are left out
 
     @property
     def scale(self) -> float:
@@ -98,7 +100,8 @@ def table_specs(experiment: str) -> list[TableSpec]:
         full = [_link_spec(experiment, part, "full") for part in PART_NAMES]
         return [*full, _group_spec(experiment, *BY_DEGREE)]
     if experiment == "rolling":
-        return [*(_rolling_spec(part) for part in PART_NAMES), _rolling_group_spec()]
+        rolling = [_rolling_spec(part) for part in PART_NAMES]
+        return [*rolling, _rolling_group_spec(), *_dtgb_specs()]
     if experiment == "ablation":
         links = [_link_spec(f"{experiment}/links", "test", name) for name in ("paper", "full")]
         return [_edge_spec(f"{experiment}/edges/test", "test"), *links]
@@ -151,7 +154,7 @@ def row_means(record: Record, spec: TableSpec) -> dict[str, dict[str, TableCell]
     for row in record.row_names(spec.task):
         runs = [entry.metrics.get(spec.part, {}) for entry in record.entries if entry.row == row]
         known = [metric for metric in spec.metrics if runs and all(metric in run for run in runs)]
-        if known:
+        if known and spec.requires in (None, *known):
             spreads = summarize_seeds([{metric: run[metric] for metric in known} for run in runs])
             means[row] = {
                 metric: TableCell(spread.mean, spread.deviation if spread.runs > 1 else None)
@@ -339,6 +342,29 @@ def _rolling_group_spec() -> TableSpec:
         metrics=tuple(f"rolling/mrr/{group}" for group in ROLLING_GROUPS),
         task="link-prediction",
         groups=ROLLING_GROUPS,
+    )
+
+
+def _dtgb_specs() -> list[TableSpec]:
+    """DTGB's metrics: of all links, of links with a new node, and among historical negatives."""
+    hits = tuple(f"hit@{k}" for k in HITS)
+    one = "AP and AUC against one random node, Hits among 99 random nodes"
+    return [
+        _dtgb_spec(DTGB, f"{one}; MRR is that of rolling", ("ap", "auc", *hits), "rolling/mrr"),
+        _dtgb_spec(f"{DTGB}-{INDUCTIVE}", f"links of a new node; {one}", ("ap", "auc", *hits)),
+        _dtgb_spec(HISTORICAL, "Hits among 99 nodes, earlier targets of the source first", hits),
+    ]
+
+
+def _dtgb_spec(protocol: str, title: str, metrics: tuple[str, ...], *others: str) -> TableSpec:
+    own = tuple(f"{protocol}/{name}" for name in metrics)
+    return TableSpec(
+        name=f"rolling/test/{protocol}",
+        title=f"Link prediction, test part, DTGB's protocol: {title}",
+        part="test",
+        metrics=(*own, *others),
+        requires=own[0],
+        task="link-prediction",
     )
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 JOINERS = "\u200c\u200d"  # not printable, but needed by scripts and emoji
 UNBOUNDED = ("mae", "rmse", "r2")  # shown as they are
-FRACTIONS = ("mrr", "ndcg", "auc", "average_precision")  # shown as 0.123; other metrics as 12.3
+FRACTIONS = ("mrr", "ndcg", "auc", "ap", "average_precision")  # as 0.123; others as 12.3
 INPUT_NAMES = {"text": "text only", "nodes": "nodes only", "both": "text and nodes", "": ""}
 METRIC_NAMES = {
     "macro_f1": "Macro-F1",
     "micro_f1": "Micro-F1",
     "hit@1": "Hit@1",
+    "hit@3": "Hit@3",
     "hit@5": "Hit@5",
     "hit@10": "Hit@10",
     "prec": "PREC",

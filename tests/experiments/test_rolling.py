@@ -36,13 +36,18 @@ def test_rolling_ranks_the_same_links_for_every_row_and_resumes(dated, tmp_path)
     results = measured("rolling", dated, tmp_path, *MODELS)
     assert results.failures == []
     names = [table.name for table in results.tables]
-    assert names == ["rolling/test", "rolling/val", "rolling/test/groups"]
+    dtgb = ["rolling/test/dtgb", "rolling/test/dtgb-historical"]  # no node is new here
+    assert names == ["rolling/test", "rolling/val", "rolling/test/groups", *dtgb]
     record = Record.read(tmp_path / "rolling" / RECORD)
     counts = {
         tuple(sorted((k, v) for k, v in entry.metrics["test"].items() if k.startswith("links/")))
         for entry in record.entries
     }
     assert len(counts) == 1
+    for entry in record.entries:
+        assert {"rolling/mrr", "dtgb/ap", "dtgb/auc", "dtgb-historical/hit@3"} <= set(
+            entry.metrics["test"]
+        )
     assert {lead.metric for lead in record.comparisons} >= {"rolling/mrr"}
     assert all(lead.examples for lead in record.comparisons)
     assert not measured("rolling", dated, tmp_path, *MODELS).plan.pending
