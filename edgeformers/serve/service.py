@@ -356,13 +356,18 @@ class Service:
     def remove_edges(self, node: str, *, side: Side | None = None) -> Removed:
         """Forget all edges of a node, on both sides by default, for good."""
         served = self.versions.find()
-        served.node_numbers([node], side)  # raises if it is unknown
-        graph = served.graph
-        sides = [side] if side or not graph.is_bipartite else list(get_args(Side))
-        count = sum(self.nodes.count_edges(served, node, each) for each in sides)
-        self.live.remove(node, side if graph.is_bipartite else None)
+        count = max(self._count_edges(each, node, side) for each in self.versions.current)
+        if not count and not any(each.has_node(node, side) for each in self.versions.current):
+            served.node_numbers([node], side)  # raises
+        self.live.remove(node, side if served.graph.is_bipartite else None)
         self._catch_up()
         return Removed(**served.signature, node=node, removed=count)
+
+    def _count_edges(self, model: ServedModel, node: str, side: Side | None) -> int:
+        """The number of edges of a node in the network of a model and in the store."""
+        one_count = side or not model.graph.is_bipartite
+        sides = [side] if one_count else get_args(Side)
+        return sum(self.nodes.count_edges(model, node, each) for each in sides)
 
     def _catch_up(self) -> None:
         """Let all models take in what is new in the store, also if the queue is full.

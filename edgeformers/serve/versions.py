@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edgeformers.config import Task
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.types import Ids, Side
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
@@ -54,9 +55,16 @@ class ServedModel:
 
     def node_numbers(self, ids: Sequence[str], side: Side | None) -> Ids:
         """The numbers of nodes; one that neither the network nor later edges have is an error."""
+        return self._nodes.known_numbers(ids, side)
+
+    def has_node(self, node: str, side: Side | None) -> bool:
+        """Whether the network or later edges have a node."""
+        return bool(self._nodes.numbers([node], side)[0] >= 0)
+
+    @property
+    def _nodes(self) -> NodeIndex:
         is_links = isinstance(self.fitted, FittedLinkPredictor)
-        index = self.links.live_nodes if is_links else self.fitted.nodes
-        return index.known_numbers(ids, side)
+        return self.links.live_nodes if is_links else self.fitted.nodes
 
     def info(self) -> ModelInfo:
         """The model in a few words."""

@@ -6,9 +6,11 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from edgeformers.estimators import EdgeClassifier
 from edgeformers.serve.app import create_app
 from edgeformers.serve.live_edges import default_store
 from edgeformers.serve.service import Service
+from tests.estimators.conftest import tiny
 
 EDGES = [
     {"source": "zoe", "target": "item-000001", "text": "My tent is excellent."},
@@ -110,6 +112,32 @@ def test_removed_edges_are_gone_from_answers_also_after_a_restart(open_client, s
         assert not any(text in reasons for text in texts if len(text) > 30)
         assert each.get("/v1/nodes/zoe/edges").status_code == 404
     assert client.delete("/v1/nodes/nobody/edges").status_code == 404
+
+
+def test_without_a_link_run_posted_edges_are_removed_too(runs, store):
+    service = Service(runs[:1], store=store, device="cpu")
+    client = TestClient(create_app(service))
+    client.post("/v1/edges", json={"edges": EDGES})
+    assert client.delete("/v1/nodes/zoe/edges").json()["removed"] == 2
+    assert client.get("/v1/nodes/zoe/edges").status_code == 404
+    assert client.get("/v1/nodes/kayak/edges").json()["total"] == 1
+    assert client.delete("/v1/nodes/nobody/edges").status_code == 404
+    service.close()
+
+
+def test_the_edges_of_a_node_that_only_another_run_knows_are_removed(runs, store, make_network):
+    rows = [{"source": f"s{i % 4}", "target": f"t{i % 3}", "text": "a b"} for i in range(12)]
+    graph = make_network([{**row, "label": str(i % 2)} for i, row in enumerate(rows)])
+    other = store.with_name("other")
+    tiny(EdgeClassifier, **{"train.epochs": 1}).fit(graph, run=other)
+    service = Service([other, runs[1]], store=store, device="cpu")
+    client = TestClient(create_app(service))
+    for removed in (3, 0):
+        answer = client.delete("/v1/nodes/s1/edges")
+        assert (answer.status_code, answer.json()["removed"]) == (200, removed)
+    assert client.get("/v1/nodes/s1/edges?model=other").json()["total"] == 0
+    assert client.get("/v1/nodes/s0/edges?model=other").json()["total"] == 3
+    service.close()
 
 
 def test_removed_edges_are_gone_from_the_map(open_client, monkeypatch):
