@@ -12,6 +12,7 @@ from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
+from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.load import load_fitted
 from edgeformers.serve.app import create_app
 from edgeformers.serve.service import Service
@@ -166,6 +167,14 @@ def test_no_request_fails_while_versions_are_swapped(client, run):
     assert {status for status, _ in answers} == {200}
     assert len(seen) == 4
     assert seen <= {each for _, each in answers}
+
+
+def test_a_new_index_is_served_after_a_reload_and_reported_with_its_recall(client, run):
+    assert client.get("/info").json()["models"][1]["index"] is None
+    LinkIndex.build(load_fitted(run, device="cpu", show=False), run / "index", show=False)
+    assert client.post("/v1/models/reload").status_code == 200
+    index = client.get("/info").json()["models"][1]["index"]
+    assert (index["kind"], index["recall_at_10"]) == ("exact", 1.0)
 
 
 def test_runs_with_one_name_are_told_apart_by_their_folders(tmp_path):
