@@ -1,7 +1,7 @@
 """How personal the reasons for recommendations are, how much they explain, and what they cost.
 
-edgeformers prepare Magazine_Subscriptions_5.json.gz -o magazines --tokenizer train:8000
-edgeformers train link-prediction magazines -o run --recipe fast --backbone scratch:2x64
+edgeformers prepare Magazine_Subscriptions_5.json.gz -o magazines
+edgeformers train link-prediction magazines -o run --split link --recipe fast --backbone minilm
 python -m benchmarks.reasons run
 """
 
