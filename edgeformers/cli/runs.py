@@ -298,6 +298,7 @@ Examples:
 
         if self.nodes == self.edges:
             raise InputError("choose what to embed: --nodes or --edges")
+        leave_pandas_out()
         path = embed_to(
             self.folder,
             self.network,
@@ -426,6 +427,7 @@ Examples:
     def _recommend_to_all(self, out: Path) -> None:
         from edgeformers.inference.batch_inference import write_recommendations
 
+        leave_pandas_out()
         count = write_recommendations(
             self.folder,
             out,

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import group_edges
 from edgeformers.data.scratch import scratch_array
 from edgeformers.data.types import Ids, IntArray
 
@@ -77,8 +79,6 @@ def build_adjacency(
     Two masks decide separately whether an edge is kept at its source and at its target. The links
     are written to `links_file`, if given. With `times`, the edges of a node are in time order.
     """
-    from edgeformers.data.numba_kernels import group_edges
-
     if times is not None:
         return _in_time_order(src, dst, num_nodes, times, keep, strata, num_strata)
     masks = keep if isinstance(keep, tuple) else (keep, keep)
@@ -86,11 +86,12 @@ def build_adjacency(
     stratum = np.zeros(0, np.int16) if strata is None else strata.astype(np.int16, copy=False)
     size = small_int(max(len(src), num_nodes))
     indptr = np.zeros(num_nodes * num_strata + 1, np.int64)
-    group_edges(src, dst, *sides, stratum, num_strata, indptr[1:], np.empty((0, 2), size))
+    group = jit(group_edges, 2 * len(src))
+    group(src, dst, *sides, stratum, num_strata, indptr[1:], np.empty((0, 2), size))
     np.cumsum(indptr, out=indptr)
     shape = (int(indptr[-1]), 2)
     links = open_memmap(links_file, "w+", size, shape) if links_file else scratch_array(shape, size)
-    group_edges(src, dst, *sides, stratum, num_strata, indptr[:-1].copy(), links)
+    group(src, dst, *sides, stratum, num_strata, indptr[:-1].copy(), links)
     return Adjacency(indptr=indptr, links=links, num_strata=num_strata)
 
 

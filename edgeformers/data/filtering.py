@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from edgeformers.data.adjacency import build_adjacency
 from edgeformers.data.id_table import IdTable
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import peel_nodes
 from edgeformers.data.table import EdgeTable, check_ends
 from edgeformers.data.types import IntArray, Mask
 from edgeformers.errors import InputError
@@ -68,12 +70,10 @@ def k_core(src: IntArray, dst: IntArray, k: int, keep: Mask | None = None) -> Ma
 
     Parallel edges count separately, a self-loop once.
     """
-    from edgeformers.data.numba_kernels import peel_nodes
-
     keep = np.ones(len(src), bool) if keep is None else keep
     num_nodes = 1 + int(max(src.max(initial=-1), dst.max(initial=-1)))
     adjacency = build_adjacency(src, dst, num_nodes, keep=keep)
-    stays = peel_nodes(adjacency.indptr, adjacency.links, k)
+    stays = jit(peel_nodes, num_nodes + len(adjacency.links))(adjacency.indptr, adjacency.links, k)
     core: Mask = keep & stays[src] & stays[dst]
     return core
 

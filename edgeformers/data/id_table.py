@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import find_strings, hash_strings, place_entries
 from edgeformers.errors import InputError
 
 MAX_IDS = 2**31 - 1
@@ -49,18 +51,15 @@ class IdTable:
     def _find(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int32], *, grow: bool
     ) -> NDArray[np.int32]:
-        from edgeformers.data.numba_kernels import find_strings, hash_strings
-
         numbers = np.empty(len(offsets) - 1, np.int32)
         arrays = (self._slots, self._hashes, self._ends, self._bytes)
-        hashes = hash_strings(data, offsets)
-        self._count = find_strings(data, offsets, hashes, *arrays, self._count, grow, numbers)
+        hashes = jit(hash_strings, len(data))(data, offsets)
+        find = jit(find_strings, len(data))
+        self._count = find(data, offsets, hashes, *arrays, self._count, grow, numbers)
         return numbers
 
     def _reserve(self, count: int, num_bytes: int) -> None:
         """Make room for so many new strings."""
-        from edgeformers.data.numba_kernels import place_entries
-
         entries = self._count + count
         if entries > MAX_IDS:
             raise InputError(f"the table has more than {MAX_IDS:,} different ids; use fewer")
@@ -70,7 +69,7 @@ class IdTable:
         if 2 * entries > len(self._slots):
             size = 1 << (2 * entries - 1).bit_length()
             self._slots = np.full(size, -1, np.int32)
-            place_entries(self._hashes[: self._count], self._slots)
+            jit(place_entries, self._count)(self._hashes[: self._count], self._slots)
 
 
 def string_buffers(strings: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:

@@ -27,6 +27,8 @@ from edgeformers.data.edge_store import EdgeStore
 from edgeformers.data.filtering import filter_edges
 from edgeformers.data.graph import TEXT_ROWS, EdgeTextGraph
 from edgeformers.data.id_table import string_buffers
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import hash_strings
 from edgeformers.data.numbering import NodeNumbering
 from edgeformers.data.readers.canonical import parse_numbers
 from edgeformers.data.splits import (
@@ -215,8 +217,6 @@ class _NetworkWriter:
 
     def read_table(self) -> None:
         """One pass over the table: write the texts, number the nodes, stage the other columns."""
-        from edgeformers.data.numba_kernels import hash_strings
-
         text = pa.schema([("text", pa.string())])
         # numbered, because "a" would also select a column "a.b"
         schema = pa.schema([(f"c{i}", field.type) for i, field in enumerate(self.kept)])
@@ -239,7 +239,8 @@ class _NetworkWriter:
                 src.append(numbers[0])
                 dst.append(numbers[1])
                 filled = pc.fill_null(batch.column("text"), "")
-                hashes.append(hash_strings(*string_buffers(filled)))
+                data, offsets = string_buffers(filled)
+                hashes.append(jit(hash_strings, len(data))(data, offsets))
                 lengths.append(pc.utf8_length(filled).to_numpy())
                 texts.write_table(pa.table([filled], schema=text), TEXT_ROWS)
                 others = [batch.column(field.name) for field in self.kept]

@@ -1,7 +1,8 @@
-"""Inner loops over nodes, edges and tokens, compiled by numba for the types they get."""
+"""Inner loops over nodes, edges and tokens, which `jit` runs as Python or compiles by numba."""
 
 import numpy as np
-from numba import njit
+
+from edgeformers.data.jit import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1024  # centers sampled together

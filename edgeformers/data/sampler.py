@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgeformers.data.adjacency import Adjacency, small_int
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import draw_neighborhoods
 from edgeformers.data.random import hash_keys
 from edgeformers.data.types import IntArray
 from edgeformers.errors import InputError
@@ -94,8 +96,6 @@ class EgoSampler:
         With `before` [B], microseconds since 1970, the network is read as it was then: all edges
         of a neighborhood are earlier. This needs an adjacency with times.
         """
-        from edgeformers.data.numba_kernels import draw_neighborhoods
-
         center = _node_array(centers, self.adjacency.num_nodes, "centers", lowest=0)
         if partners is None:
             partner = np.full(len(center), NO_PARTNER, np.int64)
@@ -118,7 +118,7 @@ class EgoSampler:
         shape = (len(center), sum(self.sizes))
         edge_ids = np.full(shape, -1, adjacency.links.dtype)
         neighbors = np.full_like(edge_ids, -1)
-        draw_neighborhoods(
+        jit(draw_neighborhoods, 4 * edge_ids.size)(
             adjacency.indptr,
             adjacency.links,
             center,

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.data import scratch
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import cut_groups, rank_in_groups, rows_of_groups
 from edgeformers.data.random import hash_keys
 from edgeformers.data.scratch import count_values, row_slices, scratch_array
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
@@ -305,8 +307,6 @@ def _cut(
     published splits: 0.7 * 734,640 gives 514,247 training edges, not 514,248. Besides the result,
     memory does not grow with the edges, or with 1/32 of them.
     """
-    from edgeformers.data.numba_kernels import cut_groups, rows_of_groups
-
     ends = np.array([fractions[0], round(fractions[0] + fractions[1], 12)])
     codes = scratch_array((count,), np.uint8)
     codes[:] = 0
@@ -320,8 +320,9 @@ def _cut(
     while first < len(indptr) - 1:
         last = int(np.searchsorted(indptr, indptr[first] + limit, side="right")) - 1
         last = max(last, first + 1)
-        rows = rows_of_groups(node, indptr, first, last)
-        cut_groups(rows, keys(rows), indptr[first : last + 1] - indptr[first], ends, codes)
+        rows = jit(rows_of_groups, count)(node, indptr, first, last)
+        own = indptr[first : last + 1] - indptr[first]
+        jit(cut_groups, len(rows))(rows, keys(rows), own, ends, codes)
         first = last
     return codes
 
@@ -358,11 +359,9 @@ def _ranks(keys: NDArray[np.uint64], node: IntArray) -> tuple[Ids, Ids]:
 
     Ties keep the order of edges.
     """
-    from edgeformers.data.numba_kernels import rank_in_groups
-
     rank = np.empty(len(keys), np.int64)
     counts = np.bincount(node)
-    rank_in_groups(node, keys, np.append(0, np.cumsum(counts)), rank)
+    jit(rank_in_groups, len(keys))(node, keys, np.append(0, np.cumsum(counts)), rank)
     return rank, counts[node]
 
 

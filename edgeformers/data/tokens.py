@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tokenizers import Tokenizer
 
+from edgeformers.data.jit import jit
+from edgeformers.data.numba_kernels import copy_texts
 from edgeformers.data.prefetch import prefetch
 from edgeformers.data.storage import (
     ArrayWriter,
@@ -127,8 +129,6 @@ class TokenStore:
 
     def take(self, text_ids: ArrayLike, max_tokens: int) -> Encoded:
         """(token ids, offsets) of some texts, with special tokens, truncated to `max_tokens`."""
-        from edgeformers.data.numba_kernels import copy_texts
-
         texts = np.asarray(text_ids, np.int64)
         if len(texts) and not 0 <= texts.min() <= texts.max() < len(self):
             raise InputError(
@@ -152,7 +152,8 @@ class TokenStore:
         np.cumsum(lengths, out=offsets[1:])
         out = np.empty(offsets[-1], self.ids.dtype)
         special = (np.array(tokens, np.int64) for tokens in (self.meta.prefix, self.meta.suffix))
-        copy_texts(np.asarray(self.ids), starts, offsets, *special, out)
+        copy = jit(copy_texts, len(texts) + len(out) // 10)
+        copy(np.asarray(self.ids), starts, offsets, *special, out)
         check_range(out, 0, self._num_ids, self.folder / f"{self.part}.ids.npy")
         return out, offsets
 

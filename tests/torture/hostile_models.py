@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba  # noqa: F401  # which training imports; here, before the clock starts
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import torch._dynamo  # which training imports; here, before the clock starts
+import torch._dynamo  # likewise
 from safetensors.torch import load_file, save_file
 
-import edgeformers.data.numba_kernels  # noqa: F401  # likewise
 from edgeformers import load
 from edgeformers.config import make_config
 from edgeformers.data.graph import EdgeTextGraph
