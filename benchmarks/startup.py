@@ -3,10 +3,10 @@
     python -m benchmarks.startup
     python -m benchmarks.startup --python before=OLD/bin/python --python after=NEW/bin/python
 
-Every program runs once to warm the caches of the disk and of numba, then `--rounds` times, all of
-them in turn. Printed are medians of seconds and of CPU seconds, which depend less on what else runs
-on the machine. `python -c "import torch"` is measured in the same rounds: nothing that uses a model
-can start faster. Commands run with one thread.
+Every program runs once to warm the caches of the disk, of Python and of numba, then `--rounds`
+times, all of them in turn. Printed are medians of seconds and of CPU seconds, which depend less on
+what else runs on the machine. `python -c "import torch"` is measured in the same rounds: nothing
+that uses a model can start faster. Commands run with one thread.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.machine import machine, print_table
 
 CLI = ("-m", "edgeformers.cli")
+EMBEDDED = "nodes.parquet"  # removed before each run
 TORCH = "import torch"
 #: A program by name: arguments of Python.
 PROGRAMS = {
@@ -31,7 +32,7 @@ PROGRAMS = {
     "recommend --explain 2": (*CLI, "recommend", "links", "user-000003", "--explain", "2"),
     "predict": (*CLI, "predict", "stars", "new.csv", "-o", "predictions.csv"),
     "evaluate": (*CLI, "evaluate", "stars"),
-    "embed": (*CLI, "embed", "links", "--nodes", "-o", "nodes.parquet", "--overwrite"),
+    "embed": (*CLI, "embed", "links", "--nodes", "-o", EMBEDDED),
     "report": (*CLI, "report", "stars", "links", "-o", "report.html"),
 }
 COLUMNS = ("wall", "wall - torch", "CPU", "CPU - torch")
@@ -97,7 +98,9 @@ def train(python: str, folder: Path, edges: int) -> None:
 
 def run(command: list[str], folder: Path) -> tuple[float, float]:
     """Run a program; its seconds and CPU seconds."""
+    (folder / EMBEDDED).unlink(missing_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has bytecode
     started = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
