@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edgeformers.inference.fitted_edges import FittedEdgeClassifier
     from edgeformers.inference.fitted_links import FittedLinkPredictor
 
+ENGINE = "local, or ray: compute on a Ray cluster."
 OUT = ("--out", "-o")
 
 

@@ -10,10 +10,12 @@ from edgeformers.aliases import current_option
 from edgeformers.cli.command import Command, add_command
 from edgeformers.cli.export import Export
 from edgeformers.cli.prepare import Prepare
+from edgeformers.cli.recommend import Index, Recommend
 from edgeformers.cli.report import Describe, Quickstart, Report
 from edgeformers.cli.reproduce import Reproduce
-from edgeformers.cli.runs import ClassifyNodes, Embed, Evaluate, Index, Predict, Recommend, Train
+from edgeformers.cli.runs import ClassifyNodes, Embed, Predict
 from edgeformers.cli.serve import Serve
+from edgeformers.cli.train import Evaluate, Train
 from edgeformers.errors import EdgeformersError, with_options
 from edgeformers.file_errors import file_error_sentence
 from edgeformers.threads import set_thread_defaults

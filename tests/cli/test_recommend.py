@@ -3,7 +3,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgeformers.cli.runs import recommendation_lines
+from edgeformers.cli.recommend import recommendation_lines
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.estimators import load
 from edgeformers.inference.batch_inference import recommend_all

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from edgeformers.cli.runs import Train
+from edgeformers.cli.train import Train
 from edgeformers.config import PAPER_RECIPES, make_config
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig

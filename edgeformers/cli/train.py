@@ -1,0 +1,236 @@
+"""The commands that train runs and judge them: train, evaluate."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from edgeformers.cli.command import (
+    OUT,
+    RunCommand,
+    TrainingCommand,
+    argument,
+    choose,
+    option,
+)
+from edgeformers.config import RunConfig, Task
+from edgeformers.errors import InputError
+
+if TYPE_CHECKING:
+    from edgeformers.data.graph import EdgeTextGraph
+    from edgeformers.inference.fitted_edges import FittedEdgeClassifier
+    from edgeformers.inference.fitted_links import FittedLinkPredictor
+    from edgeformers.report.verdict import Verdict
+
+ABLATE_INPUTS = (
+    "Also test whether the graph, the text and the ensemble help, and store the verdict."
+)
+PROTOCOL_NOTE = (
+    "full: ranked among all targets. The other protocols rank among other candidates, so their "
+    "values cannot be compared with it."
+)
+NEXT_COMMANDS = {
+    "edge-classification": """
+  edgeformers predict {run} EDGES.csv -o predictions.csv
+  edgeformers embed {run} --edges -o edges.parquet""",
+    "link-prediction": """
+  edgeformers recommend {run} {node} --explain 2
+  edgeformers embed {run} --nodes -o nodes.parquet""",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(TrainingCommand):
+    """Train a model and evaluate it on the test part.
+
+    An interrupted run resumes where it stopped.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o run-edges --recipe fast --ablate-inputs
+  edgeformers train link-prediction network -o run-links --recipe fast
+  edgeformers train edge-classification network -o run-seed --config run-edges/config.toml --seed 1
+  edgeformers train link-prediction network -o run-next --from run-links
+
+\b
+On several GPUs:
+  torchrun --nproc-per-node 8 -m edgeformers.cli train link-prediction network -o run-8
+"""
+
+    task: str = argument(" or ".join(get_args(Task)) + ".")
+    network: Path = argument("A prepared network.")
+    out: Path = option("Folder of the run.", ..., names=OUT)
+    config: Path | None = option("A TOML file of settings that override the recipe.")
+    start_from: Path | None = option(
+        "An earlier run to continue from, with its settings.", names=["--from"], metavar="RUN"
+    )
+    split: str | None = option("Same as --set data.split=NAME.", metavar="NAME")
+    seed: int | None = option("Same as --set train.seed=N.")
+    ablate_inputs: bool = option(ABLATE_INPUTS, False)
+    log_to: list[str] | None = option(
+        "Also log to tensorboard, wandb or mlflow. Repeatable.", metavar="NAME"
+    )
+
+    def run(self) -> None:
+        from edgeformers.data.graph import EdgeTextGraph
+        from edgeformers.inference.fitted import choose_split
+        from edgeformers.report.verdict import read_verdict
+        from edgeformers.runs import open_run, read_results, trained_run
+        from edgeformers.training.callbacks import make_callback
+
+        callbacks = [make_callback(name) for name in self.log_to or ()]
+        config = self._run_config()
+        estimator = trained_run(
+            self.network,
+            self.out,
+            config,
+            device=self.device,
+            show=not self.quiet,
+            callbacks=callbacks,
+        )
+        results = read_results(self.out)
+        values = {"run": str(self.out), "task": config.task, "results": results}
+        lines = [f"{self.out} {'is trained' if estimator else 'was already finished'}"]
+        test = results.get("test", {})
+        graph = EdgeTextGraph.open(self.network)
+        where = f"On the test part of {split_title(graph, choose_split(config, graph))}:"
+        lines.append(where if test else "The split has no test edges to evaluate on.")
+        lines += metric_lines(test)
+        if self.ablate_inputs:
+            from edgeformers.experiments.input_ablation import ablate_inputs
+
+            show = not self.quiet
+            estimator = estimator or open_run(self.out, self.network, device=self.device, show=show)
+            ablate_inputs(estimator, run=self.out)
+        verdict = read_verdict(self.out)
+        if verdict is not None:
+            values["verdict"] = asdict(verdict)
+            lines += ["", verdict.sentence, *verdict.evidence]
+        node = shlex.quote(graph.node_index.ids_of([0])[0])
+        lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out, node=node))
+        self.print(values, *lines)
+
+    def _run_config(self) -> RunConfig:
+        from edgeformers.data.graph import EdgeTextGraph
+        from edgeformers.estimators import run_config
+        from edgeformers.inference.encode import choose_device
+
+        task: Task = choose("task", self.task, get_args(Task))
+        settings = self.settings() | ({} if self.seed is None else {"train.seed": self.seed})
+        if self.start_from is not None:
+            settings["train.start_from"] = str(self.start_from)
+        settings |= {} if self.split is None else {"data.split": self.split}
+        graph = EdgeTextGraph.open(self.network)
+        device = choose_device(self.device)
+        return run_config(
+            task, self.recipe, file=self.config, settings=settings, graph=graph, device=device
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(RunCommand):
+    """Evaluate a trained model on a part of its split.
+
+    Metrics come with 95% confidence intervals.
+    """
+
+    EXAMPLES = """\b
+Examples:
+  edgeformers prepare simulated -o network --edges 2000
+  edgeformers train edge-classification network -o run-edges --recipe fast
+  edgeformers evaluate run-edges
+  edgeformers evaluate run-edges --ablate-inputs
+  edgeformers evaluate run-edges --part val --json
+"""
+
+    part: str = option("train, val or test.", "test")
+    ablate_inputs: bool = option(ABLATE_INPUTS, False)
+
+    def run(self) -> None:
+        part = choose("part", self.part, ("train", "val", "test"))
+        fitted = self.open()
+        task, network = fitted.config.task, fitted.network
+        count = len(network.parts[part])
+        if not count:
+            raise InputError(f"the part '{part}' of the split is empty; choose another part")
+        results = fitted.evaluate(part)
+        verdict = self._verdict(fitted)
+        examples = "edges" if task == "edge-classification" else "links"
+        self.print(
+            {
+                "run": str(self.folder),
+                "task": task,
+                "split": network.split,
+                "part": part,
+                "results": results,
+                "verdict": None if verdict is None else asdict(verdict),
+            },
+            f"{self.folder} on {count:,} {examples} of the {part} part of "
+            f"{split_title(network.graph, network.split)}:",
+            *metric_lines(results),
+            *(["", *self._verdict_lines(verdict)] if part == "test" else []),
+        )
+
+    def _verdict(self, fitted: "FittedEdgeClassifier | FittedLinkPredictor") -> "Verdict | None":
+        """The stored verdict of the run, or a new one; that of a saved model is not stored."""
+        from edgeformers.report.verdict import read_verdict
+
+        if not self.ablate_inputs:
+            return read_verdict(self.folder)
+        from edgeformers.experiments.input_ablation import ablate_inputs
+        from edgeformers.runs import ESTIMATORS
+        from edgeformers.training.run_folder import CONFIG
+
+        estimator: Any = ESTIMATORS[fitted.config.task]
+        is_run = (self.folder / CONFIG).is_file()
+        return ablate_inputs(estimator.from_fitted(fitted), run=self.folder if is_run else None)
+
+    def _verdict_lines(self, verdict: "Verdict | None") -> list[str]:
+        from edgeformers.report.verdict import NOT_TESTED
+
+        if verdict is None:
+            return [NOT_TESTED.replace("RUN", str(self.folder))]
+        return [verdict.sentence, *verdict.evidence]
+
+
+def split_title(graph: "EdgeTextGraph", split: str) -> str:
+    """A split by its name and how it was made, as in `prepare --split`."""
+    return f"the split {graph.split_configs[split].to_text() if split in graph.splits else split}"
+
+
+def metric_lines(results: Mapping[str, Any]) -> list[str]:
+    """Metrics with their intervals, one line each; those of links one line per protocol."""
+    from edgeformers.report.formatting import format_table
+
+    def interval(name: str) -> str:
+        bounds = results.get(f"{name}_interval")
+        return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+
+    values = {name: value for name, value in results.items() if isinstance(value, int | float)}
+    protocols = list(dict.fromkeys(name.partition("/")[0] for name in values if "/" in name))
+    if not protocols:
+        rows = [[name, f"{v:.4f}", interval(name)] for name, v in values.items()]
+        return format_table(rows, left=(0, 2))
+    metrics = [name.partition("/")[2] for name in values if name.startswith(f"{protocols[0]}/")]
+    rows = [["protocol", *metrics, "95% interval of mrr"]]
+    for protocol in protocols:
+        cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
+        rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
+    lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
+    groups = results.get("groups", {}).get("full", {})
+    if groups.get("cold", {}).get("pairs"):
+        kinds = {"warm": "links between known nodes", "cold": "links with a new node"}
+        means = [
+            f"{groups[name]['metrics']['mrr']:.4f} on {groups[name]['pairs']:,} {kind}"
+            for name, kind in kinds.items()
+            if groups[name]["pairs"]
+        ]
+        lines.append(f"full/mrr: {', '.join(means)}")
+    if recommended := results.get("recommendations"):
+        values = {name.replace("_", " "): value for name, value in recommended.items()}
+        judged = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        lines.append(f"ten recommendations per source: {judged}")
+    return lines
