@@ -16,9 +16,7 @@ from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
-from edgeformers.baselines.temporal.history import timed_links
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
@@ -33,13 +31,8 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.rolling_validation import RollingValidation
+from edgeformers.inference.rolling_weights import with_rolling_weights
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
-from edgeformers.inference.temporal_components import (
-    NoveltyComponent,
-    RecentHistoryComponent,
-    RecentPopularityComponent,
-)
 
 Weights = tuple[float, ...]
 
@@ -57,9 +50,6 @@ FEW_LINKS = 100  # validation links below which a degree group gets the weights 
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 ROUNDS = 2
-POPULARITY_MEMORIES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 90.0, 365.0)  # days
-HISTORY_MEMORIES = (30.0, 180.0)
-NOVELTY_MEMORY = 365.0
 
 
 class Standardized:
@@ -98,7 +88,7 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     Sources with few, some and many edges are weighed separately. The trained score may get
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
     a component too; so are activity profiles if edges have times and validation shows a gain. If
-    validation comes after training, there are also weights for a score that takes in edges, chosen
+    validation comes after training, there are also weights for a score that takes in edges, fitted
     as of each moment of validation, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
     """
@@ -133,72 +123,6 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     if rolls:
         ensemble = with_rolling_weights(fitted, ensemble)
     return _without_unused(ensemble)
-
-
-def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
-    """The same with components of recent links, and weights chosen as of each moment of validation.
-
-    The memory of recent popularity is the best one alone; that of the history, or EASE without one,
-    is the one that adds most.
-    """
-    timed, fixed = _temporal_components(fitted, ensemble), len(ensemble.components)
-    components = [*ensemble.components, *timed]
-    validation = RollingValidation(fitted, components)
-    if not len(validation):
-        return ensemble
-    places = range(1, len(components) + 1)
-    named = {place: components[place - 1].name for place in places}
-    popularity = [p for p in places if named[p] == RecentPopularityComponent.name]
-    histories = [p for p in places if named[p] in (EASEComponent.name, RecentHistoryComponent.name)]
-    used = [p for p in places if p <= fixed and p not in histories]
-    used.append(_best_addition(validation, [], popularity))
-    if histories:
-        used.append(_best_addition(validation, used, histories))
-    used = sorted([*used, len(components)])  # novelty comes last
-    chosen = validation.of(used)
-    count = [*range(1 + len(used))]
-    weights = choose_group_weights(count, chosen, chosen.groups) * chosen.scales
-    rolling = np.zeros((GROUPS, 1 + len(components)))
-    rolling[:, [0, *used]] = weights
-    static = torch.zeros(GROUPS, 1 + len(components))
-    static[:, : 1 + fixed] = ensemble.weights
-    return Ensemble(
-        components=components,
-        weights=static,
-        group=ensemble.group,
-        rolling_weights=torch.from_numpy(rolling).float(),
-    )
-
-
-def _temporal_components(fitted: FittedLinkPredictor, ensemble: Ensemble) -> list[ScoreComponent]:
-    """Recent histories, recent popularity and novelty, from the links of training."""
-    graph, split = fitted.network.graph, fitted.network.split
-    links = timed_links(graph, np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE))))
-    targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
-    ease = [each for each in ensemble.components if isinstance(each, EASEComponent)]
-    return [
-        *(
-            RecentHistoryComponent.fit(ease[0], links.sources, targets, links.times, memory)
-            for memory in (HISTORY_MEMORIES if ease else ())
-        ),
-        *(
-            RecentPopularityComponent.fit(targets, links.times, size, memory)
-            for memory in POPULARITY_MEMORIES
-        ),
-        NoveltyComponent.fit(targets, links.times, size, NOVELTY_MEMORY),
-    ]
-
-
-def _best_addition(
-    validation: RollingValidation, others: Sequence[int], options: Sequence[int]
-) -> int:
-    """The component with the highest MRR, equally weighted with the others."""
-    places = [*others, *options]
-    table = np.zeros((len(options), 1 + len(places)))
-    table[:, 1 : 1 + len(others)] = 1.0
-    table[np.arange(len(options)), 1 + len(others) + np.arange(len(options))] = 1.0
-    ranks = validation.of(places).reciprocal_ranks_each(table.tolist())
-    return options[int(ranks.mean(1).argmax())]
 
 
 def _without_unused(ensemble: Ensemble) -> Ensemble | None:
@@ -249,7 +173,7 @@ def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:
 
 
 def choose_group_weights(
-    components: Sequence[Any], ranking: ValidationRanking | RollingValidation, group: Ids
+    components: Sequence[Any], ranking: ValidationRanking, group: Ids
 ) -> NDArray[np.float64]:
     """Weights [G, components] per degree group; `group` [n] is that of each validation link.
 
@@ -265,9 +189,7 @@ def choose_group_weights(
     )
 
 
-def choose_weights(
-    components: Sequence[Any], ranking: ValidationRanking | RollingValidation
-) -> list[float]:
+def choose_weights(components: Sequence[Any], ranking: ValidationRanking) -> list[float]:
     """Weights with the best MRR; equal weights unless others are significantly better.
 
     Significant is a gain of more than two standard errors, computed over sources. Members are
@@ -289,7 +211,7 @@ def choose_weights(
 
 
 def _choose_members(
-    components: Sequence[Any], ranking: ValidationRanking | RollingValidation
+    components: Sequence[Any], ranking: ValidationRanking
 ) -> tuple[Weights, NDArray[np.float64]]:
     """The largest subset, equally weighted, that is not significantly worse than the best one.
 
@@ -311,15 +233,13 @@ def _choose_members(
 
 def _reciprocal_ranks(
     components: Sequence[Standardized],
-    ranking: ValidationRanking | RollingValidation,
+    ranking: ValidationRanking,
     weights: Sequence[Weights],
 ) -> NDArray[np.float64]:
     """The reciprocal rank of each validation link under several weights of the components.
 
     In one pass over the links: [weights, n]. Each component is scored once.
     """
-    if isinstance(ranking, RollingValidation):  # has their scores
-        return ranking.reciprocal_ranks_each(weights)
     table = torch.tensor(weights, dtype=torch.float32).reshape(-1, len(components))
     used = table.any(0).nonzero()[:, 0].tolist()
 

@@ -34,6 +34,7 @@ _DECIDER_OF = {
     "als": "collaborative",
     "ease": "collaborative",
     "recent_history": "collaborative",
+    "audience": "collaborative",
     "activity_profiles": "times",
     "novelty": "times",
     "recent_popularity": "popularity",

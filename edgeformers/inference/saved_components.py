@@ -20,6 +20,7 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.temporal_components import (
+    AudienceComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,
@@ -40,6 +41,7 @@ _FITTED = (
     ActivityComponent,
     ReciprocityComponent,
     RecentHistoryComponent,
+    AudienceComponent,
     RecentPopularityComponent,
     NoveltyComponent,
 )

@@ -1,16 +1,16 @@
 """Components of a link score that know when edges came.
 
-Their vectors change only with edges, never with the clock: all candidates lose weight at the same
-rate, so that dividing by the largest value gives the same at any time. An edge costs the same
-however large the network is.
+Their vectors change only with edges, never with the clock. An edge costs the same however large the
+network is.
 """
 
 from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from edgeformers.data.types import Floats, Ids, Side
@@ -19,71 +19,85 @@ from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.growing import GrowingArray
 
 DAY = 86_400_000_000  # microseconds
+SMALL = 1e-4  # a sum of vectors of about unit length that is shorter has no direction
 MAX_EXPONENT = 80.0  # keys are exponentials in single precision; above this, in a new unit
 
 
 class DecayingComponent(ScoreComponent):
-    """exp(L_u - max L) of each candidate u, with L_u the logarithm of a decaying sum over edges.
+    """A mix of exp(power (L_u - reference)) of each candidate u, over several memories.
 
-    An edge at time t adds to L in units of exp(t / memory). Keys are exp(L_u - unit); the query,
-    the same for all sources, divides them by the largest. `levels` [N] are L, -inf without edges.
+    L_u is the logarithm of a decaying sum over edges: an edge at time t adds in units of
+    exp(t / memory). Keys are exp(power (L_u - unit)); the query, the same for all sources, has the
+    mix and the reference. `levels` [N, M] are L, -inf without edges.
     """
 
     power = 1.0
 
-    def __init__(self, levels: Tensor, memory: Tensor | float, latest: Tensor | int) -> None:
-        self.levels = levels.double()
-        self.memory = torch.as_tensor(memory).double()  # days
+    def __init__(
+        self,
+        levels: Tensor,
+        memory: Tensor | float | Sequence[float],
+        latest: Tensor | int,
+        mix: Tensor | None = None,
+    ) -> None:
+        self.levels = levels.double().reshape(len(levels), -1)  # one memory may have no dimension
+        self.memory = torch.as_tensor(memory).double().reshape(-1)  # [M], days
         self.latest = torch.as_tensor(latest).long()  # time of the last edge, microseconds
+        self.mix = torch.ones_like(self.memory) if mix is None else mix.double()  # [M]
         self._levels = GrowingArray(self.levels.clone().numpy())
         self._latest = int(self.latest)
-        self._top = self._unit = float(self._levels.rows.max(initial=0.0))
+        self._top: Floats = self._levels.rows.max(0, initial=0.0)
+        self._unit = self._reference()
 
     @classmethod
-    def fit(cls, targets: Ids, times: Ids, num_nodes: int, memory: float) -> "DecayingComponent":
+    def fit(
+        cls, targets: Ids, times: Ids, num_nodes: int, memory: float | Sequence[float]
+    ) -> "DecayingComponent":
         """From links in time order: their targets [m] and times [m]."""
-        levels = np.full(num_nodes, -np.inf)
-        cls._add(levels, targets, times / (DAY * memory))
-        return cls(torch.from_numpy(levels), memory, int(times.max(initial=0)))
+        memories = np.atleast_1d(memory).astype(float)
+        levels = np.full((num_nodes, len(memories)), -np.inf)
+        cls._add(levels, targets, times[:, None] / (DAY * memories))
+        return cls(torch.from_numpy(levels), torch.from_numpy(memories), int(times.max(initial=0)))
 
     @staticmethod
     @abstractmethod
     def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
-        """Add links in time order to the levels of their targets."""
+        """Add links in time order, with amounts [m, M], to the levels of their targets."""
 
     def check(self, num_nodes: int) -> None:
-        if self.levels.shape != (num_nodes,) or self.memory.shape or self.latest.shape:
-            raise ValueError(f"{self.name}.levels are {list(self.levels.shape)}, not [{num_nodes}]")
-        if not self.memory > 0 or not (self.levels < torch.inf).all():
+        shape = (num_nodes, len(self.memory))
+        if self.levels.shape != shape or self.mix.shape != shape[1:] or self.latest.shape:
+            raise ValueError(f"{self.name}.levels are {list(self.levels.shape)}, not {list(shape)}")
+        if not (self.memory > 0).all() or not (self.levels < torch.inf).all():
             raise ValueError(f"{self.name} has a memory or levels that are out of range")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         if side == "source":
-            return self._query().expand(len(nodes), 1)
+            return self._query().expand(len(nodes), -1)
         rows = self._levels.rows
-        level = np.where(nodes < len(rows), rows[np.minimum(nodes, len(rows) - 1)], -np.inf)
-        return torch.from_numpy(np.exp(self.power * (level - self._unit))).float()[:, None]
+        is_known = (nodes < len(rows))[:, None]
+        return self._keys(np.where(is_known, rows[np.minimum(nodes, len(rows) - 1)], -np.inf))
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         """The key of a target counts edges to known sources, now unless they have times."""
         if side == "source":
             return self._query()
-        level = np.array([-np.inf])
+        level = np.full((1, len(self.memory)), -np.inf)
         known = edges.neighbors(side) >= 0
         times = self._times(edges)[known]
-        self._add(level, np.zeros(len(times), np.int64), times / (DAY * float(self.memory)))
-        return torch.from_numpy(np.exp(self.power * (level - self._unit))).float()
+        self._add(level, np.zeros(len(times), np.int64), self._amounts(times))
+        return self._keys(level)[0]
 
     def update(self, arrivals: Arrivals) -> None:
         edges, rows = arrivals.edges, self._levels.rows
         targets, times = arrivals.linked, arrivals.linked_times(self._times(edges))
         missing = int(targets.max(initial=-1)) + 1 - len(rows)
-        self._levels.append(np.full(max(0, missing), -np.inf))
-        self._add(self._levels.rows, targets, times / (DAY * float(self.memory)))
+        self._levels.append(np.full((max(0, missing), len(self.memory)), -np.inf))
+        self._add(self._levels.rows, targets, self._amounts(times))
         self._latest = max(self._latest, int(times.max(initial=self._latest)))
-        self._top = max(self._top, float(self._levels.rows[targets].max(initial=-np.inf)))
-        if self.power * (self._top - self._unit) > MAX_EXPONENT:
-            self._unit = self._top
+        self._top = np.maximum(self._top, self._levels.rows[targets].max(0, initial=-np.inf))
+        if (self.power * (self._reference() - self._unit) > MAX_EXPONENT).any():
+            self._unit = self._reference()
             self.generation += 1
 
     def remove(self, departures: Departures) -> None:
@@ -100,8 +114,19 @@ class DecayingComponent(ScoreComponent):
     def _change(self, edges: int, kept: int) -> float:
         """By how much L changes if a target keeps only some of its edges."""
 
+    def _reference(self) -> Floats:
+        """The level [M] that scores 1: the highest."""
+        return self._top
+
     def _query(self) -> Tensor:
-        return torch.tensor([np.exp(-self.power * (self._top - self._unit))]).float()
+        decay = np.exp(-self.power * (self._reference() - self._unit))
+        return (self.mix * torch.from_numpy(decay)).float()
+
+    def _keys(self, levels: Floats) -> Tensor:
+        return torch.from_numpy(np.exp(self.power * (levels - self._unit))).float()
+
+    def _amounts(self, times: Ids) -> Floats:
+        return np.asarray(times[:, None] / (DAY * self.memory.numpy()))
 
     def _times(self, edges: NewEdges) -> Ids:
         """The times of new edges; those without are as late as the last one."""
@@ -125,19 +150,155 @@ class RecentPopularityComponent(DecayingComponent):
 
 
 class NoveltyComponent(DecayingComponent):
-    """exp(-age / memory) of a candidate's first edge, relative to the newest candidate."""
+    """exp(-age / memory) of a candidate's first edge, as of the last edge of all."""
 
     name = "novelty"
 
     @staticmethod
     def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
         nodes, at = np.unique(targets, return_inverse=True)
-        first = np.full(len(nodes), np.inf)
+        first = np.full((len(nodes), amounts.shape[1]), np.inf)
         np.minimum.at(first, at, amounts)
         levels[nodes] = np.where(np.isneginf(levels[nodes]), first, levels[nodes])
 
     def _change(self, edges: int, kept: int) -> float:
         return 0.0 if kept else -np.inf
+
+    def _reference(self) -> Floats:
+        return np.asarray(self._latest / (DAY * self.memory.numpy()))
+
+
+class AudienceComponent(ScoreComponent):
+    """The cosine of a source with the sources that a target has so far.
+
+    A source is the sum of the vectors of its targets, `query` [N, R]. A target is the sum of its
+    sources, each of unit length when its edge came, `key` [N, R]. Both change with every edge: a
+    target that training never saw is known by its first sources, and they by such targets, each of
+    which counts as the mean of its sources. `item` [N, R] are the fixed vectors of trained targets.
+    """
+
+    name = "audience"
+
+    def __init__(self, query: Tensor, key: Tensor, item: Tensor) -> None:
+        self.query, self.key, self.item = query.float(), key.float(), item.float()
+        #: The sums of nodes whose edges have changed.
+        self._changed: Mapping[Side, dict[int, Tensor]] = {"source": {}, "target": {}}
+        #: What the later edges of source -> target have added to both, and how many they are.
+        self._arrived: dict[int, dict[int, tuple[Tensor, Tensor, int]]] = defaultdict(dict)
+        self._sources: dict[int, set[int]] = defaultdict(set)  # target -> sources of later edges
+        self._edges: Counter[int] = Counter()  # target -> later edges
+
+    @classmethod
+    def fit(cls, sources: Ids, targets: Ids, num_nodes: int, rank: int) -> "AudienceComponent":
+        """From links; items are right singular vectors of the links, normalized by degrees."""
+        from scipy import sparse  # slow to import
+        from scipy.sparse.linalg import svds
+
+        shape = (num_nodes, num_nodes)
+        links = sparse.csr_array((np.ones(len(sources)), (sources, targets)), shape)
+        links.data[:] = 1.0
+        degrees = [np.sqrt(np.maximum(links.sum(axis), 1.0)) for axis in (1, 0)]
+        normalized = sparse.diags_array(1 / degrees[0]) @ links @ sparse.diags_array(1 / degrees[1])
+        most = min(len(np.unique(sources)), len(np.unique(targets))) - 1
+        start = np.random.default_rng(0).standard_normal(num_nodes)
+        _, values, vectors = svds(normalized, k=max(1, min(rank, most)), v0=start)
+        vectors = vectors[values > SMALL]  # others have no fixed direction
+        item = torch.zeros(num_nodes, len(vectors))
+        linked = np.unique(targets)
+        scaled = torch.from_numpy(vectors.T[linked] / degrees[1][linked, None])
+        item[linked] = (scaled / scaled.norm(dim=1).median()).float()
+        ends = torch.from_numpy(sources), torch.from_numpy(targets)
+        query = torch.zeros_like(item).index_add_(0, ends[0], item[ends[1]])
+        key = torch.zeros_like(item).index_add_(0, ends[1], _unit(query)[ends[0]])
+        return cls(query, key, item)
+
+    def check(self, num_nodes: int) -> None:
+        for name, tensor in self.tensors().items():
+            if tensor.shape != (num_nodes, self.item.size(-1)):
+                raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}")
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        return _unit(self._sums(nodes, side))
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        neighbors = edges.neighbors(side)
+        return _unit(self._added(neighbors[neighbors >= 0], side).sum(0))
+
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor:
+        parts = self._added(nodes, "source") * torch.from_numpy(counts)[:, None]
+        total = parts.sum(0) if source < 0 else self._sums(np.array([source]), "source")[0]
+        scaled: Tensor = parts / total.norm().clamp(min=SMALL)
+        return scaled
+
+    def query_without(
+        self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
+    ) -> Tensor:
+        if (kept == counts).all():
+            return query
+        parts = self._added(nodes, "source")
+        if source < 0:
+            return _unit(torch.from_numpy(kept).float() @ parts)
+        gone = torch.from_numpy(counts - kept).float() @ parts
+        return _unit(self._sums(np.array([source]), "source")[0] - gone)
+
+    def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
+        """As if the sources that stay were like those that go."""
+        return key if kept else torch.zeros_like(key)
+
+    def update(self, arrivals: Arrivals) -> None:
+        for source, target in zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True):
+            item = self._added(np.array([target]), "source")[0]
+            self._add(source, "source", item)
+            unit = self.vectors(np.array([source]), "source")[0]
+            self._add(target, "target", unit)
+            items, units, count = self._arrived[source].get(target, (0.0, 0.0, 0))
+            self._arrived[source][target] = items + item, units + unit, count + 1
+            self._sources[target].add(source)
+            self._edges[target] += 1
+
+    def remove(self, departures: Departures) -> None:
+        node, size = departures.node, len(self.item)
+        for source, (targets, counts, kept) in departures.sources.items():
+            gone = torch.from_numpy(counts - kept).float()
+            self._add(source, "source", -gone @ self.item[torch.from_numpy(targets)])
+        for source in self._sources.pop(node, ()):
+            items, _, _ = self._arrived[source].pop(node)
+            if node >= size or source >= size:  # not one of those above
+                self._add(source, "source", -items)
+        arrived = self._arrived.pop(node, {})
+        trained = _unit(self.query[node]) if node < size else self.item.new_zeros(1)
+        for target, count in departures.lost.items():
+            _, units, later = arrived.get(target, (0.0, 0.0, 0))
+            self._sources[target].discard(node)
+            self._edges[target] -= later
+            self._add(target, "target", -(units + (count - later) * trained))
+        self._edges.pop(node, None)
+        for changed in self._changed.values():
+            changed[node] = torch.zeros(self.item.size(1))
+
+    def _sums(self, nodes: Ids, side: Side) -> Tensor:
+        """The vectors [n, R] before they are scaled to unit length."""
+        table, changed = self.query if side == "source" else self.key, self._changed[side]
+        rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
+        rows[torch.from_numpy(nodes >= len(table))] = 0.0
+        for at, node in enumerate(nodes.tolist() if changed else ()):
+            if node in changed:
+                rows[at] = changed[node]
+        return rows
+
+    def _added(self, neighbors: Ids, side: Side) -> Tensor:
+        """What each edge to a neighbor adds to a node on `side`: [n, R]."""
+        if side == "target":
+            return self.vectors(neighbors, "source")
+        rows = self.item[torch.from_numpy(np.minimum(neighbors, len(self.item) - 1))]
+        for at, target in enumerate(neighbors.tolist()):
+            if target >= len(self.item):
+                total = self._sums(neighbors[at : at + 1], "target")[0]
+                rows[at] = total / max(self._edges[target], 1)
+        return rows
+
+    def _add(self, node: int, side: Side, amount: Tensor) -> None:
+        self._changed[side][node] = self._sums(np.array([node]), side)[0] + amount
 
 
 class RecentHistoryComponent(EASEComponent):
@@ -281,6 +442,10 @@ class RecentHistoryComponent(EASEComponent):
     def _decay(self, times: Ids) -> Floats:
         age = (times.max(initial=0) - times) / (DAY * float(self.memory))
         return np.asarray(np.exp(-age), np.float32)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors, dim=-1, eps=SMALL)
 
 
 def _arrays(last: Mapping[int, int]) -> tuple[Ids, Ids]:

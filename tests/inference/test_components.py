@@ -17,6 +17,7 @@ from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.saved_components import COMPONENTS, restore_component
 from edgeformers.inference.temporal_components import (
     DAY,
+    AudienceComponent,
     DecayingComponent,
     RecentHistoryComponent,
 )
@@ -39,6 +40,8 @@ def make(kind):
         links = (torch.tensor([0, 2, 4, 4, 4, 4, 4]), torch.tensor([2, 3, 4, 5]))
         days = DAY * torch.tensor([10, 12, 9, 12])
         return RecentHistoryComponent(query, key, key.flip(1), 2.0, *links, days, memory=2.0)
+    if kind is AudienceComponent:
+        return AudienceComponent(query, key, key.flip(1))
     if issubclass(kind, DecayingComponent):
         links = np.array([2, 2, 4, 3, 5]), DAY * np.array([1, 3, 9, 12, 12])
         return kind.fit(*links, N, memory=2.0)

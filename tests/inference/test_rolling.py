@@ -53,6 +53,6 @@ def test_scores_equal_those_after_update_by_id(fitted):
     scores = rolling.scores_at(np.array([source]), 0)[0, targets - graph.num_sources]
     names = graph.node_names(np.arange(graph.num_nodes))
     ends = zip(graph.src[later], graph.dst[later], graph.texts(later), strict=True)
-    fitted.update([(names[s], names[t], text) for s, t, text in ends])
+    fitted.update([(names[s], names[t], text) for s, t, text in ends], times=graph.times[later])
     by_id = fitted.score([(names[source], names[target]) for target in targets])
     np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)

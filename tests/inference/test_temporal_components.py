@@ -12,10 +12,13 @@ from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference import rolling_validation
+from edgeformers.inference.edge_history import Departures
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.saved_components import restore_component
 from edgeformers.inference.temporal_components import (
     DAY,
+    AudienceComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,
@@ -52,7 +55,7 @@ def test_recent_popularity_is_the_root_of_decayed_counts():
 def test_novelty_decays_from_the_first_edge_on():
     component = make(NoveltyComponent)
     component.update(history_of().add(timed([0], [2], [20])))
-    expected = np.exp(-np.array([11, 0, 3, 0]) / 2)
+    expected = np.exp(-np.array([19, 8, 11, 8]) / 2)  # as of day 20
     np.testing.assert_allclose(values(component, [2, 3, 4, 5]), expected, rtol=1e-5)
 
 
@@ -95,6 +98,105 @@ def test_the_links_of_a_recent_history_fade():
         expected, np.array([2, 3, 5]), np.ones(3, int), np.array([1, 0, 1]), 0
     )
     torch.testing.assert_close(without, left[2] * np.exp(-2) + left[5])
+
+
+@pytest.mark.parametrize("kind", [RecentPopularityComponent, NoveltyComponent])
+def test_memories_are_mixed(kind):
+    links = np.array([2, 4, 3]), DAY * np.array([1, 9, 12])
+    mixed = kind.fit(*links, N, memory=[2.0, 30.0])
+    mixed = kind(**mixed.tensors() | {"mix": torch.tensor([3.0, -1.0])})
+    single = [kind.fit(*links, N, memory=memory) for memory in (2.0, 30.0)]
+    for later in ([], [([0], [7], [500])]):
+        for component in (mixed, *single):
+            for edge in later:
+                component.update(history_of().add(timed(*edge)))
+        expected = 3 * values(single[0], [2, 3, 4, 7]) - values(single[1], [2, 3, 4, 7])
+        np.testing.assert_allclose(values(mixed, [2, 3, 4, 7]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [RecentPopularityComponent, NoveltyComponent])
+def test_a_component_saved_with_one_memory_is_restored(kind):
+    component = make(kind)
+    old = {"levels": component.levels[:, 0], "memory": torch.tensor(2.0).double()}
+    restored = restore_component(kind.name, {**old, "latest": component.latest})
+    restored.check(N)
+    np.testing.assert_array_equal(values(restored, [2, 3, 4]), values(component, [2, 3, 4]))
+
+
+def audience():
+    """Of the links 0 -> 2, 0 -> 3, 1 -> 4 and 1 -> 5, with vectors of targets by hand."""
+    item = torch.tensor([[0, 0], [0, 0], [1, 0], [0, 1], [1, 1], [-1, 1]]).float()
+    query, key = torch.zeros(N, 2), torch.zeros(N, 2)
+    query[0], query[1] = item[2] + item[3], item[4] + item[5]
+    key[2:4], key[4:6] = query[0] / 2**0.5, query[1] / 2
+    return AudienceComponent(query, key, item)
+
+
+def cosine(component, source, target):
+    vectors = [
+        component.vectors(np.array([node]), side)[0]
+        for node, side in ((source, "source"), (target, "target"))
+    ]
+    return float(vectors[0] @ vectors[1])
+
+
+def test_a_new_target_is_for_those_who_resemble_its_sources():
+    component, history = audience(), history_of()
+    assert cosine(component, 0, 3) == pytest.approx(1.0)
+    assert cosine(component, 1, 2) == pytest.approx(0.5**0.5)
+    component.update(history.add(timed([0], [6], [20])))
+    assert cosine(component, 0, 6) == pytest.approx(1.0)
+    assert cosine(component, 1, 6) == pytest.approx(0.5**0.5)
+    component.update(history.add(timed([7], [6], [21])))  # a new source is like those of its target
+    assert cosine(component, 7, 2) == pytest.approx(1.0)
+    folded = component.fold_in(edges([0], [-1]), "target")
+    torch.testing.assert_close(folded, component.vectors(np.array([6]), "target")[0])
+
+
+def test_an_edge_changes_the_audience_of_its_target_only():
+    component = audience()
+    before = {side: component.vectors(np.arange(N), side) for side in ("source", "target")}
+    component.update(history_of().add(timed([1], [2], [20])))
+    for side, node in (("source", 1), ("target", 2)):
+        changed = (component.vectors(np.arange(N), side) != before[side]).any(1)
+        assert np.flatnonzero(changed).tolist() == [node]
+
+
+def departures(node, neighbors, lost, history, sources=None):
+    return Departures(
+        node=node,
+        edges=np.empty(0, np.int64),
+        neighbors=np.array(neighbors),
+        sources=sources or {},
+        lost=lost,
+        new_nodes={"source": np.empty(0, np.int64), "target": np.empty(0, np.int64)},
+        history=history,
+    )
+
+
+def test_a_removed_node_leaves_the_audiences_of_others():
+    component, history = audience(), history_of()
+    before = {side: component.vectors(np.arange(N), side) for side in ("source", "target")}
+    component.update(history.add(timed([0, 1, 7, 7], [6, 6, 6, 2], [20, 21, 22, 23])))
+    component.remove(departures(7, [2, 6], {6: 1, 2: 1}, history))
+    torch.testing.assert_close(component.vectors(np.arange(N), "target"), before["target"])
+    assert not component.vectors(np.array([7]), "source").any()
+    component.remove(departures(6, [0, 1], {6: 2}, history))
+    torch.testing.assert_close(component.vectors(np.arange(N), "source"), before["source"])
+    assert not component.vectors(np.array([6]), "target").any()
+    links = np.array([2, 3]), np.array([1, 1]), np.array([0, 0])
+    component.remove(departures(0, [2, 3], {2: 1, 3: 1}, history, {0: links}))
+    assert (
+        component.vectors(np.array([2, 3]), "target").abs().max() < 1e-3
+    )  # it was their only source
+
+
+def test_fitted_audiences_tell_groups_apart():
+    sources, targets = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([4, 5, 4, 5, 6, 7, 6, 7])
+    component = AudienceComponent.fit(sources, targets, 8, rank=2)
+    component.check(8)
+    assert cosine(component, 0, 5) > 0.99
+    assert cosine(component, 0, 6) < 0.01
 
 
 @pytest.fixture

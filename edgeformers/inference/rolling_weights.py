@@ -1,0 +1,203 @@
+"""Weights of a link score that takes in edges as they come, fitted as of each moment of validation.
+
+The weights maximize the likelihood of the validation links: a link is drawn from all candidates of
+its moment in proportion to exp(score), as in a conditional logit (McFadden, 1974). Many more
+components can be weighed with this than by a search over ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgeformers.baselines.temporal.history import TimedLinks, timed_links
+from edgeformers.data.splits import PROFILE, TRAIN
+from edgeformers.data.types import Ids, Mask
+from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.inference.components import (
+    ALSComponent,
+    EASEComponent,
+    LightGCNComponent,
+    ScoreComponent,
+)
+from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.rolling_validation import RollingValidation
+from edgeformers.inference.saved_components import GROUPS, Ensemble
+from edgeformers.inference.temporal_components import (
+    AudienceComponent,
+    DecayingComponent,
+    NoveltyComponent,
+    RecentHistoryComponent,
+    RecentPopularityComponent,
+)
+
+HISTORY_MEMORY = 180.0  # days
+AUDIENCE_RANK = 32
+AUDIENCE_LINKS = 2_000_000  # as many as ALS is fitted on
+MEMORIES: dict[type[DecayingComponent], tuple[float, ...]] = {  # days
+    RecentPopularityComponent: (1.0, 8.0, 64.0, 365.0),
+    NoveltyComponent: (8.0, 64.0, 365.0),
+}
+COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
+RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
+ITERATIONS = 50
+
+
+def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
+    """The same with components of recent links, and weights as of each moment of validation.
+
+    All memories of a component are weighed at first; then they are mixed, and degree groups get
+    weights of their own, drawn to those of all sources. Collaborative components whose vectors of
+    targets stay as they are fitted make way for recent histories and audiences.
+    """
+    graph, split = fitted.network.graph, fitted.network.split
+    trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
+    links = timed_links(graph, trained)
+    targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
+    kept = [p for p, one in enumerate(ensemble.components) if not isinstance(one, COLLABORATIVE)]
+    recent = _link_components(ensemble, links, targets, size)
+    families = {
+        kind: [kind.fit(targets, links.times, size, memory) for memory in memories]
+        for kind, memories in MEMORIES.items()
+    }
+    fixed = [*(ensemble.components[p] for p in kept), *recent]
+    validation = RollingValidation(fitted, [*fixed, *(c for own in families.values() for c in own)])
+    if not len(validation):
+        return ensemble
+    sizes = [1] * (1 + len(fixed)) + [len(own) for own in families.values()]
+    mixed, rolling = fit_mixed_weights(validation, sizes)
+    components = [*ensemble.components, *recent]
+    components += map(_mixed, families.values(), mixed[1 + len(fixed) :])
+    used = [0, *(1 + p for p in kept), *range(1 + len(ensemble.components), 1 + len(components))]
+    weights = torch.zeros(2, GROUPS, 1 + len(components))
+    weights[0, :, : 1 + len(ensemble.components)] = ensemble.weights
+    weights[1][:, used] = rolling.float()
+    return Ensemble(
+        components=components, weights=weights[0], group=ensemble.group, rolling_weights=weights[1]
+    )
+
+
+def _link_components(
+    ensemble: Ensemble, links: TimedLinks, targets: Ids, size: int
+) -> list[ScoreComponent]:
+    """Recent histories with the weights of a fitted EASE, and audiences."""
+    components: list[ScoreComponent] = [
+        RecentHistoryComponent.fit(one, links.sources, targets, links.times, HISTORY_MEMORY)
+        for one in ensemble.components
+        if isinstance(one, EASEComponent)
+    ]
+    if len(links) <= AUDIENCE_LINKS:
+        components.append(AudienceComponent.fit(links.sources, targets, size, AUDIENCE_RANK))
+    return components
+
+
+def _mixed(components: Sequence[DecayingComponent], mix: Tensor) -> DecayingComponent:
+    """Components with one memory each as one with all of them."""
+    return type(components[0])(
+        levels=torch.cat([each.levels for each in components], 1),
+        memory=torch.cat([each.memory for each in components]),
+        latest=components[0].latest,
+        mix=mix,
+    )
+
+
+def fit_mixed_weights(
+    validation: RollingValidation, sizes: Sequence[int]
+) -> tuple[list[Tensor], Tensor]:
+    """Columns of scores in families of the given sizes -> the mix of each family, and weights.
+
+    Weights are [G, families]: of scores as components give them, in the mix if there are several.
+    A family of one column may not count against a link; the mix of others may have any sign.
+    """
+    choices = Choices.of(validation)
+    is_alone = np.repeat(np.array(sizes) == 1, sizes)
+    overall = fit_weights(choices, torch.zeros(len(is_alone)), is_alone)
+    columns = torch.eye(len(sizes)).repeat_interleave(torch.tensor(sizes), 0)  # [columns, families]
+    mix = torch.where(torch.from_numpy(is_alone), torch.ones(len(is_alone)), overall)
+    mixed = choices.combined(columns * mix[:, None])
+    weights = torch.where(torch.tensor(sizes) == 1, columns.T @ overall, torch.ones(len(sizes)))
+    scale = mixed.spread()  # of the families' scores
+    mixed = mixed.combined(torch.diag(1 / scale))
+    prior = weights * scale
+    groups = [
+        fit_weights(mixed.subset(validation.groups == group), prior, np.ones(len(sizes), bool))
+        for group in range(GROUPS)
+    ]
+    raw = (mix * torch.from_numpy(validation.scales)).split(list(sizes))
+    units = torch.stack([own[0] if len(own) == 1 else torch.ones(()) for own in raw])
+    return list(raw), torch.stack(groups) / scale * units
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Links [n] among candidates [C] with scores of several columns [n, P, C]."""
+
+    tables: Tensor
+    columns: Tensor  # [n]
+    is_other: Tensor  # [n, C]
+
+    @classmethod
+    def of(cls, validation: RollingValidation) -> "Choices":
+        ends = torch.from_numpy(validation.columns), torch.from_numpy(validation.is_other)
+        return cls(validation.tables, *ends)
+
+    def subset(self, chosen: Mask) -> "Choices":
+        """Only the chosen links [n]."""
+        rows = torch.from_numpy(np.flatnonzero(chosen))
+        return Choices(self.tables[rows], self.columns[rows], self.is_other[rows])
+
+    def combined(self, matrix: Tensor) -> "Choices":
+        """Columns in the combinations [P, Q] instead."""
+        tables = torch.einsum("npc,pq->nqc", self.tables, matrix.float())
+        return Choices(tables, self.columns, self.is_other)
+
+    def spread(self) -> Tensor:
+        """The standard deviation of each column among the other candidates; 1 if constant."""
+        each = [self.tables[:, p][self.is_other].std() for p in range(self.tables.size(1))]
+        return torch.stack([std if std > 0 else torch.ones(()) for std in each])
+
+
+def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
+    """The weights [P] of a conditional logit, drawn to a prior by a ridge penalty.
+
+    Of the columns that must be positive, those that would not be are left out. Without links the
+    weights are the prior.
+    """
+    weights = prior.clone()
+    if not len(choices.columns):
+        return weights
+    used = torch.ones(len(prior), dtype=torch.bool)
+    while used.any():
+        tables = choices.tables if used.all() else choices.tables[:, used]
+        weights = torch.zeros_like(prior)
+        weights[used] = _maximum(tables, choices, prior[used])
+        wrong = (weights < 0) & torch.from_numpy(is_positive)
+        if not wrong.any():
+            break
+        used &= ~wrong
+    return weights.clamp(min=0.0).where(torch.from_numpy(is_positive), weights)
+
+
+def _maximum(tables: Tensor, choices: Choices, prior: Tensor) -> Tensor:
+    """Where the penalized likelihood is highest."""
+    weights = prior.clone().requires_grad_()
+    excluded = ~choices.is_other
+    excluded[torch.arange(len(excluded)), choices.columns] = False
+    optimizer = torch.optim.LBFGS(
+        [weights], max_iter=ITERATIONS, line_search_fn="strong_wolfe", history_size=20
+    )
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        scores = (weights @ tables).masked_fill(excluded, -torch.inf)
+        likelihood = F.cross_entropy(scores, choices.columns, reduction="sum")
+        total = (likelihood + RIDGE * (weights - prior).square().sum()) / len(scores)
+        total.backward()
+        return total.item()
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return weights.detach()

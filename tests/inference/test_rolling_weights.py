@@ -1,0 +1,122 @@
+"""Weights fitted as of each moment: planted weights are found, fashions are followed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.splits import SplitConfig
+from edgeformers.estimators import LinkPredictor
+from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.inference.ensemble import fit_ensemble
+from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.rolling_weights import Choices, fit_mixed_weights, fit_weights
+from edgeformers.inference.saved_components import GROUPS
+from edgeformers.inference.temporal_components import DAY
+
+TRUE = torch.tensor([1.5, 0.0, -1.0])
+
+
+def draw_choices(links=2_000, candidates=12, weights=TRUE):
+    """Links drawn in proportion to exp(score); every third candidate is not available."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        tables = torch.randn(links, len(weights), candidates)
+        available = torch.rand(links, candidates) > 1 / 3
+        available[:, 0] = True
+        scores = (weights @ tables).masked_fill(~available, -torch.inf)
+        columns = torch.multinomial(scores.softmax(1), 1)[:, 0]
+    available[torch.arange(links), columns] = False
+    return Choices(tables, columns, available)
+
+
+def test_planted_weights_are_found():
+    weights = fit_weights(draw_choices(), torch.zeros(3), np.zeros(3, bool))
+    torch.testing.assert_close(weights, TRUE, atol=0.15, rtol=0)
+
+
+def test_a_component_that_would_count_against_links_is_left_out():
+    weights = fit_weights(draw_choices(), torch.zeros(3), np.ones(3, bool))
+    assert weights[2] == 0
+    assert weights[0] > 1
+
+
+def test_few_links_hardly_move_the_weights():
+    prior, few = torch.tensor([0.5, 0.5, 0.0]), np.arange(2_000) < 3
+    moved = fit_weights(draw_choices().subset(few), prior, np.zeros(3, bool))
+    assert (moved - prior).abs().max() < 0.2
+    assert torch.equal(fit_weights(draw_choices().subset(few & ~few), prior, few[:3]), prior)
+
+
+class FakeValidation:
+    """What `fit_mixed_weights` reads of a `RollingValidation`."""
+
+    def __init__(self, choices, groups, scales=(1.0, 2.0, 4.0)):
+        self.tables, self.groups, self.scales = choices.tables, groups, np.array(scales)
+        self.columns, self.is_other = choices.columns.numpy(), choices.is_other.numpy()
+
+
+def test_columns_of_a_family_are_mixed_and_groups_have_their_own_weights():
+    choices = draw_choices(weights=torch.tensor([0.0, 1.0, -1.0]))
+    turned = draw_choices(weights=torch.tensor([2.0, 0.1, -0.1]))
+    both = Choices(
+        *(torch.cat(pair) for pair in zip(*map(vars_of, (choices, turned)), strict=True))
+    )
+    groups = np.repeat([0, 2], len(choices.columns))
+    mixed, weights = fit_mixed_weights(FakeValidation(both, groups), [1, 2])
+    assert weights.shape == (GROUPS, 2)
+    family = mixed[1]
+    np.testing.assert_allclose(family[0] / 2, -family[1] / 4, rtol=0.2)  # in units of raw scores
+    assert weights[0, 1] > 2 * weights[2, 1]
+    assert weights[2, 0] > 2 * weights[0, 0]
+    assert (weights[1] > 0).all()  # of all links together, as this group has none
+
+
+def test_weights_are_for_scores_as_components_give_them():
+    choices = draw_choices()
+    groups, raw = np.zeros(len(choices.columns), int), choices.tables.clone()
+    scales = np.array([5.0, 2.0, 4.0])
+    raw /= torch.from_numpy(scales).float()[:, None]
+    mixed, weights = fit_mixed_weights(FakeValidation(choices, groups, scales), [1, 2])
+    family = mixed[1].float() @ raw[:, 1:]
+    scores = weights[0, 0].float() * raw[:, 0] + weights[0, 1].float() * family
+    expected = TRUE @ choices.tables
+    assert np.corrcoef(scores.flatten(), expected.flatten())[0, 1] > 0.99
+
+
+def vars_of(choices):
+    return choices.tables, choices.columns, choices.is_other
+
+
+def fashion_rows(days=120, per_day=6, targets=12):
+    """Every ten days another two targets are in fashion; a new target comes every 15 days."""
+    draw, rows = np.random.default_rng(0), []
+    for day in range(days):
+        known = targets + day // 15
+        for _ in range(per_day):
+            hot = (day // 10 * 5 + np.arange(2)) % known
+            target = draw.choice(hot) if draw.random() < 0.7 else draw.integers(known)
+            ends = {"source": f"u{draw.integers(60)}", "target": f"t{target}"}
+            rows.append({**ends, "text": "fine", "time": DAY * day})
+    return rows
+
+
+@pytest.fixture
+def fashions(make_network):
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.25, 0.25))]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    return make_network(fashion_rows(), config=config)
+
+
+def test_fitted_weights_follow_fashions(fashions):
+    settings = {"links.ensemble": True, "data.split": "link"}
+    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=settings, show=False)
+    alone = predictor.make_objective(fashions).fitted
+    fitted = replace(alone, ensemble=fit_ensemble(alone))
+    links = RollingLinks(fashions, "link")
+    ours = links.rank(RollingPredictor(fitted)).metrics("rolling")["mrr"]
+    popularity = RecentPopularity([1e6]).fit_rolling(fashions, "link")
+    assert ours > 1.3 * links.rank(popularity).metrics("rolling")["mrr"]
