@@ -24,7 +24,7 @@ from edgeformers.data.types import Floats
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation import LinkReport, compare_paired
 from edgeformers.evaluation.report import ROLLING
-from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.evaluation.rolling import ROLLING_GROUPS, RollingLinks
 from edgeformers.files import write_atomic
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
@@ -59,22 +59,39 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
     return {
         "row": row,
         "seed": seed,
-        "backbone": args.backbone if row == DEFAULT else "",
+        "backbone": args.backbone if row in (DEFAULT, UNTRAINED) else "",
         "weights": chosen,
-        **{part: record(report) for part, report in reports.items()},
+        "val": mrr_by_group(reports["val"]),
+        "test": {**mrr_by_group(reports["test"]), **record(reports["test"])},
     }
 
 
 PARTS = ("val", "test")
 
 
+def mrr_by_group(report: LinkReport) -> dict[str, Any]:
+    """The MRR of all links and of each group that has any."""
+    gains = 1 / report.ranks[ROLLING]
+    groups = {"all": np.ones(len(gains), bool), **report.groups}
+    return {"mrr": {name: float(gains[of].mean()) for name, of in groups.items() if of.any()}}
+
+
 def record(report: LinkReport) -> dict[str, Any]:
-    """Ranks, sources and groups of links."""
-    groups = {name: np.flatnonzero(of).tolist() for name, of in report.groups.items()}
+    """Ranks, sources and groups of links; a link has a digit: new source 1, new target 2."""
+    new_source, new_target = (report.groups[name].astype(int) for name in ROLLING_GROUPS[:2])
     return {
-        "ranks": report.ranks[ROLLING].tolist(),
+        "ranks": [int(rank) if rank == int(rank) else rank for rank in report.ranks[ROLLING]],
         "sources": report.queries.tolist() if report.queries is not None else [],
-        "groups": groups,
+        "groups": "".join(map(str, new_source + 2 * new_target)),
+    }
+
+
+def groups_of(recorded: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
+    """The positions of all links and of those of each group."""
+    digits = np.array([*recorded["groups"]]).astype(int)
+    chosen = digits >= 0, digits % 2 == 1, digits >= 2, digits == 0
+    return {
+        name: np.flatnonzero(of) for name, of in zip(("all", *ROLLING_GROUPS), chosen, strict=True)
     }
 
 
@@ -86,9 +103,10 @@ def run_all(graph: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> lis
             path = folder / f"{row}-{seed}.json"
             if not path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
-                write_atomic(path, json.dumps(run_row(graph, row, seed, args)))
+                text = json.dumps(run_row(graph, row, seed, args), separators=(",", ":"))
+                write_atomic(path, text + "\n")
             records.append(json.loads(path.read_text()))
-            mrr = {part: np.mean(1 / np.array(records[-1][part]["ranks"])) for part in PARTS}
+            mrr = {part: records[-1][part]["mrr"]["all"] for part in PARTS}
             print(f"{row:20} {seed} val {mrr['val']:.4f} test {mrr['test']:.4f}", flush=True)
     return records
 
@@ -96,7 +114,7 @@ def run_all(graph: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> lis
 def compare(records: Sequence[dict[str, Any]]) -> list[str]:
     """`default`, the mean of its seeds, with the baseline that validation picks, by group."""
     ours_row = DEFAULT if any(each["row"] == DEFAULT for each in records) else UNTRAINED
-    gains = {each["row"]: np.mean(1 / np.array(each["val"]["ranks"])) for each in records}
+    gains = {each["row"]: each["val"]["mrr"]["all"] for each in records}
     baseline = max(
         (row for row in gains if row not in (DEFAULT, UNTRAINED)), key=lambda row: gains[row]
     )
@@ -104,9 +122,8 @@ def compare(records: Sequence[dict[str, Any]]) -> list[str]:
     mine = [each["test"]["ranks"] for each in records if each["row"] == ours_row]
     ours, theirs = np.mean(1 / np.array(mine), axis=0), 1 / np.array(first["ranks"])
     sources, lines = np.array(first["sources"]), [f"picked on validation: {baseline}"]
-    groups = {"all": [*range(len(theirs))], **first["groups"]}
-    for name, rows in groups.items():
-        if rows:
+    for name, rows in groups_of(first).items():
+        if len(rows):
             found = ratio(ours[rows], theirs[rows], sources[rows])
             low, high = found["interval"]
             shown = f"{found['ratio']:.3f} ({low:.3f} to {high:.3f})"
