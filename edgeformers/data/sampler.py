@@ -109,7 +109,7 @@ class EgoSampler:
         times, limits = _NO_TIMES, _NO_TIMES
         if before is not None:
             if adjacency.times is None:
-                raise InputError("`before=` needs a sampler of edges with times: `timed=True`")
+                raise InputError("neighborhoods as of a time need a sampler with times (timed)")
             times, limits = adjacency.times, np.asarray(before, np.int64)
             if limits.shape != center.shape:
                 raise InputError(

@@ -153,14 +153,14 @@ def test_finished_runs_are_reused(finished):
 
 
 def test_an_interrupted_quickstart_resumes(tmp_path, monkeypatch):
-    train = module.train_run
+    train = module.trained_run
 
     def interrupt(graph, run, config, **options):
         if run.name == "links":
             raise KeyboardInterrupt
         return train(graph, run, config, **options)
 
-    monkeypatch.setattr(module, "train_run", interrupt)
+    monkeypatch.setattr(module, "trained_run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         quickstart(tmp_path / "q", **TINY)
     edges, links = training_times(tmp_path / "q")
