@@ -1,5 +1,6 @@
 """A fresh environment with the wheel and the packages it requires, and nothing else."""
 
+import os
 import re
 import subprocess
 import sys
@@ -26,7 +27,10 @@ def make_environment(folder: Path, wheel: Path) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install"]
-    subprocess.run([*pip, "--quiet", "--no-deps", str(wheel)], check=True, capture_output=True)
+    # with a path to the sources, pip would find the package installed already
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = [*pip, "--quiet", "--no-deps", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, env=environment)
     (facts,) = site.glob("edgeformers-*.dist-info")
     for package in required_packages(Distribution.at(facts)).values():
         for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import torch
 from edgeformers import distributed
 from edgeformers.baselines.registry import EDGE_BASELINES, LINK_BASELINES
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.errors import EdgeformersError, FileError
+from edgeformers.errors import ConfigError, EdgeformersError, FileError, InputError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.evaluation.report import ROLLING
 from edgeformers.experiments.plan import Plan, PlannedRun, split_name
@@ -246,10 +247,14 @@ def _failure_reason(run: PlannedRun, code: int) -> str:
 
 
 def _tokenize(runs: Sequence[PlannedRun], graph: EdgeTextGraph) -> None:
-    """Tokenize the network once per backbone, before parallel processes need it."""
+    """Tokenize the network once per backbone, before parallel processes need it.
+
+    What is wrong with a backbone is reported by its run.
+    """
     configs = [run.to_config() for run in runs if run.kind != "simple"]
     for backbone in {config.model.backbone for config in configs}:
-        backbone_tokens(backbone, graph, show=False)
+        with suppress(ConfigError, InputError):
+            backbone_tokens(backbone, graph, show=False)
 
 
 def run_worker(plan_file: str, number: str) -> int:
