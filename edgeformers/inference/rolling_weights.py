@@ -17,6 +17,7 @@ from edgeformers.baselines.temporal.history import TimedLinks, timed_links
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, Mask
 from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.inference.audience import AudienceComponent
 from edgeformers.inference.components import (
     ALSComponent,
     EASEComponent,
@@ -27,7 +28,6 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.inference.temporal_components import (
-    AudienceComponent,
     DecayingComponent,
     NoveltyComponent,
     RecentHistoryComponent,

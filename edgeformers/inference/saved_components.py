@@ -11,6 +11,7 @@ from torch import Tensor
 from edgeformers.data.types import Ids
 from edgeformers.errors import FormatError
 from edgeformers.evaluation import DEGREES
+from edgeformers.inference.audience import AudienceComponent
 from edgeformers.inference.components import (
     ActivityComponent,
     ALSComponent,
@@ -20,7 +21,6 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.temporal_components import (
-    AudienceComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformers.inference.audience import AudienceComponent
 from edgeformers.inference.components import (
     ActivityComponent,
     ALSComponent,
@@ -17,7 +18,6 @@ from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.saved_components import COMPONENTS, restore_component
 from edgeformers.inference.temporal_components import (
     DAY,
-    AudienceComponent,
     DecayingComponent,
     RecentHistoryComponent,
 )

@@ -12,13 +12,13 @@ from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference import rolling_validation
+from edgeformers.inference.audience import AudienceComponent
 from edgeformers.inference.edge_history import Departures
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.saved_components import restore_component
 from edgeformers.inference.temporal_components import (
     DAY,
-    AudienceComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,

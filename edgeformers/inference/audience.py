@@ -1,0 +1,152 @@
+"""A component of a link score that knows a target by the sources it has so far."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgeformers.data.types import Ids, Side
+from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
+
+SMALL = 1e-4  # a sum of vectors of about unit length that is shorter has no direction
+
+
+class AudienceComponent(ScoreComponent):
+    """The cosine of a source with the sources that a target has so far.
+
+    A source is the sum of the vectors of its targets, `query` [N, R]. A target is the sum of its
+    sources, each of unit length when its edge came, `key` [N, R]. Both change with every edge: a
+    target that training never saw is known by its first sources, and they by such targets, each of
+    which counts as the mean of its sources. `item` [N, R] are the fixed vectors of trained targets.
+    """
+
+    name = "audience"
+
+    def __init__(self, query: Tensor, key: Tensor, item: Tensor) -> None:
+        self.query, self.key, self.item = query.float(), key.float(), item.float()
+        #: The sums of nodes whose edges have changed.
+        self._changed: Mapping[Side, dict[int, Tensor]] = {"source": {}, "target": {}}
+        #: What the later edges of source -> target have added to both, and how many they are.
+        self._arrived: dict[int, dict[int, tuple[Tensor, Tensor, int]]] = defaultdict(dict)
+        self._sources: dict[int, set[int]] = defaultdict(set)  # target -> sources of later edges
+        self._edges: Counter[int] = Counter()  # target -> later edges
+
+    @classmethod
+    def fit(cls, sources: Ids, targets: Ids, num_nodes: int, rank: int) -> "AudienceComponent":
+        """From links; items are right singular vectors of the links, normalized by degrees."""
+        from scipy import sparse  # slow to import
+        from scipy.sparse.linalg import svds
+
+        shape = (num_nodes, num_nodes)
+        links = sparse.csr_array((np.ones(len(sources)), (sources, targets)), shape)
+        links.data[:] = 1.0
+        degrees = [np.sqrt(np.maximum(links.sum(axis), 1.0)) for axis in (1, 0)]
+        normalized = sparse.diags_array(1 / degrees[0]) @ links @ sparse.diags_array(1 / degrees[1])
+        most = min(len(np.unique(sources)), len(np.unique(targets))) - 1
+        start = np.random.default_rng(0).standard_normal(num_nodes)
+        _, values, vectors = svds(normalized, k=max(1, min(rank, most)), v0=start)
+        vectors = vectors[values > SMALL]  # others have no fixed direction
+        item = torch.zeros(num_nodes, len(vectors))
+        linked = np.unique(targets)
+        scaled = torch.from_numpy(vectors.T[linked] / degrees[1][linked, None])
+        item[linked] = (scaled / scaled.norm(dim=1).median()).float()
+        ends = torch.from_numpy(sources), torch.from_numpy(targets)
+        query = torch.zeros_like(item).index_add_(0, ends[0], item[ends[1]])
+        key = torch.zeros_like(item).index_add_(0, ends[1], _unit(query)[ends[0]])
+        return cls(query, key, item)
+
+    def check(self, num_nodes: int) -> None:
+        for name, tensor in self.tensors().items():
+            if tensor.shape != (num_nodes, self.item.size(-1)):
+                raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}")
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        return _unit(self._sums(nodes, side))
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        neighbors = edges.neighbors(side)
+        return _unit(self._added(neighbors[neighbors >= 0], side).sum(0))
+
+    def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor:
+        parts = self._added(nodes, "source") * torch.from_numpy(counts)[:, None]
+        total = parts.sum(0) if source < 0 else self._sums(np.array([source]), "source")[0]
+        scaled: Tensor = parts / total.norm().clamp(min=SMALL)
+        return scaled
+
+    def query_without(
+        self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
+    ) -> Tensor:
+        if (kept == counts).all():
+            return query
+        parts = self._added(nodes, "source")
+        if source < 0:
+            return _unit(torch.from_numpy(kept).float() @ parts)
+        gone = torch.from_numpy(counts - kept).float() @ parts
+        return _unit(self._sums(np.array([source]), "source")[0] - gone)
+
+    def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
+        """As if the sources that stay were like those that go."""
+        return key if kept else torch.zeros_like(key)
+
+    def update(self, arrivals: Arrivals) -> None:
+        for source, target in zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True):
+            item = self._added(np.array([target]), "source")[0]
+            self._add(source, "source", item)
+            unit = self.vectors(np.array([source]), "source")[0]
+            self._add(target, "target", unit)
+            items, units, count = self._arrived[source].get(target, (0.0, 0.0, 0))
+            self._arrived[source][target] = items + item, units + unit, count + 1
+            self._sources[target].add(source)
+            self._edges[target] += 1
+
+    def remove(self, departures: Departures) -> None:
+        node, size = departures.node, len(self.item)
+        for source, (targets, counts, kept) in departures.sources.items():
+            gone = torch.from_numpy(counts - kept).float()
+            self._add(source, "source", -gone @ self.item[torch.from_numpy(targets)])
+        for source in self._sources.pop(node, ()):
+            items, _, _ = self._arrived[source].pop(node)
+            if node >= size or source >= size:  # not one of those above
+                self._add(source, "source", -items)
+        arrived = self._arrived.pop(node, {})
+        trained = _unit(self.query[node]) if node < size else self.item.new_zeros(1)
+        for target, count in departures.lost.items():
+            _, units, later = arrived.get(target, (0.0, 0.0, 0))
+            self._sources[target].discard(node)
+            self._edges[target] -= later
+            self._add(target, "target", -(units + (count - later) * trained))
+        self._edges.pop(node, None)
+        for changed in self._changed.values():
+            changed[node] = torch.zeros(self.item.size(1))
+
+    def _sums(self, nodes: Ids, side: Side) -> Tensor:
+        """The vectors [n, R] before they are scaled to unit length."""
+        table, changed = self.query if side == "source" else self.key, self._changed[side]
+        rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
+        rows[torch.from_numpy(nodes >= len(table))] = 0.0
+        for at, node in enumerate(nodes.tolist() if changed else ()):
+            if node in changed:
+                rows[at] = changed[node]
+        return rows
+
+    def _added(self, neighbors: Ids, side: Side) -> Tensor:
+        """What each edge to a neighbor adds to a node on `side`: [n, R]."""
+        if side == "target":
+            return self.vectors(neighbors, "source")
+        rows = self.item[torch.from_numpy(np.minimum(neighbors, len(self.item) - 1))]
+        for at, target in enumerate(neighbors.tolist()):
+            if target >= len(self.item):
+                total = self._sums(neighbors[at : at + 1], "target")[0]
+                rows[at] = total / max(self._edges[target], 1)
+        return rows
+
+    def _add(self, node: int, side: Side, amount: Tensor) -> None:
+        self._changed[side][node] = self._sums(np.array([node]), side)[0] + amount
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors, dim=-1, eps=SMALL)
