@@ -50,8 +50,8 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
     """The same with components of recent links, and weights as of each moment of validation.
 
     All memories of a component are weighed at first; then they are mixed, and degree groups get
-    weights of their own, drawn to those of all sources. Collaborative components whose vectors of
-    targets stay as they are fitted make way for recent histories and audiences.
+    weights of their own, shrunk toward those of all sources. Collaborative components whose vectors of
+    targets never change are replaced by recent histories and audiences.
     """
     graph, split = fitted.network.graph, fitted.network.split
     trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
@@ -161,7 +161,7 @@ class Choices:
 
 
 def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
-    """The weights [P] of a conditional logit, drawn to a prior by a ridge penalty.
+    """The weights [P] of a conditional logit, shrunk toward a prior by a ridge penalty.
 
     Of the columns that must be positive, those that would not be are left out. Without links the
     weights are the prior.

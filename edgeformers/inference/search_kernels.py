@@ -38,7 +38,7 @@ def find_best(
     """
     if (first.shape[1], later.shape[1], norms.shape[1]) != (FIRST, LATER, NORMS):
         raise ValueError("keys of other widths than these loops were compiled for")
-    products = np.zeros((len(queries), len(keys)), np.float32)
+    products = np.empty((len(queries), len(keys)), np.float32)
     for start in range(0, len(keys), BLOCK):
         for n in range(len(queries)):
             _multiply(first, scales, numbers, weights, n, start, products)

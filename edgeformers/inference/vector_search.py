@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +24,7 @@ from edgeformers.threads import available_cores
 SMALL = 4_000_000  # numbers in a table of keys that is multiplied as a whole: about a millisecond
 SAMPLED = 8_192  # keys from which a basis is computed
 FEWEST = 16  # keys whose scores are computed first
+TOGETHER = 8  # queries in one pass over the keys; more would only take more memory
 LISTED, RESCORED = 128, 400  # columns of keys in IVF lists, and keys that are re-scored
 LOWEST = float(np.finfo(np.float32).min)  # any score but -inf
 
@@ -74,7 +74,7 @@ class BoundedSearch:
     columns are multiplied too; the scores of those that may still win are computed.
     """
 
-    def __init__(self, keys: "Compressed", basis: Vectors) -> None:
+    def __init__(self, keys: Compressed, basis: Vectors) -> None:
         self.compressed = keys
         self.basis = basis  # [2, R, R]: A and B
         self._is_used = False
@@ -122,9 +122,9 @@ class BoundedSearch:
                 ),
             )
 
-        count, cores = len(queries), available_cores()
-        stops = [count * part // cores for part in range(cores + 1)]
-        parts = [slice(start, stop) for start, stop in pairwise(stops) if start < stop]
+        count = len(queries)
+        size = max(1, min(TOGETHER, math.ceil(count / available_cores())))
+        parts = [slice(start, min(start + size, count)) for start in range(0, count, size)]
         others = [_threads().submit(search, part) for part in parts[1:]]
         for part in parts[:1]:
             search(part)

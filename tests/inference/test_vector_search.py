@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeformers.inference import search_kernels
 from edgeformers.inference.compressed import balanced_basis
 from edgeformers.inference.vector_search import BoundedSearch, InvertedLists, Wanted
 
@@ -73,6 +74,22 @@ def test_the_result_is_that_of_all_products(data, keys, search):
 def test_several_queries_are_searched_together(keys, search):
     queries = low_rank(7, 5)
     together = search.best(keys, queries, [Wanted(k=4)] * 7, None)
+    for query, (found, _) in zip(queries, together, strict=True):
+        assert found.tolist() == brute_force(keys, query, Wanted(k=4), None)[0].tolist()
+
+
+def test_many_queries_take_no_more_memory_than_a_few(keys, search, monkeypatch):
+    counts, find_best = [], search_kernels.find_best
+
+    def counted(keys, *rest):
+        counts.append(len(rest[5]))
+        find_best(keys, *rest)
+
+    monkeypatch.setattr(search_kernels, "find_best", counted)
+    queries = low_rank(101, 5)
+    together = search.best(keys, queries, [Wanted(k=4)] * 101, None)
+    assert sum(counts) == 101
+    assert max(counts) <= 8
     for query, (found, _) in zip(queries, together, strict=True):
         assert found.tolist() == brute_force(keys, query, Wanted(k=4), None)[0].tolist()
 
