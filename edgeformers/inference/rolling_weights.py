@@ -49,9 +49,9 @@ ITERATIONS = 50
 def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
     """The same with components of recent links, and weights as of each moment of validation.
 
-    All memories of a component are weighed at first; then they are mixed, and degree groups get
-    weights of their own, shrunk toward those of all sources. Collaborative components whose vectors of
-    targets never change are replaced by recent histories and audiences.
+    All memories of a component are weighted first; then they are mixed, and degree groups get
+    weights of their own, shrunk toward those of all sources. Collaborative components whose target
+    vectors never change are replaced by recent histories and audiences.
     """
     graph, split = fitted.network.graph, fitted.network.split
     trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
