@@ -141,18 +141,15 @@ class EgoBatch(_Movable):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkBatch(_Movable):
-    """B pairs of nodes to be linked, and sampled negatives.
+    """B pairs of nodes to be linked, and M sampled negatives.
 
-    The centers of `egos` are the B queries, their B keys, and the negatives.
+    The first B ego graphs are those of the queries. Keys and negatives often repeat, with the same
+    sampled edges, and are encoded once: `targets` [B + M] are the rows of their ego graphs.
     """
 
     egos: EgoBatch
     num_pairs: int
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of queries, keys and negatives."""
-        return [self.num_pairs, self.num_pairs, len(self.egos) - 2 * self.num_pairs]
+    targets: Tensor
 
     @property
     def centers(self) -> list[Tensor]:
@@ -160,12 +157,13 @@ class LinkBatch(_Movable):
         return self.by_role(self.egos.center)
 
     def by_role(self, rows: Tensor) -> list[Tensor]:
-        """Split rows of all centers into those of queries, keys and negatives."""
-        return list(rows.split(self.sizes))
+        """Rows of all ego graphs -> those of queries [B], keys [B] and negatives [M]."""
+        keys, negatives = self.targets[: self.num_pairs], self.targets[self.num_pairs :]
+        return [rows[: self.num_pairs], rows[keys], rows[negatives]]
 
     def __len__(self) -> int:
         """The number of pairs, or of negatives if there are more."""
-        return max(self.sizes)
+        return max(self.num_pairs, len(self.targets) - self.num_pairs)
 
 
 @dataclass(frozen=True, kw_only=True)

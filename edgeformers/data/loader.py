@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from edgeformers.config import Task
@@ -19,7 +20,7 @@ from edgeformers.data.batch import (
 )
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.random import hash_keys, permute
-from edgeformers.data.sampler import EgoSampler, Neighborhoods
+from edgeformers.data.sampler import NO_PARTNER, EgoSampler, Neighborhoods
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids, Mask, Side
 
@@ -172,12 +173,18 @@ class EgoLoader:
         """
         src = self.graph.src[edge_ids].astype(np.int64)
         dst = self.graph.dst[edge_ids].astype(np.int64)
-        egos = self.pack(
-            self.source_sampler.sample(src, partners=dst, epoch=epoch),
-            self.target_sampler.sample(dst, partners=src, epoch=epoch),
-            self.target_sampler.sample(negatives, epoch=epoch),
+        sources = self.source_sampler.sample(src, partners=dst, epoch=epoch)
+        targets = self.target_sampler.sample(
+            np.concatenate([dst, negatives]),
+            partners=np.concatenate([src, np.full(len(negatives), NO_PARTNER)]),
+            epoch=epoch,
         )
-        return LinkBatch(egos=egos, num_pairs=len(edge_ids))
+        targets, rows = targets.distinct()
+        return LinkBatch(
+            egos=self.pack(sources, targets),
+            num_pairs=len(edge_ids),
+            targets=torch.from_numpy(len(src) + rows),
+        )
 
     def nodes(self, nodes: Ids, *, epoch: int = INFERENCE, side: Side = "source") -> EgoBatch:
         """Ego graphs of nodes, all of one side: theirs if bipartite, else `side`."""

@@ -37,6 +37,18 @@ class Neighborhoods:
         sizes: NDArray[np.int64] = self.mask.sum(1)
         return sizes
 
+    def distinct(self) -> tuple["Neighborhoods", NDArray[np.int64]]:
+        """Each center with the same edges once, and the row [B] that took the place of each."""
+        rows = np.concatenate([self.center[:, None], self.edge_ids], axis=1)
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        kept = Neighborhoods(
+            center=self.center[first],
+            edge_ids=self.edge_ids[first],
+            neighbors=self.neighbors[first],
+            mask=self.mask[first],
+        )
+        return kept, place.reshape(-1)
+
 
 class EgoSampler:
     """Samples edges around nodes without replacement, `sizes[s]` from each stratum s.

@@ -105,8 +105,9 @@ def test_batches_move_between_devices():
     moved = edge.to("meta")
     assert {moved.text.device.type, moved.src.device.type, moved.dst.device.type} == {"meta"}
     assert moved.label is None
-    pair = LinkBatch(egos=make_ego(), num_pairs=1)
-    assert (len(pair), pair.sizes) == (1, [1, 1, 1])
+    pair = LinkBatch(egos=make_ego(), num_pairs=1, targets=torch.tensor([1, 2, 1]))
+    assert len(pair) == 2
+    assert [rows.tolist() for rows in pair.by_role(torch.arange(3))] == [[0], [1], [2, 1]]
     moved = pair.to("meta").egos
     parts = (moved.center, moved.owner, moved.occupied, moved.egos.offsets)
     assert {part.device.type for part in parts} == {"meta"}

@@ -94,19 +94,36 @@ def test_links_are_the_ego_graphs_of_pairs_and_negatives(make_network, negatives
         loader.target_sampler.sample(dst, partners=src, epoch=1),
         loader.target_sampler.sample(negatives, epoch=1),
     ]
-    parts = [ego_batch(graph, _Numbered(), sample, max_tokens=8) for sample in samples]
     egos = batch.egos
-    for name in ("center", "neighbor", "is_out"):
-        assert torch.equal(getattr(egos, name), torch.cat([getattr(part, name) for part in parts]))
-    assert torch.equal(egos.text.token_ids, torch.cat([part.text.token_ids for part in parts]))
-    owners = [part.center[part.owner].tolist() for part in parts]
-    assert egos.center[egos.owner].tolist() == [node for nodes in owners for node in nodes]
+    for sample, rows in zip(samples, batch.by_role(torch.arange(len(egos))), strict=True):
+        assert egos.center[rows].tolist() == sample.center.tolist()
+        for row, one in enumerate(rows.tolist()):
+            own, kept = egos.owner == one, sample.mask[row]
+            assert egos.neighbor[own].tolist() == sample.neighbors[row][kept].tolist()
+            edges_out = graph.src[sample.edge_ids[row][kept]] == sample.center[row]
+            assert egos.is_out[own].tolist() == edges_out.tolist()
     assert egos.owner.tolist() == sorted(egos.owner.tolist())
-    assert [nodes.tolist() for nodes in batch.centers] == [
-        *(src.tolist(), dst.tolist(), negatives.tolist())
-    ]
-    assert batch.sizes == [4, 4, len(negatives)]
     assert len(batch) == max(4, len(negatives))
+
+
+def test_a_target_that_repeats_with_the_same_edges_is_encoded_once(make_network):
+    rows = [{"source": f"u{i}", "target": "popular", "text": "good film"} for i in range(40)]
+    graph = make_network(rows)
+    sampler = EgoSampler(graph.training_adjacency("edge"), [3])
+    loader = EgoLoader(
+        graph=graph,
+        tokens=_Numbered(),
+        max_tokens=8,
+        source_sampler=sampler,
+        target_sampler=sampler,
+    )
+    edges, popular = np.arange(20), graph.dst[:2].astype(np.int64)
+    batch = loader.links(edges, popular, epoch=0)
+    distinct = len(batch.egos) - len(edges)
+    assert 1 <= distinct <= 4  # at most one more for each of the three edges that a pair excludes
+    partner, owner = graph.src[edges], batch.by_role(torch.arange(len(batch.egos)))[1]
+    for source, row in zip(partner.tolist(), owner.tolist(), strict=True):
+        assert source not in batch.egos.neighbor[batch.egos.owner == row].tolist()
 
 
 class _Numbered:

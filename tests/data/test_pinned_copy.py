@@ -54,7 +54,7 @@ def pairs():
         neighbor=torch.tensor([5, 6, 7]),
         is_out=torch.tensor([True, False, True]),
     )
-    return LinkBatch(egos=egos, num_pairs=1)
+    return LinkBatch(egos=egos, num_pairs=1, targets=torch.tensor([1]))
 
 
 @pytest.mark.parametrize("make", [edges, pairs])
