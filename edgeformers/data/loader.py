@@ -31,7 +31,8 @@ BATCH_SIZES: Mapping[Task, tuple[int, ...]] = {
     "link-prediction": (128,),
 }
 MIN_UPDATES = 200  # per epoch
-GPU_MIN_UPDATES = 1_000  # per epoch that larger batches on a GPU must leave
+#: Updates per epoch that larger batches on a GPU must leave.
+GPU_MIN_UPDATES: Mapping[Task, int] = {"edge-classification": 1_000, "link-prediction": 400}
 GPU_MAX_BATCH_SIZE = 1_024
 MAX_SORTED = 1 << 22  # examples whose order is stored
 EPOCH = 0xE90C  # random stream
@@ -50,7 +51,7 @@ def default_batch_size(task: Task, count: int, *, gpu: bool = False) -> int:
     """
     sizes = BATCH_SIZES[task]
     size = next((size for size in sizes if count >= size * MIN_UPDATES), sizes[-1])
-    while gpu and size < GPU_MAX_BATCH_SIZE and count >= 2 * size * GPU_MIN_UPDATES:
+    while gpu and size < GPU_MAX_BATCH_SIZE and count >= 2 * size * GPU_MIN_UPDATES[task]:
         size *= 2
     return size
 

@@ -16,6 +16,8 @@ from edgeformers.models.base import Edgeformer
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message
 
+CACHED_ON = ("cpu",)  # types of devices; a GPU computes states about as fast as it copies them
+
 
 def cacheable_layers(model: nn.Module) -> int:
     """The number of layers whose states depend on nothing but the text and never change."""
@@ -39,7 +41,7 @@ def cached_states(fitted: FittedModel[Any], folder: Path | None) -> Iterator[Non
     """
     network, layers = fitted.network, cacheable_layers(fitted.model)
     tokens, max_tokens = network.loader.tokens, network.loader.max_tokens
-    if not layers or fitted.device.type != "cpu":
+    if not layers or fitted.device.type not in CACHED_ON:
         yield
         return
     encoder = cast(TextEncoder, fitted.model.encoder)

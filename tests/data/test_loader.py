@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgeformers.data import loader
 from edgeformers.data.adjacency import build_adjacency
-from edgeformers.data.batch import EdgeBatch, EdgeContextBatch, ego_batch
+from edgeformers.data.batch import EdgeBatch, EdgeContextBatch
 from edgeformers.data.loader import (
     INFERENCE,
     EdgeLoader,
@@ -162,10 +162,10 @@ def test_links_have_the_same_batches_in_every_network_on_a_cpu(examples):
     ("examples", "edges", "links"),
     [
         (6_399, 16, 128),
-        (127_999, 64, 128),
-        (128_000, 128, 128),
-        (256_000, 256, 256),
-        (600_000, 512, 512),
+        (102_399, 64, 128),
+        (128_000, 128, 256),
+        (256_000, 256, 512),
+        (600_000, 512, 1_024),
         (10**9, 1_024, 1_024),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 
 from edgeformers.cli.train import Train
 from edgeformers.config import PAPER_RECIPES, make_config
+from edgeformers.data import loader
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import TRAIN
@@ -83,7 +84,8 @@ def batch_of(config):
 def test_batches_and_rates_grow_with_the_data_on_a_gpu(starred, monkeypatch):
     usual = run_config(LINKS)
     assert run_config(LINKS, graph=starred, device=GPU) == usual  # few links
-    monkeypatch.setattr("edgeformers.data.loader.GPU_MIN_UPDATES", 0.05)
+    few = dict.fromkeys(loader.GPU_MIN_UPDATES, 0.05)
+    monkeypatch.setattr(loader, "GPU_MIN_UPDATES", few)
     grown = run_config(LINKS, graph=starred, device=GPU)
     assert batch_of(grown) == (512, 1e-4, 2e-3, usual.train.node_lr)
     for recipe, device in [("default", None), *((paper, GPU) for paper in PAPER_RECIPES)]:
@@ -92,7 +94,8 @@ def test_batches_and_rates_grow_with_the_data_on_a_gpu(starred, monkeypatch):
 
 
 def test_a_chosen_batch_size_keeps_its_rates_and_a_chosen_rate_its_value(starred, monkeypatch):
-    monkeypatch.setattr("edgeformers.data.loader.GPU_MIN_UPDATES", 0.05)
+    few = dict.fromkeys(loader.GPU_MIN_UPDATES, 0.05)
+    monkeypatch.setattr(loader, "GPU_MIN_UPDATES", few)
     config = run_config(LINKS, settings={"train.batch_size": 128}, graph=starred, device=GPU)
     assert batch_of(config)[:2] == (128, 5e-5)
     config = run_config(LINKS, settings={"train.lr": 3e-5}, graph=starred, device=GPU)
