@@ -1,6 +1,6 @@
 """The settings of a run, and its untrained model for a network."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -108,7 +108,7 @@ def run_config(
         settings = {**(settings or {}), "data.split": split}
         config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
-    defaults = {} if graph is None else network_settings(config, graph)
+    defaults = {} if graph is None else network_settings(config, graph, given)
     on_gpu = device is not None and device.type == "cuda"
     if graph is not None and on_gpu and config.train.batch_size is None:
         defaults |= batch_settings(config, num_training_edges(config, graph))
@@ -150,14 +150,18 @@ def cpu_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
     return planned_settings(measure_workload(config, graph, num_train, layers))
 
 
-def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
+def network_settings(
+    config: RunConfig, graph: EdgeTextGraph, given: Collection[str] = ()
+) -> dict[str, Any]:
     """What a recipe takes from a network: `default` settings that follow from its size.
 
-    The paper's recipes take strata and numbers of neighbors for links: positive and negative
-    edges are sampled separately if only some labels count as links.
+    `given` are the names of settings that do not come from the recipe. The paper's recipes take
+    strata and numbers of neighbors for links: positive and negative edges are sampled separately if
+    only some labels count as links.
     """
     if config.recipe == "default":
-        if config.task == "edge-classification" and prior_obstacle(config, graph):
+        is_off = "model.node_prior" in given and not config.model.node_prior
+        if config.task == "edge-classification" and (is_off or prior_obstacle(config, graph)):
             return {}
         return size_settings(config.task, num_training_edges(config, graph))
     sizes = graph.meta.neighbors or (PAPER_NEIGHBORS if graph.meta.positive_labels else {})

@@ -9,7 +9,7 @@ LARGE_NETWORK = 400_000  # training links from which nodes are shrunk most, in f
 MAX_SHRINKAGE = 30.0
 LARGE_EPOCHS = 2
 PRIOR_EDGES = 100_000  # labeled training edges from which they predict node vectors
-PRIOR_NODE_RATE = 3e-4  # learning rate of the node table, which then has less to learn
+PRIOR_NODE_RATE = 3e-4  # learning rate of the node table, which then overfits if it is higher
 
 
 def size_settings(task: Task, training_links: int) -> dict[str, Any]:
