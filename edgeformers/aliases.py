@@ -30,6 +30,7 @@ REMOVED_SETTINGS = frozenset({"train.loss_lag", "train.compile"})
 #: Settings that are newer than some config.toml files, with the value that these files imply.
 NEWER_SETTINGS: Mapping[str, Any] = {
     "links.cached_negatives": 0,
+    "model.node_prior": False,
     "model.node_shrinkage": 0.0,
     "model.text_layers": 1,
     "train.replay": 3.0,

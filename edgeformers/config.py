@@ -27,6 +27,7 @@ class ModelSettings:
     node_width: int = 64  # size of node embeddings
     node_dropout: float = 0.0  # probability of replacing a node with the unknown node in training
     node_shrinkage: float = 0.0  # edges of an average node added to those of every node
+    node_prior: bool = False  # add to node embeddings what a node's labeled edges predict
     direction: bool = False  # distinguish an edge's source from its target
     text_layers: int = 1  # the first layers, which read the text only; virtual tokens follow
     node_texts: bool = False  # use node texts, if the network has them

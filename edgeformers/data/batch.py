@@ -60,13 +60,18 @@ class _Movable:
 class EdgeBatch(_Movable):
     """B edges: texts, sources, targets and, if known, types and labels.
 
-    Shapes: src, dst, edge_type [B]; label [B], or [B, C] for label sets. An unknown node is -1.
+    `summaries` describe the other labeled edges of both nodes; only training gives them, and only
+    to a model with a `NodePrior`.
+
+    Shapes: src, dst, edge_type [B]; summaries [B, 2, C, C+1]; label [B], or [B, C] for label sets.
+    An unknown node is -1.
     """
 
     text: PackedText
     src: Tensor
     dst: Tensor
     edge_type: Tensor | None = None
+    summaries: Tensor | None = None
     label: Tensor | None = None
     edge_ids: Tensor | None = None
 
@@ -76,13 +81,12 @@ class EdgeBatch(_Movable):
     @classmethod
     def cat(cls, batches: Sequence["EdgeBatch"]) -> "EdgeBatch":
         """Concatenate batches; labels and edge ids are dropped."""
-        types = [batch.edge_type for batch in batches]
-        known = [edge_type for edge_type in types if edge_type is not None]
         return cls(
             text=PackedText.cat([batch.text for batch in batches]),
             src=torch.cat([batch.src for batch in batches]),
             dst=torch.cat([batch.dst for batch in batches]),
-            edge_type=torch.cat(known) if len(known) == len(types) else None,
+            edge_type=_cat_all([batch.edge_type for batch in batches]),
+            summaries=_cat_all([batch.summaries for batch in batches]),
         )
 
 
@@ -372,6 +376,12 @@ def _sort_keys(text: PackedText) -> NDArray[np.bytes_]:
     at = np.repeat(np.arange(text.num_texts), np.diff(text.host_offsets))
     padded[at, text.positions.numpy()] = text.token_ids.numpy() + 1
     return padded.view(f"S{4 * padded.shape[1]}")[:, 0]
+
+
+def _cat_all(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The parts concatenated; None if one of them is missing."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
 
 
 def _long(values: NDArray[Any]) -> Tensor:

@@ -1,6 +1,6 @@
 """The settings of a run, and its untrained model for a network."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -78,6 +78,8 @@ MODEL_SETTINGS = (
 
 LARGE_TABLE = 5_000_000  # entries of a node table above which its gradients are sparse
 LARGE_SHARDED_TABLE = 1 << 26  # entries above which several processes share the rows
+MAX_PRIOR_CLASSES = 10  # a node's summary grows with their square
+MAX_SUMMARIES = 1 << 28  # entries of the summaries of all nodes, in every process
 
 
 def run_config(
@@ -106,7 +108,7 @@ def run_config(
         settings = {**(settings or {}), "data.split": split}
         config = make_config(task, recipe, file=file, settings=settings)
     entry = find_model(config)
-    defaults = {} if graph is None else network_settings(config, graph)
+    defaults = {} if graph is None else network_settings(config, graph, given)
     on_gpu = device is not None and device.type == "cuda"
     if graph is not None and on_gpu and config.train.batch_size is None:
         defaults |= batch_settings(config, num_training_edges(config, graph))
@@ -148,19 +150,40 @@ def cpu_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
     return planned_settings(measure_workload(config, graph, num_train, layers))
 
 
-def network_settings(config: RunConfig, graph: EdgeTextGraph) -> dict[str, Any]:
+def network_settings(
+    config: RunConfig, graph: EdgeTextGraph, given: Collection[str] = ()
+) -> dict[str, Any]:
     """What a recipe takes from a network: `default` settings that follow from its size.
 
-    The paper's recipes take strata and numbers of neighbors for links: positive and negative
-    edges are sampled separately if only some labels count as links.
+    `given` are the names of settings that do not come from the recipe. The paper's recipes take
+    strata and numbers of neighbors for links: positive and negative edges are sampled separately if
+    only some labels count as links.
     """
     if config.recipe == "default":
+        is_off = "model.node_prior" in given and not config.model.node_prior
+        if config.task == "edge-classification" and (is_off or prior_obstacle(config, graph)):
+            return {}
         return size_settings(config.task, num_training_edges(config, graph))
     sizes = graph.meta.neighbors or (PAPER_NEIGHBORS if graph.meta.positive_labels else {})
     if config.recipe not in PAPER_RECIPES or config.task != "link-prediction" or not sizes:
         return {}
     settings: dict[str, Any] = {f"data.{side}_neighbors": sizes[side] for side in sizes}
     return settings | {"data.strata": "positive" if len(sizes["source"]) == 2 else "none"}
+
+
+def prior_obstacle(config: RunConfig, graph: EdgeTextGraph) -> str:
+    """Why labels of the network cannot predict node vectors of the model; empty if they can."""
+    classes, kind = len(graph.label_names), config.edges.kind or graph.label_kind or "class"
+    known = {setting.name for setting in fields(find_model(config).config)}
+    if "prior_classes" not in known:
+        return f"'{chosen_name(config)}' cannot use them"
+    if kind not in ("class", "ordered") or graph.labels is None:
+        return f"{graph.path} does not have one class per edge"
+    if classes > MAX_PRIOR_CLASSES:
+        return f"{graph.path} has {classes} classes, more than {MAX_PRIOR_CLASSES}"
+    if 2 * graph.num_nodes * classes * (classes + 1) > MAX_SUMMARIES:
+        return f"{graph.path} has too many nodes and classes ({graph.num_nodes:,} and {classes})"
+    return ""
 
 
 def num_training_edges(config: RunConfig, graph: EdgeTextGraph) -> int:
@@ -333,6 +356,12 @@ def _model_values(config: RunConfig, graph: EdgeTextGraph, feature_width: int) -
         "feature_width": feature_width,
         "sparse": sparse,
     }
+    if config.model.node_prior:
+        if obstacle := prior_obstacle(config, graph):
+            raise ConfigError(
+                f"model.node_prior needs labels of edges: {obstacle}; set it to false"
+            )
+        values["prior_classes"] = len(graph.label_names)
     if "edge_types" in known:
         values["edge_types"] = max(1, len(graph.edge_type_names))
     defaults = RunConfig(task=config.task)

@@ -109,7 +109,8 @@ def padding(batch: EdgeBatch | EgoBatch, size: PaddedSize) -> list[Tensor]:
     text.append(torch.zeros(len(text[1]), dtype=torch.long))  # token ids
     types = _zeros(batch.edge_type, edges)
     if isinstance(batch, EdgeBatch):
-        return [*text, _unknown(edges), _unknown(edges), *types]
+        summaries = _zeros(batch.summaries, edges)
+        return [*text, _unknown(edges), _unknown(edges), *types, *summaries]
     egos = _added_groups(batch.egos, size.egos, size.texts)
     occupied = torch.arange(len(batch), len(batch) + len(egos[0]))
     lengths = egos[0].diff(prepend=torch.tensor([batch.text.num_texts], dtype=torch.int32))
@@ -147,4 +148,6 @@ def _unknown(count: int) -> Tensor:
 
 
 def _zeros(values: Tensor | None, count: int) -> list[Tensor]:
-    return [] if values is None else [torch.zeros(count, dtype=values.dtype)]
+    if values is None:
+        return []
+    return [torch.zeros(count, *values.shape[1:], dtype=values.dtype)]

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from edgeformers.data.batch import EdgeBatch
-from edgeformers.errors import InputError
+from edgeformers.errors import ConfigError, InputError
 from edgeformers.models.base import Edgeformer, EdgeformerConfig
 from edgeformers.nn.encoder import TextEncoder
+from edgeformers.nn.node_prior import NodePrior
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,12 @@ class EdgeformerEConfig(EdgeformerConfig):
 
     tokens: tuple[str, ...] = ("source", "target")
     fusion: bool = False  # combine [CLS] and the node vectors again after the last layer
+    prior_classes: int = 0  # classes of the labels that node vectors are predicted from; 0: not
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior_classes < 0:
+            raise ConfigError(f"prior_classes must be 0 or more (got {self.prior_classes})")
 
 
 class EdgeformerE(Edgeformer):
@@ -26,8 +33,8 @@ class EdgeformerE(Edgeformer):
     The first `text_layers` layers (layer 0 in the paper) read the text only. Every further layer
     reads [z_i ; z_j ; text], where the two virtual node tokens are projections of the node vectors
     and are not updated by the layers. The last layer computes only the [CLS] row, which represents
-    the edge. With `fusion`, which is not in the paper, the representation is
-    GELU(W [h_e ; z_i ; z_j]).
+    the edge. Not in the paper: with `fusion`, the representation is GELU(W [h_e ; z_i ; z_j]); with
+    `prior_classes`, what the labeled edges of a node predict is added to z (`NodePrior`).
 
     Shapes: B edges, T tokens of all texts, V virtual tokens, D width, K node width.
     """
@@ -41,6 +48,11 @@ class EdgeformerE(Edgeformer):
             joined = encoder.width + len(config.tokens) * config.node_width
             dropout = nn.Dropout(encoder.config.dropout)
             self.fusion = nn.Sequential(dropout, nn.Linear(joined, encoder.width), nn.GELU())
+        self.prior: NodePrior | None = None
+        if config.prior_classes and config.tokens:
+            self.prior = NodePrior(
+                config.num_nodes, config.node_width, config.prior_classes, config.tokens
+            )
         if not config.tokens:  # a model of the text only
             self.nodes.requires_grad_(False)
             self.projections.requires_grad_(False)
@@ -72,7 +84,15 @@ class EdgeformerE(Edgeformer):
         """z^(0) of both ends [B, V, K]."""
         ends = {"source": batch.src, "target": batch.dst}
         chosen = [ends[name] for name in self.config.tokens]
-        return self.nodes(torch.stack(chosen, dim=1)) if chosen else None
+        if not chosen:
+            return None
+        z = cast(Tensor, self.nodes(torch.stack(chosen, dim=1)))
+        if self.prior is None:
+            return z
+        summaries = batch.summaries
+        if summaries is None:  # not in training
+            summaries = self.prior.look_up(batch.src, batch.dst)
+        return z + cast(Tensor, self.prior(summaries))
 
     def virtual_tokens(
         self, index: int, z: Tensor | None, hidden: Tensor, batch: EdgeBatch

@@ -27,6 +27,7 @@ from edgeformers.inference.cuda_graphs import (
 )
 from edgeformers.inference.padding import PaddedSize, model_inputs, pad, padded_size, padding
 from edgeformers.nn.encoder import EncoderConfig
+from edgeformers.nn.node_prior import NodePrior
 
 MIN_STEPS = 200  # shorter runs do not repay the capture
 
@@ -100,6 +101,8 @@ class GraphedModel:
         self.model, self.max_tokens = model, max_tokens
         self.capturer = capturer or CudaCapturer()
         self.nodes = model.get_submodule("nodes")
+        # In a captured model nodes have other numbers, by which nothing else can be looked up.
+        self.needs_summaries = any(isinstance(m, NodePrior) for m in model.modules())
         own = {id(p) for p in self.nodes.parameters()}
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in own]
         self.gradients: list[Tensor] = []
@@ -138,6 +141,7 @@ class GraphedModel:
             and torch.is_grad_enabled()
             and not self.graphs.failure
             and 0 < batch.text.num_tokens <= self.max_tokens
+            and (not self.needs_summaries or getattr(batch, "summaries", None) is not None)
         )
 
     def _graph(self, batch: EdgeBatch | EgoBatch) -> "_Graph | None":

@@ -32,7 +32,14 @@ SHARED = [
 #: Settings of the Edgeformers; what is not named here has a lookup of nodes to set, and no more.
 PLAIN = [{}, {"feature_width": 3, "node_dropout": 0.3, "node_shrinkage": 4.0}]
 SETTINGS = {
-    "edgeformer-e": [*SHARED, {"tokens": ("source",)}, {"tokens": ("target",)}, {"tokens": ()}],
+    "edgeformer-e": [
+        *SHARED,
+        {"tokens": ("source",)},
+        {"tokens": ("target",)},
+        {"tokens": ()},
+        {"prior_classes": 3},
+        {"prior_classes": 2, "tokens": ("target",)},
+    ],
     "edgeformer-n": [
         *SHARED,
         {"readout": "neighbor"},
@@ -72,6 +79,8 @@ def make(name, settings, seed=0):
             parameter.add_(0.1 * noise)
     if settings.get("feature_width"):
         model.nodes.set_features(torch.randn(7, 3, generator=generator, dtype=torch.float64))
+    if classes := settings.get("prior_classes"):
+        model.prior.set_summaries(*torch.rand(2, 7, classes, classes + 1, generator=generator))
     return model
 
 

@@ -11,12 +11,12 @@ from edgeformers.data import loader
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import TRAIN
-from edgeformers.estimators import LinkPredictor, run_config
+from edgeformers.estimators import EdgeClassifier, LinkPredictor, run_config
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import ExperimentOptions, row_config
 from edgeformers.training.data_settings import size_settings
 
-LINKS = "link-prediction"
+EDGES, LINKS = "edge-classification", "link-prediction"
 GPU = torch.device("cuda")
 ROW = ROWS["edgeformer-n"]
 
@@ -100,6 +100,26 @@ def test_a_chosen_batch_size_keeps_its_rates_and_a_chosen_rate_its_value(starred
     assert batch_of(config)[:2] == (128, 5e-5)
     config = run_config(LINKS, settings={"train.lr": 3e-5}, graph=starred, device=GPU)
     assert batch_of(config)[:3] == (512, 3e-5, 2e-3)
+
+
+def test_default_predicts_nodes_of_large_networks_from_labels(simulated, monkeypatch):
+    assert size_settings(EDGES, 99_999) == {}
+    assert size_settings(EDGES, 100_000)["model.node_prior"]
+    assert not run_config(EDGES, graph=simulated).model.node_prior  # a small network
+    monkeypatch.setattr("edgeformers.training.data_settings.PRIOR_EDGES", 100)
+    config = run_config(EDGES, graph=simulated)
+    assert config.model.node_prior
+    assert config.train.node_lr < make_config(EDGES).train.node_lr
+    assert EdgeClassifier("scratch:2x32", show=False).make_objective(simulated).summaries
+    given = run_config(EDGES, graph=simulated, settings={"model.node_prior": False})
+    assert not given.model.node_prior
+    assert given.train.node_lr == make_config(EDGES).train.node_lr
+    other = run_config(EDGES, graph=simulated, settings={"model.name": "bert-nodes"})
+    assert not other.model.node_prior
+    assert other.train.node_lr == make_config(EDGES).train.node_lr
+    for recipe in ("paper", "paper-tuned", "fast"):
+        assert not run_config(EDGES, recipe, graph=simulated).model.node_prior
+    assert not run_config(LINKS, graph=simulated).model.node_prior
 
 
 def test_default_shrinks_node_vectors_by_the_number_of_training_links(simulated, monkeypatch):

@@ -51,6 +51,7 @@ def run(path, inputs):
 EDGE_MODELS = {
     "default": {},
     "everything": {"fusion": True, "node_shrinkage": 1.0, "edge_types": 3, "direction": True},
+    "predicted nodes": {"fusion": True, "prior_classes": 3},
     "text only": {"tokens": ()},
     "released": {"fidelity": "released"},
 }

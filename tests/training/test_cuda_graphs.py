@@ -79,6 +79,23 @@ def test_a_graphed_model_matches_the_model(name):
     assert (read.capturer.captured > 0) == (name not in NOT_CAPTURED)
 
 
+def test_a_graphed_model_reads_the_summaries_of_a_batch():
+    pair = twins("edgeformer-e", prior_classes=3, fusion=True)
+    for model in pair:
+        for number, parameter in enumerate(model.prior.parameters()):
+            generator = torch.Generator().manual_seed(number)
+            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    plain, model = pair
+    read = GraphedModel(model, max_tokens=10_000, capturer=Rerun())
+    for seed, batch in enumerate(batches("edgeformer-e")):
+        summaries = torch.rand(len(batch), 2, 3, 4, generator=torch.Generator().manual_seed(seed))
+        compare(plain, model, read, replace(batch, summaries=summaries))
+    assert read.capturer.captured > 0
+    captured = read.capturer.captured
+    compare(plain, model, read, edges(5))  # without them, they are looked up by node number
+    assert read.capturer.captured == captured
+
+
 def test_each_size_is_captured_once():
     _, model = twins("edgeformer-n")
     read = GraphedModel(model, max_tokens=10_000, capturer=Rerun())

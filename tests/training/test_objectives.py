@@ -42,10 +42,11 @@ def assert_same(one, other, tolerance=2e-6):
         {"edges.label_smoothing": 0.1},
         {"edges.loss": "released"},
         {"edges.kind": "ordered", "edges.class_balance": 1.0},
+        {"model.node_prior": True},
         {"model.name": "bert-max-sage"},
         {"model.name": "ehgnn"},
     ],
-    ids=["plain", "balanced", "smoothed", "released", "ordered", "context", "bag"],
+    ids=["plain", "balanced", "smoothed", "released", "ordered", "prior", "context", "bag"],
 )
 def test_edges_cut_into_pieces_have_the_gradients_of_the_whole(
     make_edges, without_dropout, settings

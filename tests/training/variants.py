@@ -43,7 +43,7 @@ SHARDED = {"train.shard_nodes": True}
 VARIANTS: dict[str, dict[str, Any]] = {
     "edges": {**EDGES, **ACCUMULATED},
     "edges-sparse": {**EDGES, **SPARSE},
-    "edges-sharded": {**EDGES, **SHARDED, "train.micro_batch_size": 5},
+    "edges-sharded": {**EDGES, **SHARDED, "train.micro_batch_size": 5, "model.node_prior": True},
     "links": {**LINKS, "train.ema_decay": 0.9},
     "links-sparse": {**LINKS, **SPARSE, **ACCUMULATED},
     "links-sharded": {**LINKS, **SHARDED, **ACCUMULATED, "train.ema_decay": 0.9},
