@@ -25,22 +25,23 @@ from edgeformers.inference.components import (
     ScoreComponent,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.novelty_preference import NoveltyPreferenceComponent
 from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.inference.temporal_components import (
     DecayingComponent,
+    FlatPopularityComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,
 )
 
 HISTORY_MEMORY = 180.0  # days
+HISTORY_POWER = 0.5
 AUDIENCE_RANK = 32
 AUDIENCE_LINKS = 2_000_000  # as many as ALS is fitted on
-MEMORIES: dict[type[DecayingComponent], tuple[float, ...]] = {  # days
-    RecentPopularityComponent: (1.0, 8.0, 64.0, 365.0),
-    NoveltyComponent: (8.0, 64.0, 365.0),
-}
+POPULARITY_MEMORIES = (1.0, 8.0, 64.0, 365.0)  # days
+NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
 COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 ITERATIONS = 50
@@ -59,18 +60,16 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
     targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
     kept = [p for p, one in enumerate(ensemble.components) if not isinstance(one, COLLABORATIVE)]
     recent = _link_components(ensemble, links, targets, size)
-    families = {
-        kind: [kind.fit(targets, links.times, size, memory) for memory in memories]
-        for kind, memories in MEMORIES.items()
-    }
+    families = _decaying_components(links, targets, size)
     fixed = [*(ensemble.components[p] for p in kept), *recent]
-    validation = RollingValidation(fitted, [*fixed, *(c for own in families.values() for c in own)])
+    validation = RollingValidation(fitted, [*fixed, *(c for own in families for c in own.each())])
     if not len(validation):
         return ensemble
-    sizes = [1] * (1 + len(fixed)) + [len(own) for own in families.values()]
+    sizes = [1] * (1 + len(fixed)) + [len(own.memory) for own in families]
     mixed, rolling = fit_mixed_weights(validation, sizes)
     components = [*ensemble.components, *recent]
-    components += map(_mixed, families.values(), mixed[1 + len(fixed) :])
+    mixes = mixed[1 + len(fixed) :]
+    components += [own.mixed(mix) for own, mix in zip(families, mixes, strict=True)]
     used = [0, *(1 + p for p in kept), *range(1 + len(ensemble.components), 1 + len(components))]
     weights = torch.zeros(2, GROUPS, 1 + len(components))
     weights[0, :, : 1 + len(ensemble.components)] = ensemble.weights
@@ -85,7 +84,9 @@ def _link_components(
 ) -> list[ScoreComponent]:
     """Recent histories with the weights of a fitted EASE, and audiences."""
     components: list[ScoreComponent] = [
-        RecentHistoryComponent.fit(one, links.sources, targets, links.times, HISTORY_MEMORY)
+        RecentHistoryComponent.fit(
+            one, links.sources, targets, links.times, HISTORY_MEMORY, HISTORY_POWER
+        )
         for one in ensemble.components
         if isinstance(one, EASEComponent)
     ]
@@ -94,14 +95,15 @@ def _link_components(
     return components
 
 
-def _mixed(components: Sequence[DecayingComponent], mix: Tensor) -> DecayingComponent:
-    """Components with one memory each as one with all of them."""
-    return type(components[0])(
-        levels=torch.cat([each.levels for each in components], 1),
-        memory=torch.cat([each.memory for each in components]),
-        latest=components[0].latest,
-        mix=mix,
-    )
+def _decaying_components(links: TimedLinks, targets: Ids, size: int) -> list[DecayingComponent]:
+    """Recent popularity, novelty and preferences for novelty, each with several memories."""
+    popularity = (RecentPopularityComponent, FlatPopularityComponent)
+    novelty = NoveltyComponent.fit(targets, links.times, size, NOVELTY_MEMORIES)
+    return [
+        *(kind.fit(targets, links.times, size, POPULARITY_MEMORIES) for kind in popularity),
+        novelty,
+        NoveltyPreferenceComponent.of(novelty, links.sources, targets, links.times),
+    ]
 
 
 def fit_mixed_weights(

@@ -20,7 +20,9 @@ from edgeformers.inference.components import (
     ReciprocityComponent,
     ScoreComponent,
 )
+from edgeformers.inference.novelty_preference import NoveltyPreferenceComponent
 from edgeformers.inference.temporal_components import (
+    FlatPopularityComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,
@@ -43,7 +45,9 @@ _FITTED = (
     RecentHistoryComponent,
     AudienceComponent,
     RecentPopularityComponent,
+    FlatPopularityComponent,
     NoveltyComponent,
+    NoveltyPreferenceComponent,
 )
 #: The components that are saved with a model, by name, in the order in which they are fitted.
 COMPONENTS: Mapping[str, type[ScoreComponent]] = {

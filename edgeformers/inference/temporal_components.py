@@ -7,6 +7,7 @@ network is.
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class DecayingComponent(ScoreComponent):
     """
 
     power = 1.0
+    per_memory: ClassVar[Sequence[str]] = ("levels", "memory", "mix")  # tensors that end in M
 
     def __init__(
         self,
@@ -48,14 +50,24 @@ class DecayingComponent(ScoreComponent):
         self._unit = self._reference()
 
     @classmethod
-    def fit(
-        cls, targets: Ids, times: Ids, num_nodes: int, memory: float | Sequence[float]
-    ) -> "DecayingComponent":
+    def fit(cls, targets: Ids, times: Ids, num_nodes: int, memory: float | Sequence[float]) -> Self:
         """From links in time order: their targets [m] and times [m]."""
         memories = np.atleast_1d(memory).astype(float)
         levels = np.full((num_nodes, len(memories)), -np.inf)
         cls._add(levels, targets, times[:, None] / (DAY * memories))
         return cls(torch.from_numpy(levels), torch.from_numpy(memories), int(times.max(initial=0)))
+
+    def each(self) -> list[Self]:
+        """A component for each memory alone."""
+        tensors, own = self.tensors(), set(self.per_memory)
+        return [
+            type(self)(**{n: t[..., at : at + 1] if n in own else t for n, t in tensors.items()})
+            for at in range(len(self.memory))
+        ]
+
+    def mixed(self, mix: Tensor) -> Self:
+        """The same with another mix [M]."""
+        return type(self)(**self.tensors() | {"mix": mix})
 
     @staticmethod
     @abstractmethod
@@ -147,6 +159,17 @@ class RecentPopularityComponent(DecayingComponent):
         return float(np.log(kept / edges)) if kept else -np.inf
 
 
+class FlatPopularityComponent(RecentPopularityComponent):
+    """The same with a power close to 0, which is close to a logarithm.
+
+    It tells a candidate with one recent link from one with none; the root tells large numbers
+    apart.
+    """
+
+    name = "flat_popularity"
+    power = 0.15
+
+
 class NoveltyComponent(DecayingComponent):
     """exp(-age / memory) of a candidate's first edge, as of the last edge of all."""
 
@@ -169,7 +192,8 @@ class NoveltyComponent(DecayingComponent):
 class RecentHistoryComponent(EASEComponent):
     """EASE with the links of a source weighted by exp(-age / memory), from its last link on.
 
-    Source v has links to `targets[offsets[v] : offsets[v + 1]]`, each once, last at `times`.
+    The weights are divided by a power of their sum: 0 adds up all links, 1 takes their mean. Source
+    v has links to `targets[offsets[v] : offsets[v + 1]]`, each once, last at `times`.
     """
 
     name = "recent_history"
@@ -184,17 +208,25 @@ class RecentHistoryComponent(EASEComponent):
         targets: Tensor,
         times: Tensor,
         memory: Tensor | float,
+        power: Tensor | float = 0.0,  # of models saved before there was another
     ) -> None:
         super().__init__(query, key, left, penalty)
         self.offsets, self.targets, self.times = offsets.long(), targets.long(), times.long()
         self.memory = torch.as_tensor(memory).double()  # days
+        self.power = torch.as_tensor(power).double()
         self._arrived: dict[int, dict[int, int]] = defaultdict(dict)  # source -> target -> time
         self._gone: dict[int, set[int]] = defaultdict(set)  # source -> targets
         self._latest = int(self.times.max()) if len(self.times) else 0
 
     @classmethod
     def fit(
-        cls, ease: EASEComponent, sources: Ids, targets: Ids, times: Ids, memory: float
+        cls,
+        ease: EASEComponent,
+        sources: Ids,
+        targets: Ids,
+        times: Ids,
+        memory: float,
+        power: float,
     ) -> "RecentHistoryComponent":
         """From links in time order, with the weights of a fitted EASE."""
         num_nodes = len(ease.query)
@@ -209,6 +241,7 @@ class RecentHistoryComponent(EASEComponent):
             targets=torch.from_numpy(pairs % num_nodes),
             times=torch.from_numpy(np.ascontiguousarray(times[::-1][last])),
             memory=memory,
+            power=power,
         )
 
     def check(self, num_nodes: int) -> None:
@@ -228,6 +261,8 @@ class RecentHistoryComponent(EASEComponent):
             raise ValueError(f"{self.name}.targets are not nodes of the network")
         if self.memory.shape or not self.memory > 0:
             raise ValueError(f"{self.name}.memory must be above 0 days")
+        if self.power.shape or not 0 <= self.power <= 1:
+            raise ValueError(f"{self.name}.power must be between 0 and 1")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         if side == "target":
@@ -237,10 +272,11 @@ class RecentHistoryComponent(EASEComponent):
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         """A new source whose edges have no times has all of them at once, as with EASE."""
-        if side == "target" or edges.times is None:
+        if side == "target":
             return super().fold_in(edges, side)
         usable = (edges.target >= 0) & (edges.target < len(self.left))
-        last = dict(zip(edges.target[usable].tolist(), edges.times[usable].tolist(), strict=True))
+        times = np.zeros(len(edges), np.int64) if edges.times is None else edges.times
+        last = dict(zip(edges.target[usable].tolist(), times[usable].tolist(), strict=True))
         return self._sum(*_arrays(last))
 
     def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor:
@@ -252,7 +288,13 @@ class RecentHistoryComponent(EASEComponent):
         """Without its last link, the others of a source are as old as before."""
         if (kept == counts).all():
             return query
-        return query - self.history_parts(nodes[kept == 0], counts, source).sum(0)
+        weights, left = self._weights_of(source, nodes), torch.from_numpy(kept > 0)
+        remaining = float(weights[left].sum() / weights.sum().clamp(min=1e-12))
+        if not remaining:
+            return torch.zeros_like(query)
+        gone = weights[~left] @ self.left[torch.from_numpy(nodes[kept == 0])]
+        rest: Tensor = (query - gone) / remaining ** float(self.power)
+        return rest
 
     def update(self, arrivals: Arrivals) -> None:
         edges = arrivals.edges
@@ -298,15 +340,17 @@ class RecentHistoryComponent(EASEComponent):
         return weights @ self.left[torch.from_numpy(targets)]
 
     def _weights_of(self, source: int, nodes: Ids) -> Tensor:
-        """The weight of each node in the history of a source; 1 for a source that is not known."""
+        """The weight of each node in the history of a source, which is -1 if it is new."""
+        if source < 0:
+            return torch.from_numpy(self._decay(np.zeros(len(nodes), np.int64)))
         targets, times = self._links_of(source)
         weights = dict(zip(targets.tolist(), self._decay(times).tolist(), strict=True))
-        unknown = 1.0 if source < 0 else 0.0
-        return torch.tensor([weights.get(node, unknown) for node in nodes.tolist()])
+        return torch.tensor([weights.get(node, 0.0) for node in nodes.tolist()])
 
     def _decay(self, times: Ids) -> Floats:
         age = (times.max(initial=0) - times) / (DAY * float(self.memory))
-        return np.asarray(np.exp(-age), np.float32)
+        weights = np.exp(-age)
+        return np.asarray(weights / max(weights.sum(), 1.0) ** float(self.power), np.float32)
 
 
 def _arrays(last: Mapping[int, int]) -> tuple[Ids, Ids]:

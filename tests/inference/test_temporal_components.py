@@ -19,6 +19,7 @@ from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.saved_components import restore_component
 from edgeformers.inference.temporal_components import (
     DAY,
+    FlatPopularityComponent,
     NoveltyComponent,
     RecentHistoryComponent,
     RecentPopularityComponent,
@@ -48,8 +49,10 @@ def test_recent_popularity_is_the_root_of_decayed_counts():
     component = make(RecentPopularityComponent)  # links to 2, 2, 4, 3, 5 on days 1, 3, 9, 12, 12
     ages = [[11, 9], [0], [3], [0]]
     sums = np.array([sum(np.exp(-age / 2) for age in own) for own in ages])
-    expected = np.sqrt(sums / sums.max())
-    np.testing.assert_allclose(values(component, [2, 3, 4, 5]), expected, rtol=1e-5)
+    share, nodes = sums / sums.max(), [2, 3, 4, 5]
+    np.testing.assert_allclose(values(component, nodes), np.sqrt(share), rtol=1e-5)
+    flat = make(FlatPopularityComponent)
+    np.testing.assert_allclose(values(flat, nodes), share**0.15, rtol=1e-5)
 
 
 def test_novelty_decays_from_the_first_edge_on():
@@ -296,3 +299,27 @@ def test_updates_with_times_change_recommendations_as_rolling_does(make_timed):
     fitted.update(new, times=graph.times[later])
     by_id = fitted.score([(names[source], names[target]) for target in targets])
     np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)
+
+
+def test_a_history_is_divided_by_a_power_of_its_weights():
+    component = make(RecentHistoryComponent)
+    component = RecentHistoryComponent(**component.tensors() | {"power": torch.tensor(0.5)})
+    component.check(N)
+    left, total = component.left, 1 + np.exp(-1)
+    query = component.vectors(np.array([0]), "source")[0]
+    torch.testing.assert_close(query, (left[2] * np.exp(-1) + left[3]) / total**0.5)
+    links = np.array([2, 3]), np.array([1, 1])
+    torch.testing.assert_close(component.history_parts(*links, 0).sum(0), query)
+    folded = component.fold_in(edges([-1, -1], links[0].tolist()), "source")
+    torch.testing.assert_close(component.history_parts(*links).sum(0), folded)
+    without = component.query_without(query, *links, np.array([0, 1]), 0)
+    torch.testing.assert_close(without, left[3])
+    assert not component.query_without(query, *links, np.zeros(2, int), 0).any()
+
+
+def test_a_saved_history_without_a_power_adds_up_its_links():
+    tensors = make(RecentHistoryComponent).tensors()
+    del tensors["power"]
+    restored = restore_component("recent_history", tensors)
+    expected = restored.left[2] * np.exp(-1) + restored.left[3]
+    torch.testing.assert_close(restored.vectors(np.array([0]), "source")[0], expected)
