@@ -88,8 +88,10 @@ def measure(
     changes = {**settings, **({"links.ensemble": False} if task == "links" else {})}
     device = choose_device(None)
     config = run_config(TASKS[task], "default", settings=changes, graph=graph, device=device)
-    batch = {"batch_size": config.train.batch_size, "lr": config.train.lr}
-    write("settings", **batch, shrinkage=config.model.node_shrinkage, epochs=config.train.epochs)
+    chosen = ("batch_size", "lr", "node_lr", "epochs")
+    values = {name: getattr(config.train, name) for name in chosen}
+    nodes = {"shrinkage": config.model.node_shrinkage, "prior": config.model.node_prior}
+    write("settings", **values, **nodes)
     fitted = fit_run(graph, run, config, show=False).fitted_
     write("trained")
     edges = np.asarray(fitted.network.parts["test"])
