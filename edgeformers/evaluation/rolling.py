@@ -123,19 +123,30 @@ class RollingLinks:
         return [self.report(links, row) for row in table]
 
     def blocks(
-        self, observe: Callable[[Ids], None], *, repeated: bool = False
+        self, observe: Callable[[Ids], None], *, repeated: bool = False, every: int = 1
     ) -> "Iterator[RollingBlock]":
         """The links to rank in time order; the edges of their moment are observed after them.
 
-        With `repeated`, they include links whose pair had an edge before.
+        With `repeated`, they include links whose pair had an edge before. With `every`, only one
+        in so many is ranked, and the edges in between are observed together.
         """
         assert self.graph.times is not None
         known = self._known.copy()
-        observe(self.earlier)
-        known.add(self.earlier)
+        is_query = self._is_query & (np.cumsum(self._is_query) % every == 1 % every)
+
+        def read(edges: Ids) -> None:
+            observe(edges)
+            known.add(edges)
+
+        read(self.earlier)
+        start = 0
         for moment in self._moments():
+            if not is_query[moment].any():
+                continue
+            read(self.arriving[start : moment.start])
+            start = moment.start
             edges = self.arriving[moment]
-            links = edges[self._is_query[moment]]
+            links = edges[is_query[moment]]
             links = links[known.is_rankable(links, repeated=repeated)]
             current = known.by_source(edges) if len(links) else {}
             for at in index_blocks(len(links), block_rows(self.num_candidates)):
@@ -144,8 +155,7 @@ class RollingLinks:
                 time = int(self.graph.times[own[0]])
                 masks = known.candidates(sources, current)
                 yield RollingBlock(own, sources, columns, *masks, time)
-            observe(edges)
-            known.add(edges)
+        read(self.arriving[start:])
 
     def is_inductive(self, links: Ids) -> Mask:
         """Whether training did not have the source or the target of each link."""

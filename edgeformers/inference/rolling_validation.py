@@ -33,23 +33,17 @@ class RollingValidation:
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
         predictor = RollingPredictor(replace(fitted, ensemble=options))
         links = RollingLinks(network.graph, network.split, "val")
-        step = 1 + count * 4 * links.num_candidates * len(links.arriving) // TABLE_BYTES
+        every = 1 + count * 4 * links.num_candidates * len(links.arriving) // TABLE_BYTES
         queries, tables, columns, others, groups = [], [], [], [], []
-        ranked = 0
-        for block in links.blocks(predictor.observe):
-            kept = np.flatnonzero((ranked + np.arange(len(block.links))) % step == 0)
-            ranked += len(block.links)
-            if not len(kept):
-                continue
-            sources = block.sources[kept]
-            scores = predictor.component_scores_at(sources, block.time)
+        for block in links.blocks(predictor.observe, every=every):
+            scores = predictor.component_scores_at(block.sources, block.time)
             trained = scores.shape[1] - len(components)  # parts of the trained score
             total = scores[:, :trained].sum(1, keepdims=True)
             tables.append(np.concatenate([total, scores[:, trained:]], 1))
-            queries.append(sources)
-            columns.append(block.columns[kept])
-            others.append(block.is_other[kept])
-            groups.append(predictor.groups(sources))
+            queries.append(block.sources)
+            columns.append(block.columns)
+            others.append(block.is_other)
+            groups.append(predictor.groups(block.sources))
         self.queries = np.concatenate([np.empty(0, np.int64), *queries])
         self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
         self.columns = np.concatenate([np.empty(0, np.int64), *columns])

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from edgeformers.baselines.temporal.history import TimedLinks, timed_links
@@ -45,6 +44,9 @@ NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
 COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 ITERATIONS = 50
+STEP_SIZES = tuple(0.5**halvings for halvings in range(12))
+TOLERANCE = 1e-4  # of the log-likelihood
+BLOCK = 256  # links at a time
 
 
 def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
@@ -184,22 +186,49 @@ def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
 
 
 def _maximum(tables: Tensor, choices: Choices, prior: Tensor) -> Tensor:
-    """Where the penalized likelihood is highest."""
-    weights = prior.clone().requires_grad_()
+    """Where the penalized likelihood, a concave function, is highest: by Newton's method."""
     excluded = ~choices.is_other
     excluded[torch.arange(len(excluded)), choices.columns] = False
-    optimizer = torch.optim.LBFGS(
-        [weights], max_iter=ITERATIONS, line_search_fn="strong_wolfe", history_size=20
-    )
+    weights = prior.double()
+    point = _Point.at(weights, tables, choices.columns, excluded, prior)
+    for _ in range(ITERATIONS):
+        step = torch.linalg.solve(point.hessian, point.gradient)
+        for scale in STEP_SIZES:
+            tried = _Point.at(weights - scale * step, tables, choices.columns, excluded, prior)
+            if tried.loss < point.loss:
+                break
+        else:
+            break  # no step lowers the loss: this is the optimum, up to rounding
+        is_done = point.loss - tried.loss < TOLERANCE
+        weights, point = weights - scale * step, tried
+        if is_done:
+            break
+    return weights.float()
 
-    def loss() -> float:
-        optimizer.zero_grad()
-        scores = (weights @ tables).masked_fill(excluded, -torch.inf)
-        likelihood = F.cross_entropy(scores, choices.columns, reduction="sum")
-        total = (likelihood + RIDGE * (weights - prior).square().sum()) / len(scores)
-        total.backward()
-        return total.item()
 
-    with torch.enable_grad():
-        optimizer.step(loss)
-    return weights.detach()
+@dataclass(frozen=True)
+class _Point:
+    """The negative log-likelihood with its penalty at some weights [P], and its derivatives."""
+
+    loss: float
+    gradient: Tensor  # [P]
+    hessian: Tensor  # [P, P]
+
+    @classmethod
+    def at(
+        cls, weights: Tensor, tables: Tensor, columns: Tensor, excluded: Tensor, prior: Tensor
+    ) -> "_Point":
+        moved = weights - prior
+        loss = RIDGE * float(moved.square().sum())
+        gradient, hessian = 2 * RIDGE * moved, 2 * RIDGE * torch.eye(len(weights)).double()
+        for rows in torch.arange(len(tables)).split(BLOCK):
+            scores = (weights.float() @ tables[rows]).masked_fill(excluded[rows], -torch.inf)
+            log_probs = scores.log_softmax(1)  # [n, C]
+            own = tables[rows, :, columns[rows]]  # [n, P]
+            weighted = tables[rows] * log_probs.exp()[:, None]  # [n, P, C]
+            mean = weighted.sum(2)  # [n, P]
+            loss -= float(log_probs[torch.arange(len(rows)), columns[rows]].double().sum())
+            gradient = gradient + (mean - own).double().sum(0)
+            second = torch.einsum("npc,nqc->pq", weighted, tables[rows])
+            hessian = hessian + (second - mean.T @ mean).double()
+        return cls(loss, gradient, hessian)
