@@ -52,14 +52,12 @@ class Rates:
         prepared = _records("big-network.json", "records", stage="prepare")
         largest = max(prepared, key=lambda record: record["edges"])
         (edges,) = _records("training.json", "rates", task="edges", name="new")
-        links = _records("training.json", "rates", task="links")
-        new = [record for record in links if record["name"] == "new"]
-        best = new[0] if new else max(links, key=lambda record: record["examples"])
+        (links,) = _records("training-links.json", "rates", task="links", name="new")
         return cls(
             prepare_us=1e6 * largest["cpu_seconds"] / largest["edges"],
             edges=edges["examples"],
-            links=best["examples"],
-            texts=best["texts"],
+            links=links["examples"],
+            texts=links["texts"],
         )
 
 

@@ -95,10 +95,13 @@ def groups_of(recorded: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def run_all(graph: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rows; those without a seed once."""
+def run_all(graph: EdgeTextGraph, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rows; those without a seed once. Baselines, which ignore `--backbone`, have a folder."""
+    name = args.network.name
+    ours = args.results / f"{name}-{Path(args.backbone).name.replace(':', '-')}"
     records = []
     for row in args.rows:
+        folder = ours if row in (DEFAULT, UNTRAINED) else args.results / name
         for seed in args.seeds if row == DEFAULT else args.seeds[:1]:
             path = folder / f"{row}-{seed}.json"
             if not path.exists():
@@ -113,6 +116,8 @@ def run_all(graph: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> lis
 
 def compare(records: Sequence[dict[str, Any]]) -> list[str]:
     """`default`, the mean of its seeds, with the baseline that validation picks, by group."""
+    if len({each["row"] in (DEFAULT, UNTRAINED) for each in records}) < 2:
+        return ["nothing to compare: one of `default` or `untrained` and a baseline are needed"]
     ours_row = DEFAULT if any(each["row"] == DEFAULT for each in records) else UNTRAINED
     gains = {each["row"]: each["val"]["mrr"]["all"] for each in records}
     baseline = max(
@@ -156,8 +161,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
     graph = EdgeTextGraph.open(args.network)
-    folder = args.results / f"{args.network.name}-{Path(args.backbone).name.replace(':', '-')}"
-    print("\n".join(compare(run_all(graph, folder, args))))
+    print("\n".join(compare(run_all(graph, args))))
 
 
 if __name__ == "__main__":

@@ -466,7 +466,10 @@ def _draw_pairs(loader: EgoLoader, edges: int, times: int = 60) -> tuple[list[Eg
     for epoch in range(times):
         ids = rng.integers(0, edges, 25)
         start = time.perf_counter()
-        found.append(loader.links(ids, ids[:0], epoch=epoch).egos)
+        src, dst = (nodes[ids].astype(np.int64) for nodes in (loader.graph.src, loader.graph.dst))
+        sources = loader.source_sampler.sample(src, partners=dst, epoch=epoch)
+        targets = loader.target_sampler.sample(dst, partners=src, epoch=epoch)
+        found.append(loader.pack(sources, targets))  # as published, also targets that repeat
         took.append((time.perf_counter() - start) * 1e3)
     return list(found), statistics.median(took)
 

@@ -253,7 +253,8 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         encoder: TextEncoder = objective.model.encoder
         load = measure_workload(self.config, graph, num_train, len(encoder.layers))
         frozen, speed = cacheable_layers(objective.model), measure_speed(encoder)
-        print_message(describe_plan(load, frozen, speed), show=self.show)
+        message = describe_plan(self.config.task, load, frozen, speed)
+        print_message(message, show=self.show)
         return load.seconds(frozen, speed)
 
     @abstractmethod
