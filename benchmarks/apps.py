@@ -85,7 +85,8 @@ def measure(
             numbers = {k: v for k, v in results.items() if isinstance(v, int | float)}
             write(what, part=part, **numbers)
 
-    changes = {**settings, **({"links.ensemble": False} if task == "links" else {})}
+    random_split = {"data.split": "link", "links.ensemble": False} if task == "links" else {}
+    changes = {**random_split, **settings}
     device = choose_device(None)
     config = run_config(TASKS[task], "default", settings=changes, graph=graph, device=device)
     chosen = ("batch_size", "lr", "node_lr", "epochs")
