@@ -81,10 +81,12 @@ class RollingLinks:
     """The links of a part that `rolling` ranks, and what was known when each of them came.
 
     A link is a positive edge. It is left out if its pair had an edge before, or if its target had
-    none: nobody could have ranked it.
+    none: nobody could have ranked it. With `limit`, only so many edges arrive, the first ones.
     """
 
-    def __init__(self, graph: EdgeTextGraph, split: str, part: str = "test") -> None:
+    def __init__(
+        self, graph: EdgeTextGraph, split: str, part: str = "test", *, limit: int | None = None
+    ) -> None:
         if part not in _CODES:
             raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
         self.graph, self.num_candidates = graph, len(candidate_nodes(graph))
@@ -94,7 +96,8 @@ class RollingLinks:
         if part == "val":
             later = later[codes[later] == VAL]
         later = later[np.argsort(times[later], kind="stable")]
-        self.earlier, self.arriving = np.split(later, [np.searchsorted(times[later], first_query)])
+        start = int(np.searchsorted(times[later], first_query))
+        self.earlier, self.arriving = later[:start], later[start:][:limit]
         trained = rows_where(lambda r: (codes[r] == TRAIN) | (codes[r] == PROFILE), len(codes))
         end = int(times[trained].max())
         is_query = (codes[self.arriving] == _CODES[part]) & (times[self.arriving] > end)

@@ -14,13 +14,14 @@ from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
+MAX_EDGES = 200_000  # that arrive, from the end of training on
 
 
 class RollingValidation:
     """What the trained score and other components say about validation links [n], in time order.
 
-    Each link is scored with strictly earlier edges only. Of many links, evenly spaced ones are
-    kept. Scores of a component are divided by their standard deviation, 1 / `scales`.
+    Each link is scored with strictly earlier edges only. Of many links, evenly spaced ones among
+    the first are kept. Scores of a component are divided by their standard deviation, 1 / `scales`.
 
     Shapes: P components after the trained score, C candidates. `tables` are [n, 1 + P, C]; link i
     is to candidate `columns[i]`, ranked among those where `is_other[i]`.
@@ -32,7 +33,7 @@ class RollingValidation:
         weights = torch.ones(GROUPS, count)
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
         predictor = RollingPredictor(replace(fitted, ensemble=options))
-        links = RollingLinks(network.graph, network.split, "val")
+        links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
         every = 1 + count * 4 * links.num_candidates * len(links.arriving) // TABLE_BYTES
         queries, tables, columns, others, groups = [], [], [], [], []
         for block in links.blocks(predictor.observe, every=every):

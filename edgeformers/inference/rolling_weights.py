@@ -44,7 +44,7 @@ NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
 COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 ITERATIONS = 50
-STEP_SIZES = tuple(0.5**halvings for halvings in range(12))
+STEP_SIZES = tuple(0.5**halvings for halvings in range(40))
 TOLERANCE = 1e-4  # of the log-likelihood
 BLOCK = 256  # links at a time
 

@@ -108,6 +108,33 @@ def test_nothing_as_late_as_a_query_is_ever_read(make_timed):
         assert set(read) == set(later[graph.times[later] < time].tolist())
 
 
+@pytest.mark.parametrize("every", [2, 5])
+def test_one_in_many_links_is_ranked_with_all_that_is_earlier(make_timed, every):
+    graph = make_timed()
+    links = RollingLinks(graph, "link", "val")
+
+    def ask(every):
+        observed, blocks = [], {}
+        for block in links.blocks(lambda edges: observed.extend(edges.tolist()), every=every):
+            seen, others = sorted(observed), block.is_other
+            blocks |= {edge: (seen, others[at].tolist()) for at, edge in enumerate(block.links)}
+        return blocks, sorted(observed)
+
+    everything, sample = ask(1), ask(every)
+    assert sample[1] == everything[1]
+    assert 0 < len(sample[0]) < len(everything[0])
+    assert all(everything[0][edge] == known for edge, known in sample[0].items())
+
+
+def test_a_limit_stops_after_the_first_edges(make_timed):
+    graph = make_timed()
+    whole, first = (RollingLinks(graph, "link", "val", limit=limit) for limit in (None, 10))
+    assert first.arriving.tolist() == whole.arriving[:10].tolist()
+    ranks = {block.links[0] for block in first.blocks(lambda edges: None)}
+    assert ranks
+    assert ranks <= set(first.arriving.tolist())
+
+
 def test_a_second_model_starts_from_training(make_timed):
     graph = make_timed()
     links = RollingLinks(graph, "link")

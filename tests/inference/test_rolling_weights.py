@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
 from edgeformers.data.network import PrepareConfig
@@ -13,7 +14,7 @@ from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
-from edgeformers.inference.rolling_weights import Choices, fit_mixed_weights, fit_weights
+from edgeformers.inference.rolling_weights import RIDGE, Choices, fit_mixed_weights, fit_weights
 from edgeformers.inference.saved_components import GROUPS
 from edgeformers.inference.temporal_components import DAY
 
@@ -42,6 +43,21 @@ def test_a_component_that_would_count_against_links_is_left_out():
     weights = fit_weights(draw_choices(), torch.zeros(3), np.ones(3, bool))
     assert weights[2] == 0
     assert weights[0] > 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_weights_are_where_the_penalized_likelihood_is_highest(scale):
+    choices = draw_choices().subset(np.arange(2_000) < 40)
+    choices = replace(choices, tables=choices.tables * scale)
+    prior = torch.tensor([0.5, 0.0, -0.5])
+    weights = fit_weights(choices, prior, np.zeros(3, bool)).double().requires_grad_()
+    ranked = choices.is_other.clone()
+    ranked[torch.arange(40), choices.columns] = True
+    scores = (weights @ choices.tables.double()).masked_fill(~ranked, -torch.inf)
+    loss = F.cross_entropy(scores, choices.columns, reduction="sum")
+    (loss + RIDGE * (weights - prior).square().sum()).backward()
+    assert weights.isfinite().all()
+    assert weights.grad.norm() < 1e-2 * scale * 40  # of links that each move it by about the scale
 
 
 def test_few_links_hardly_move_the_weights():
