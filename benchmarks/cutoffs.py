@@ -134,7 +134,10 @@ def _of_part(table: pa.Table, part: str) -> pa.Table:
 
 
 def summarize(val: Links, test: Links, ours: str, baselines: Sequence[str]) -> dict[str, Any]:
-    """Pooled MRR of every row, and `ours` against the baseline that validation picks."""
+    """Pooled MRR of every row, and `ours` against the baseline that validation picks.
+
+    Also against the baseline that is best on test, which nobody could have picked.
+    """
     rows = {
         row: {"val": float(val.gains[row].mean()), "test": float(gains.mean())}
         for row, gains in test.gains.items()
@@ -152,6 +155,9 @@ def summarize(val: Links, test: Links, ours: str, baselines: Sequence[str]) -> d
                 for name, chosen in {"all": everything, **test.groups}.items()
                 if chosen.any()
             }
+            row = max(known, key=lambda row: rows[row]["test"])
+            compared = ratio(test.gains[ours], test.gains[row], test.sources)
+            summary["best_on_test"] = {"row": row, **compared}
     return summary
 
 
