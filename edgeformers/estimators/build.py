@@ -23,12 +23,13 @@ from edgeformers.config import (
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import BATCH_SIZES, default_batch_size
 from edgeformers.data.scratch import row_slices
-from edgeformers.data.splits import FUTURE_SPLIT, TRAIN, count_parts
+from edgeformers.data.splits import FUTURE_SPLIT, TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.cpu_plan import PLANNED, has_plan, measure_workload, planned_settings
 from edgeformers.estimators.warm_start import Parent, continued_config
+from edgeformers.evaluation.network_labels import is_labeled
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.fitted import choose_split, task_parts
 from edgeformers.models.base import TextReader
@@ -187,12 +188,14 @@ def prior_obstacle(config: RunConfig, graph: EdgeTextGraph) -> str:
 
 
 def num_training_edges(config: RunConfig, graph: EdgeTextGraph) -> int:
-    """The number of edges, or links, in the training part of the split."""
-    codes = graph.split(choose_split(config, graph))
-    if config.task == "edge-classification":
-        return count_parts(codes)["train"]
+    """The number of labeled edges, or of links, in the training part of the split."""
+    codes, labels = graph.split(choose_split(config, graph)), graph.labels
     rows = row_slices(len(codes))
-    return sum(int(((codes[r] == TRAIN) & graph.is_positive[r]).sum()) for r in rows)
+    if config.task == "link-prediction":
+        return sum(int(((codes[r] == TRAIN) & graph.is_positive[r]).sum()) for r in rows)
+    if labels is None:
+        return 0
+    return sum(int(((codes[r] == TRAIN) & is_labeled(labels[r])).sum()) for r in rows)
 
 
 def batch_settings(config: RunConfig, examples: int) -> dict[str, Any]:

@@ -1,14 +1,23 @@
 """The labeled edges of each part of a split."""
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.scratch import rows_where
 from edgeformers.data.splits import TEST, TRAIN, VAL
 from edgeformers.data.types import Ids, Mask
 from edgeformers.errors import InputError
+
+
+def is_labeled(labels: NDArray[Any]) -> Mask:
+    """Whether each edge has a label, from labels as a network stores them [n] or [n, C]."""
+    if labels.dtype.kind == "f":
+        return np.asarray(~np.isnan(labels))
+    return np.asarray(labels.any(1) if labels.ndim == 2 else labels >= 0)
 
 
 def labeled_edge_parts(
@@ -19,14 +28,10 @@ def labeled_edge_parts(
         raise InputError(f"{graph.path} has no labels; name a label column in prepare (`label=`)")
     labels, codes = graph.labels, graph.split(split)
 
-    def is_known(rows: slice) -> Mask:
-        some = labels[rows]
-        if some.dtype.kind == "f":
-            return np.asarray(~np.isnan(some))
-        return np.asarray(some.any(1) if some.ndim == 2 else some >= 0)
-
     def edges_of(code: int) -> Ids:
-        return rows_where(lambda rows: (codes[rows] == code) & is_known(rows), graph.num_edges)
+        return rows_where(
+            lambda rows: (codes[rows] == code) & is_labeled(labels[rows]), graph.num_edges
+        )
 
     parts = {"train": edges_of(TRAIN), "val": edges_of(VAL), "test": edges_of(TEST)}
     for part in required:

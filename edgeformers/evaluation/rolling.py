@@ -135,30 +135,27 @@ class RollingLinks:
         """
         assert self.graph.times is not None
         known = self._known.copy()
-        is_query = self._is_query & (np.cumsum(self._is_query) % every == 1 % every)
-
-        def read(edges: Ids) -> None:
-            observe(edges)
-            known.add(edges)
-
-        read(self.earlier)
-        start = 0
+        observe(self.earlier)
+        known.add(self.earlier)
+        observed, ranked = 0, 0  # arriving edges, and links so far
         for moment in self._moments():
-            if not is_query[moment].any():
-                continue
-            read(self.arriving[start : moment.start])
-            start = moment.start
             edges = self.arriving[moment]
-            links = edges[is_query[moment]]
+            links = edges[self._is_query[moment]]
             links = links[known.is_rankable(links, repeated=repeated)]
-            current = known.by_source(edges) if len(links) else {}
-            for at in index_blocks(len(links), block_rows(self.num_candidates)):
-                own = links[at]
+            chosen = links[(ranked + np.arange(len(links))) % every == 0]
+            ranked += len(links)
+            if len(chosen):
+                observe(self.arriving[observed : moment.start])
+                observed = moment.start
+            current = known.by_source(edges) if len(chosen) else {}
+            for at in index_blocks(len(chosen), block_rows(self.num_candidates)):
+                own = chosen[at]
                 sources, columns = known.pairs(own)
                 time = int(self.graph.times[own[0]])
                 masks = known.candidates(sources, current)
                 yield RollingBlock(own, sources, columns, *masks, time)
-        read(self.arriving[start:])
+            known.add(edges)
+        observe(self.arriving[observed:])
 
     def is_inductive(self, links: Ids) -> Mask:
         """Whether training did not have the source or the target of each link."""

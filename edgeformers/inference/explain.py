@@ -37,7 +37,9 @@ _DECIDER_OF = {
     "audience": "collaborative",
     "activity_profiles": "times",
     "novelty": "times",
+    "novelty_preference": "times",
     "recent_popularity": "popularity",
+    "flat_popularity": "popularity",
 }
 SHORT_QUOTE = 20  # characters; a shorter text ("ok", "canceled") says nothing about a node
 SPARE = 1  # further nodes of the history whose removal is tried for each target

@@ -55,9 +55,17 @@ class NoveltyPreferenceComponent(NoveltyComponent):
 
     def check(self, num_nodes: int) -> None:
         super().check(num_nodes)
-        shapes = self.levels.shape, self.levels.shape[:1], self.memory.shape
-        if (self.sums.shape, self.counts.shape, self.mean.shape) != shapes:
-            raise ValueError(f"{self.name}.sums are {list(self.sums.shape)}, not {list(shapes[0])}")
+        shapes = {
+            "sums": self.levels.shape,
+            "counts": self.levels.shape[:1],
+            "mean": self.memory.shape,
+        }
+        for name, shape in shapes.items():
+            tensor: Tensor = getattr(self, name)
+            if tensor.shape != shape:
+                raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}, not {list(shape)}")
+            if not tensor.isfinite().all() or (tensor < 0).any():
+                raise ValueError(f"{self.name}.{name} has a value that is out of range")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         if side == "target":

@@ -14,7 +14,7 @@ from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
-MAX_EDGES = 200_000  # that arrive, from the end of training on
+MAX_EDGES = 200_000  # validation edges that are read, the first after training
 
 
 class RollingValidation:

@@ -44,8 +44,8 @@ NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
 COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 ITERATIONS = 50
-STEP_SIZES = tuple(0.5**halvings for halvings in range(40))
-TOLERANCE = 1e-4  # of the log-likelihood
+STEP_SIZES = tuple(0.5**halvings for halvings in range(20))
+TOLERANCE = 1e-6  # of the log-likelihood of a link
 BLOCK = 256  # links at a time
 
 
@@ -193,16 +193,15 @@ def _maximum(tables: Tensor, choices: Choices, prior: Tensor) -> Tensor:
     point = _Point.at(weights, tables, choices.columns, excluded, prior)
     for _ in range(ITERATIONS):
         step = torch.linalg.solve(point.hessian, point.gradient)
+        if float(point.gradient @ step) / 2 < TOLERANCE * len(tables):
+            break  # what is left to gain
         for scale in STEP_SIZES:
             tried = _Point.at(weights - scale * step, tables, choices.columns, excluded, prior)
             if tried.loss < point.loss:
                 break
         else:
-            break  # no step lowers the loss: this is the optimum, up to rounding
-        is_done = point.loss - tried.loss < TOLERANCE
-        weights, point = weights - scale * step, tried
-        if is_done:
             break
+        weights, point = weights - scale * step, tried
     return weights.float()
 
 
@@ -221,14 +220,16 @@ class _Point:
         moved = weights - prior
         loss = RIDGE * float(moved.square().sum())
         gradient, hessian = 2 * RIDGE * moved, 2 * RIDGE * torch.eye(len(weights)).double()
-        for rows in torch.arange(len(tables)).split(BLOCK):
-            scores = (weights.float() @ tables[rows]).masked_fill(excluded[rows], -torch.inf)
+        for start in range(0, len(tables), BLOCK):
+            rows = slice(start, start + BLOCK)
+            table, linked = tables[rows], columns[rows]
+            scores = (weights.float() @ table).masked_fill(excluded[rows], -torch.inf)
             log_probs = scores.log_softmax(1)  # [n, C]
-            own = tables[rows, :, columns[rows]]  # [n, P]
-            weighted = tables[rows] * log_probs.exp()[:, None]  # [n, P, C]
+            at = torch.arange(len(table))
+            weighted = table * log_probs.exp()[:, None]  # [n, P, C]
             mean = weighted.sum(2)  # [n, P]
-            loss -= float(log_probs[torch.arange(len(rows)), columns[rows]].double().sum())
-            gradient = gradient + (mean - own).double().sum(0)
-            second = torch.einsum("npc,nqc->pq", weighted, tables[rows])
+            loss -= float(log_probs[at, linked].double().sum())
+            gradient = gradient + (mean - table[at, :, linked]).double().sum(0)
+            second = torch.einsum("npc,nqc->pq", weighted, table)
             hessian = hessian + (second - mean.T @ mean).double()
         return cls(loss, gradient, hessian)

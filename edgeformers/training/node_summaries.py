@@ -3,7 +3,8 @@
 The summary of a node (`nn.node_prior`) is a sum over its training edges, so that the one without an
 edge is a difference. What texts let one expect comes from a linear model of the words, fitted on
 other edges (cross-fitting). Its probabilities are rounded to multiples of 2^-10, so that sums of
-up to 2^14 edges are exact: differences have no trace of the edge left out.
+up to 2^14 edges are exact, and rounding leaves no trace of the edge left out. A small trace
+remains: the words of a node's other edges may be judged by a model that was fitted on the edge.
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import TRAIN
 from edgeformers.estimators import EdgeClassifier, LinkPredictor, run_config
+from edgeformers.estimators.build import num_training_edges
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.plan import ExperimentOptions, row_config
 from edgeformers.training.data_settings import size_settings
@@ -141,3 +142,16 @@ def test_default_shrinks_node_vectors_by_the_number_of_training_links(simulated,
     others = [(LINKS, recipe) for recipe in ("paper", "paper-tuned", "fast")]
     for task, recipe in [*others, ("edge-classification", "default")]:
         assert run_config(task, recipe, graph=simulated).model.node_shrinkage == 0
+
+
+def test_only_labeled_edges_count_as_examples_of_edge_classification(make_network):
+    rows = [
+        {"source": f"s{i % 7}", "target": f"t{i % 9}", "text": "x", "label": "ab"[i % 2]}
+        for i in range(60)
+    ]
+    for row in rows[::3]:
+        row["label"] = None
+    graph = make_network(rows)
+    config = make_config(EDGES)
+    known = graph.labels >= 0
+    assert num_training_edges(config, graph) == ((graph.split("edge") == TRAIN) & known).sum()

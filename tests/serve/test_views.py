@@ -5,7 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from edgeformers.inference import saved_components
+from edgeformers.inference.explain import Recommendation, decision
 from edgeformers.inference.word_attention import AttendedText, Word
+from edgeformers.serve.explore import views
 from edgeformers.serve.explore.ego_graph import WIDTHS, EgoEdge, draw_ego_graph, wrap_text
 from edgeformers.serve.explore.point_map import HEIGHT, WIDTH, Item, make_map
 from edgeformers.serve.explore.rendering import shown
@@ -91,3 +94,13 @@ def test_a_map_of_few_or_equal_vectors_is_drawn(count):
 
 def test_shown_texts_keep_line_breaks_and_spaces_but_no_control_characters():
     assert shown("a\tb\u00a0c\nd\u202e\x00e") == "a b c\nde"
+
+
+@pytest.mark.parametrize(
+    "name", ["text", "node_vectors", "popularity", *saved_components.COMPONENTS]
+)
+def test_every_component_is_described_and_can_decide(name):
+    assert views.COMPONENTS[name]
+    decided_by, above = decision({name: 1.0}, {name: 0.0})
+    made = Recommendation(node="n", score=1.0, decided_by=decided_by, above_average=above)
+    assert "100%" in made.decision

@@ -17,9 +17,11 @@ COMPONENTS = {
     "lightgcn": "who is linked to what (LightGCN), without text",
     "activity_profiles": "when nodes are active",
     "recent_popularity": "links of the last days, the same for everybody",
+    "flat_popularity": "whether there are recent links at all, the same for everybody",
     "audience": "how similar those are who are linked to it, without text",
     "recent_history": "what is linked together with its last links, without text",
     "novelty": "how new it is, the same for everybody",
+    "novelty_preference": "how new it is, for those who usually link to what is new",
     "reciprocity": "whether there is an edge the other way",
 }
 
