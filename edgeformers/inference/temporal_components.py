@@ -285,7 +285,10 @@ class RecentHistoryComponent(EASEComponent):
     def query_without(
         self, query: Tensor, nodes: Ids, counts: Ids, kept: Ids, source: int = -1
     ) -> Tensor:
-        """Without its last link, the others of a source are as old as before."""
+        """Without its last link, the others of a source are as old as before.
+
+        The links of a source that is not known (-1) count as equally old.
+        """
         if (kept == counts).all():
             return query
         weights, left = self._weights_of(source, nodes), torch.from_numpy(kept > 0)
