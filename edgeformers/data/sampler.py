@@ -38,7 +38,7 @@ class Neighborhoods:
         return sizes
 
     def distinct(self) -> tuple["Neighborhoods", NDArray[np.int64]]:
-        """Each center with the same edges once, and the row [B] that took the place of each."""
+        """Repeated centers with the same edges only once, and the row of each center there [B]."""
         rows = np.concatenate([self.center[:, None], self.edge_ids], axis=1)
         _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         kept = Neighborhoods(

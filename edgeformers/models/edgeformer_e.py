@@ -19,7 +19,7 @@ class EdgeformerEConfig(EdgeformerConfig):
 
     tokens: tuple[str, ...] = ("source", "target")
     fusion: bool = False  # combine [CLS] and the node vectors again after the last layer
-    prior_classes: int = 0  # classes of the labels that node vectors are predicted from; 0: not
+    prior_classes: int = 0  # number of classes that node vectors are predicted from; 0 for none
 
     def __post_init__(self) -> None:
         super().__post_init__()
