@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ class AudienceComponent(ScoreComponent):
     A source is the sum of the vectors of its targets, `query` [N, R]. A target is the sum of its
     sources, each of unit length when its edge came, `key` [N, R]. Both change with every edge: a
     target that training never saw is known by its first sources, and they by such targets, each of
-    which counts as the mean of its sources. `item` [N, R] are the fixed vectors of trained targets.
+    which counts as the mean of its sources. `item` [N, R] are the fixed vectors of trained targets:
+    those of LightGCN, or singular vectors of the links.
     """
 
     name = "audience"
@@ -36,28 +38,13 @@ class AudienceComponent(ScoreComponent):
         self._edges: Counter[int] = Counter()  # target -> later edges
 
     @classmethod
-    def fit(cls, sources: Ids, targets: Ids, num_nodes: int, rank: int) -> "AudienceComponent":
-        """From links; items are right singular vectors of the links, normalized by degrees."""
-        from scipy import sparse  # slow to import
-        from scipy.sparse.linalg import svds
-
-        shape = (num_nodes, num_nodes)
-        links = sparse.csr_array((np.ones(len(sources)), (sources, targets)), shape)
-        links.data[:] = 1.0
-        degrees = [np.sqrt(np.maximum(links.sum(axis), 1.0)) for axis in (1, 0)]
-        normalized = sparse.diags_array(1 / degrees[0]) @ links @ sparse.diags_array(1 / degrees[1])
-        most = min(len(np.unique(sources)), len(np.unique(targets))) - 1
-        start = np.random.default_rng(0).standard_normal(num_nodes)
-        _, values, vectors = svds(normalized, k=max(1, min(rank, most)), v0=start)
-        vectors = vectors[values > SMALL]  # others have no fixed direction
-        item = torch.zeros(num_nodes, len(vectors))
-        linked = np.unique(targets)
-        scaled = torch.from_numpy(vectors.T[linked] / degrees[1][linked, None])
-        item[linked] = (scaled / scaled.norm(dim=1).median()).float()
+    def fit(cls, sources: Ids, targets: Ids, item: Tensor, **more: Tensor) -> Self:
+        """From links [m] and vectors of all targets [N, R]; `more` is what a subclass needs."""
         ends = torch.from_numpy(sources), torch.from_numpy(targets)
+        item = item / item.norm(dim=1)[ends[1].unique()].median().clamp(min=SMALL)
         query = torch.zeros_like(item).index_add_(0, ends[0], item[ends[1]])
-        key = torch.zeros_like(item).index_add_(0, ends[1], _unit(query)[ends[0]])
-        return cls(query, key, item)
+        key = torch.zeros_like(item).index_add_(0, ends[1], unit(query)[ends[0]])
+        return cls(query=query, key=key, item=item, **more)
 
     def check(self, num_nodes: int) -> None:
         for name, tensor in self.tensors().items():
@@ -65,11 +52,11 @@ class AudienceComponent(ScoreComponent):
                 raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
-        return _unit(self._sums(nodes, side))
+        return unit(self._sums(nodes, side))
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         neighbors = edges.neighbors(side)
-        return _unit(self._added(neighbors[neighbors >= 0], side).sum(0))
+        return unit(self._added(neighbors[neighbors >= 0], side).sum(0))
 
     def history_parts(self, nodes: Ids, counts: Ids, source: int = -1) -> Tensor:
         parts = self._added(nodes, "source") * torch.from_numpy(counts)[:, None]
@@ -84,9 +71,9 @@ class AudienceComponent(ScoreComponent):
             return query
         parts = self._added(nodes, "source")
         if source < 0:
-            return _unit(torch.from_numpy(kept).float() @ parts)
+            return unit(torch.from_numpy(kept).float() @ parts)
         gone = torch.from_numpy(counts - kept).float() @ parts
-        return _unit(self._sums(np.array([source]), "source")[0] - gone)
+        return unit(self._sums(np.array([source]), "source")[0] - gone)
 
     def key_without(self, key: Tensor, edges: int, kept: int) -> Tensor:
         """As if the sources that stay were like those that go."""
@@ -96,10 +83,10 @@ class AudienceComponent(ScoreComponent):
         for source, target in zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True):
             item = self._added(np.array([target]), "source")[0]
             self._add(source, "source", item)
-            unit = self.vectors(np.array([source]), "source")[0]
-            self._add(target, "target", unit)
-            items, units, count = self._arrived[source].get(target, (0.0, 0.0, 0))
-            self._arrived[source][target] = items + item, units + unit, count + 1
+            own = self.vectors(np.array([source]), "source")[0]
+            self._add(target, "target", own)
+            items, sources, count = self._arrived[source].get(target, (0.0, 0.0, 0))
+            self._arrived[source][target] = items + item, sources + own, count + 1
             self._sources[target].add(source)
             self._edges[target] += 1
 
@@ -113,7 +100,7 @@ class AudienceComponent(ScoreComponent):
             if node >= size or source >= size:  # not one of those above
                 self._add(source, "source", -items)
         arrived = self._arrived.pop(node, {})
-        trained = _unit(self.query[node]) if node < size else self.item.new_zeros(1)
+        trained = unit(self.query[node]) if node < size else self.item.new_zeros(1)
         for target, count in departures.lost.items():
             _, units, later = arrived.get(target, (0.0, 0.0, 0))
             self._sources[target].discard(node)
@@ -140,13 +127,37 @@ class AudienceComponent(ScoreComponent):
         rows = self.item[torch.from_numpy(np.minimum(neighbors, len(self.item) - 1))]
         for at, target in enumerate(neighbors.tolist()):
             if target >= len(self.item):
-                total = self._sums(neighbors[at : at + 1], "target")[0]
-                rows[at] = total / max(self._edges[target], 1)
+                rows[at] = self._new_item(target)
         return rows
+
+    def _new_item(self, target: int) -> Tensor:
+        """What stands for `item` [R] of a target that training never saw."""
+        return self._sums(np.array([target]), "target")[0] / max(self._edges[target], 1)
 
     def _add(self, node: int, side: Side, amount: Tensor) -> None:
         self._changed[side][node] = self._sums(np.array([node]), side)[0] + amount
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def singular_vectors(sources: Ids, targets: Ids, num_nodes: int, rank: int) -> Tensor:
+    """Vectors of targets [N, R] from links [m]: right singular vectors, normalized by degrees."""
+    from scipy import sparse  # slow to import
+    from scipy.sparse.linalg import svds
+
+    shape = (num_nodes, num_nodes)
+    links = sparse.csr_array((np.ones(len(sources)), (sources, targets)), shape)
+    links.data[:] = 1.0
+    degrees = [np.sqrt(np.maximum(links.sum(axis), 1.0)) for axis in (1, 0)]
+    normalized = sparse.diags_array(1 / degrees[0]) @ links @ sparse.diags_array(1 / degrees[1])
+    most = min(len(np.unique(sources)), len(np.unique(targets))) - 1
+    start = np.random.default_rng(0).standard_normal(num_nodes)
+    _, values, vectors = svds(normalized, k=max(1, min(rank, most)), v0=start)
+    vectors = vectors[values > SMALL]  # others have no fixed direction
+    item = torch.zeros(num_nodes, len(vectors))
+    linked = np.unique(targets)
+    item[linked] = torch.from_numpy(vectors.T[linked] / degrees[1][linked, None]).float()
+    return item
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors of length 1; those that are too short to have a direction stay short."""
     return F.normalize(vectors, dim=-1, eps=SMALL)

@@ -29,6 +29,7 @@ DECIDERS: Mapping[str, str] = {
     "reciprocity": "an edge in the other direction",
 }
 _DECIDER_OF = {
+    "topics": "text",
     "node_vectors": "collaborative",
     "lightgcn": "collaborative",
     "als": "collaborative",

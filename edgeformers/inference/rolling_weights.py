@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from edgeformers.baselines.temporal.history import TimedLinks, timed_links
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, Mask
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference.audience import AudienceComponent
+from edgeformers.inference.audience import AudienceComponent, singular_vectors
 from edgeformers.inference.components import (
     ALSComponent,
     EASEComponent,
@@ -34,6 +35,7 @@ from edgeformers.inference.temporal_components import (
     RecentHistoryComponent,
     RecentPopularityComponent,
 )
+from edgeformers.inference.topics import TopicsComponent
 
 HISTORY_MEMORY = 180.0  # days
 HISTORY_POWER = 0.5
@@ -54,14 +56,14 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
 
     All memories of a component are weighted first; then they are mixed, and degree groups get
     weights of their own, shrunk toward those of all sources. Collaborative components whose target
-    vectors never change are replaced by recent histories and audiences.
+    vectors never change are replaced by recent histories, audiences and topics.
     """
     graph, split = fitted.network.graph, fitted.network.split
     trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
     links = timed_links(graph, trained)
     targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
     kept = [p for p, one in enumerate(ensemble.components) if not isinstance(one, COLLABORATIVE)]
-    recent = _link_components(ensemble, links, targets, size)
+    recent = _link_components(graph, ensemble, links, targets)
     families = _decaying_components(links, targets, size)
     fixed = [*(ensemble.components[p] for p in kept), *recent]
     validation = RollingValidation(fitted, [*fixed, *(c for own in families for c in own.each())])
@@ -82,19 +84,23 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
 
 
 def _link_components(
-    ensemble: Ensemble, links: TimedLinks, targets: Ids, size: int
+    graph: EdgeTextGraph, ensemble: Ensemble, links: TimedLinks, targets: Ids
 ) -> list[ScoreComponent]:
-    """Recent histories with the weights of a fitted EASE, and audiences."""
-    components: list[ScoreComponent] = [
-        RecentHistoryComponent.fit(
-            one, links.sources, targets, links.times, HISTORY_MEMORY, HISTORY_POWER
-        )
-        for one in ensemble.components
-        if isinstance(one, EASEComponent)
-    ]
-    if len(links) <= AUDIENCE_LINKS:
-        components.append(AudienceComponent.fit(links.sources, targets, size, AUDIENCE_RANK))
-    return components
+    """Recent histories with the weights of a fitted EASE, audiences, and topics of texts."""
+    fitted = {type(one): one for one in ensemble.components}
+    components: list[ScoreComponent] = []
+    if isinstance(ease := fitted.get(EASEComponent), EASEComponent):
+        recent = links.sources, targets, links.times, HISTORY_MEMORY, HISTORY_POWER
+        components.append(RecentHistoryComponent.fit(ease, *recent))
+    if len(links) > AUDIENCE_LINKS:
+        return components
+    if isinstance(lightgcn := fitted.get(LightGCNComponent), LightGCNComponent):
+        item = lightgcn.key
+    else:
+        item = singular_vectors(links.sources, targets, graph.num_nodes, AUDIENCE_RANK)
+    components.append(AudienceComponent.fit(links.sources, targets, item))
+    topics = TopicsComponent.read(graph, links.sources, targets, links.edges)
+    return components if topics is None else [*components, topics]
 
 
 def _decaying_components(links: TimedLinks, targets: Ids, size: int) -> list[DecayingComponent]:

@@ -27,6 +27,7 @@ from edgeformers.inference.temporal_components import (
     RecentHistoryComponent,
     RecentPopularityComponent,
 )
+from edgeformers.inference.topics import TopicsComponent
 
 #: Sources are weighted by their number of edges, in the groups of the evaluation report.
 BOUNDS = tuple(low for low, _ in DEGREES.values() if low > 1)  # (4, 11)
@@ -44,6 +45,7 @@ _FITTED = (
     ReciprocityComponent,
     RecentHistoryComponent,
     AudienceComponent,
+    TopicsComponent,
     RecentPopularityComponent,
     FlatPopularityComponent,
     NoveltyComponent,

@@ -21,6 +21,7 @@ from edgeformers.inference.temporal_components import (
     DecayingComponent,
     RecentHistoryComponent,
 )
+from edgeformers.inference.topics import TopicsComponent
 from edgeformers.inference.trained_components import PopularityComponent
 from edgeformers.models.link_head import LinkHead
 
@@ -42,6 +43,8 @@ def make(kind):
         return RecentHistoryComponent(query, key, key.flip(1), 2.0, *links, days, memory=2.0)
     if kind is AudienceComponent:
         return AudienceComponent(query, key, key.flip(1))
+    if kind is TopicsComponent:  # which knows no words: only links count here
+        return TopicsComponent(query, key, key.flip(1), torch.zeros(16, R), torch.zeros(R))
     if issubclass(kind, DecayingComponent):
         links = np.array([2, 2, 4, 3, 5]), DAY * np.array([1, 3, 9, 12, 12])
         return kind.fit(*links, N, memory=2.0)

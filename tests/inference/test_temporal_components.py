@@ -12,7 +12,7 @@ from edgeformers.data.splits import TEST, SplitConfig
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference import rolling_validation
-from edgeformers.inference.audience import AudienceComponent
+from edgeformers.inference.audience import AudienceComponent, singular_vectors
 from edgeformers.inference.edge_history import Departures
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
@@ -196,7 +196,8 @@ def test_a_removed_node_leaves_the_audiences_of_others():
 
 def test_fitted_audiences_tell_groups_apart():
     sources, targets = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([4, 5, 4, 5, 6, 7, 6, 7])
-    component = AudienceComponent.fit(sources, targets, 8, rank=2)
+    item = singular_vectors(sources, targets, 8, rank=2)
+    component = AudienceComponent.fit(sources, targets, item)
     component.check(8)
     assert cosine(component, 0, 5) > 0.99
     assert cosine(component, 0, 6) < 0.01

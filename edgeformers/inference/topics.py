@@ -1,0 +1,173 @@
+"""A component of a link score that knows what the texts of targets are about."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.types import Ids, Side
+from edgeformers.inference.audience import AudienceComponent, unit
+from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
+
+HASHED_WORDS = 1 << 15  # a word is a row of a table, by its hash: no vocabulary is kept
+RANK = 64
+LEAST_TEXTS = 3  # a rarer word is ignored
+FIT_TEXTS = 50_000  # texts that topics are found in
+TEXTS_PER_TARGET = 64  # the newest ones of training are read
+CHUNK = 10_000  # texts at a time
+
+
+class TopicsComponent(AudienceComponent):
+    """The cosine of a source with the texts of a target, and with the sources that it has so far.
+
+    A text is a vector of topics: its words, weighted by tf-idf, in the directions in which training
+    texts differ most (latent semantic analysis). A source is the sum of the topics of its targets.
+    A target is the direction of its texts plus that of its sources. A target that training never
+    saw is known by the texts of its first edges.
+
+    `words` [W, R] are the topics of each hashed word, `mean` [R] those of the mean text, and
+    `topics` [N, R] the sums over the texts of each target.
+    """
+
+    name = "topics"
+
+    def __init__(
+        self, query: Tensor, key: Tensor, topics: Tensor, words: Tensor, mean: Tensor
+    ) -> None:
+        super().__init__(query, key, item=unit(topics.float()))
+        self.topics, self.words, self.mean = topics.float(), words.float(), mean.float()
+        self._topics: dict[int, Tensor] = {}  # of targets with later texts
+        #: source -> target -> the topics of later edges
+        self._texts: dict[int, dict[int, Tensor]] = defaultdict(dict)
+
+    @classmethod
+    def read(
+        cls, graph: EdgeTextGraph, sources: Ids, targets: Ids, edges: Ids
+    ) -> "TopicsComponent | None":
+        """From links [m] in time order; None if their texts have no words in common."""
+        words = _word_topics(graph.texts(_spaced(edges, FIT_TEXTS)))
+        if words is None:
+            return None
+        newest = _newest(targets, TEXTS_PER_TARGET)
+        topics = torch.zeros(graph.num_nodes, words.size(1))
+        counts = torch.zeros(graph.num_nodes)
+        for start in range(0, len(newest), CHUNK):
+            own = newest[start : start + CHUNK]
+            rows = torch.from_numpy(targets[own])
+            topics.index_add_(0, rows, _topics_of(graph.texts(edges[own]), words))
+            counts.index_add_(0, rows, torch.ones(len(own)))
+        mean = topics.sum(0) / counts.sum()
+        topics -= counts[:, None] * mean
+        fitted = AudienceComponent.fit(sources, targets, unit(topics))
+        return cls(fitted.query, fitted.key, topics, words, mean)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: t for name, t in super().tensors().items() if name != "item"}
+
+    def check(self, num_nodes: int) -> None:
+        width = self.topics.size(-1)
+        for name, tensor in self.tensors().items():
+            rows = {"words": (len(self.words),), "mean": ()}.get(name, (num_nodes,))
+            if tensor.shape != (*rows, width) or not len(tensor):
+                raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}")
+
+    def vectors(self, nodes: Ids, side: Side) -> Tensor:
+        vectors = super().vectors(nodes, side)
+        if side == "source":
+            return vectors
+        topics = self.topics[torch.from_numpy(np.minimum(nodes, len(self.topics) - 1))]
+        topics[torch.from_numpy(nodes >= len(self.topics))] = 0.0
+        for at, node in enumerate(nodes.tolist() if self._topics else ()):
+            if node in self._topics:
+                topics[at] = self._topics[node]
+        return unit(vectors + unit(topics))
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        folded = super().fold_in(edges, side)
+        if side == "source":
+            return folded
+        return unit(folded + unit(self._read(edges.texts).sum(0)))
+
+    def update(self, arrivals: Arrivals) -> None:
+        edges = arrivals.edges
+        known = np.flatnonzero((edges.source >= 0) & (edges.target >= 0))
+        read = self._read([edges.texts[at] for at in known.tolist()])
+        ends = zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True)
+        for at, (source, target) in enumerate(ends):
+            topics = read[at % len(read)]  # an undirected edge is two links
+            self._topics[target] = self._topics_of(target) + topics
+            self._texts[source][target] = self._texts[source].get(target, 0.0) + topics
+        super().update(arrivals)
+
+    def remove(self, departures: Departures) -> None:
+        """The texts of training edges stay in the topics of the other targets."""
+        super().remove(departures)
+        for target, topics in self._texts.pop(departures.node, {}).items():
+            self._topics[target] = self._topics_of(target) - topics
+        for neighbor in departures.neighbors.tolist():
+            self._texts.get(neighbor, {}).pop(departures.node, None)
+        self._topics[departures.node] = torch.zeros(self.topics.size(1))
+
+    def _new_item(self, target: int) -> Tensor:
+        return unit(self._topics_of(target))
+
+    def _topics_of(self, target: int) -> Tensor:
+        """The sum [R] over the texts of a target so far."""
+        if target in self._topics or target >= len(self.topics):
+            return self._topics.get(target, torch.zeros(self.topics.size(1)))
+        return self.topics[target]
+
+    def _read(self, texts: Sequence[str | None]) -> Tensor:
+        """The topics of texts [n, R], without those of the mean text; 0 without known words."""
+        topics = _topics_of(texts, self.words)
+        return (topics - self.mean) * (topics != 0).any(1, keepdim=True)
+
+
+def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
+    """The topics [W, R] of each hashed word: idf times singular vectors of the tf-idf matrix."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.preprocessing import normalize
+
+    counts = _counts(texts, HASHED_WORDS)
+    frequency = np.bincount(counts.indices, minlength=HASHED_WORDS)
+    idf = np.log((1 + len(texts)) / (1 + frequency)) * (frequency >= LEAST_TEXTS)
+    rank = min(RANK, int(np.count_nonzero(idf)) - 1, len(texts) - 1)
+    if rank < 1:
+        return None
+    weighted = normalize(counts.multiply(idf[None]).tocsr())
+    svd = TruncatedSVD(rank, random_state=0).fit(weighted)
+    return torch.from_numpy(idf[:, None] * svd.components_.T).float()
+
+
+def _topics_of(texts: Sequence[str | None], words: Tensor) -> Tensor:
+    """Topics of unit length [n, R]; 0 for a text without known words."""
+    if not len(texts):
+        return words.new_zeros(0, words.size(1))
+    return unit(torch.from_numpy(_counts(texts, len(words)) @ words.numpy()).float())
+
+
+def _counts(texts: Sequence[str | None], num_words: int) -> Any:
+    """1 + log of how often each hashed word occurs in each text, as a sparse matrix [n, W]."""
+    from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
+
+    hashing = HashingVectorizer(n_features=num_words, alternate_sign=False, norm=None)
+    counts = hashing.transform([text or "" for text in texts])
+    counts.data = 1 + np.log(counts.data)
+    return counts
+
+
+def _spaced(values: Ids, count: int) -> Ids:
+    """At most `count` of the values, evenly spaced."""
+    return values[:: max(1, -(-len(values) // count))]
+
+
+def _newest(targets: Ids, count: int) -> Ids:
+    """The positions of the last `count` links of each target, from targets [m] in time order."""
+    order = np.argsort(targets[::-1], kind="stable")  # newest first within a target
+    grouped = targets[::-1][order]
+    rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    return np.sort(len(targets) - 1 - order[rank < count])
