@@ -82,14 +82,15 @@ class Standardized:
         return scores
 
 
-def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
+def fit_ensemble(fitted: FittedLinkPredictor, earlier: Ensemble | None = None) -> Ensemble | None:
     """Fit collaborative components and choose all weights by full-ranking MRR on validation.
 
     Sources with few, some and many edges are weighed separately. The trained score may get
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
     a component too; so are activity profiles if edges have times and validation shows a gain. If
     validation comes after training, there are also weights for a score that takes in edges, fitted
-    as of each moment of validation, with components of recent links.
+    as of each moment of validation, with components of recent links; those of the `earlier` run
+    that this one starts from are kept, since fitting them takes most of the time.
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
@@ -121,7 +122,7 @@ def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
         group=torch.from_numpy(group),
     )
     if rolls:
-        ensemble = with_rolling_weights(fitted, ensemble)
+        ensemble = with_rolling_weights(fitted, ensemble, earlier)
     return _without_unused(ensemble)
 
 
