@@ -269,7 +269,7 @@ def build_model(
     if config.model.node_shrinkage:
         nodes.set_edge_counts(torch.from_numpy(graph.training_edge_counts(split)))
     nodes.mark_seen(torch.from_numpy(graph.seen_in_training(split)))
-    return model.to(options.device), tokens
+    return model.eval().to(options.device), tokens  # training turns dropout on
 
 
 def _initial_vectors(config: RunConfig, graph: EdgeTextGraph, split: str) -> Tensor:

@@ -75,6 +75,15 @@ def test_popularity_is_known_before_anything_is_learned(simulated):
     assert not np.delete(bias, seen).any()
 
 
+def test_untrained_scores_depend_on_the_seed_only(simulated):
+    settings = {"model.node_dropout": 0.5, "links.collaborative": True}
+    scores = [
+        tiny(LinkPredictor, **settings).make_objective(simulated).fitted.scorer.scores(np.arange(9))
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*scores)
+
+
 POOLINGS = [
     {"model.pooling": "attention"},
     {"model.pooling": "mean"},
