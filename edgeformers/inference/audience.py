@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Self
 
 import numpy as np
 import torch
@@ -37,14 +36,14 @@ class AudienceComponent(ScoreComponent):
         self._sources: dict[int, set[int]] = defaultdict(set)  # target -> sources of later edges
         self._edges: Counter[int] = Counter()  # target -> later edges
 
-    @classmethod
-    def fit(cls, sources: Ids, targets: Ids, item: Tensor, **more: Tensor) -> Self:
-        """From links [m] and vectors of all targets [N, R]; `more` is what a subclass needs."""
+    @staticmethod
+    def fit(sources: Ids, targets: Ids, item: Tensor) -> "AudienceComponent":
+        """From links [m] and vectors of all targets [N, R]."""
         ends = torch.from_numpy(sources), torch.from_numpy(targets)
         item = item / item.norm(dim=1)[ends[1].unique()].median().clamp(min=SMALL)
         query = torch.zeros_like(item).index_add_(0, ends[0], item[ends[1]])
         key = torch.zeros_like(item).index_add_(0, ends[1], unit(query)[ends[0]])
-        return cls(query=query, key=key, item=item, **more)
+        return AudienceComponent(query, key, item)
 
     def check(self, num_nodes: int) -> None:
         for name, tensor in self.tensors().items():

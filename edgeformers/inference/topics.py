@@ -57,10 +57,10 @@ class TopicsComponent(AudienceComponent):
         counts = torch.zeros(graph.num_nodes)
         for start in range(0, len(newest), CHUNK):
             own = newest[start : start + CHUNK]
-            rows = torch.from_numpy(targets[own])
-            topics.index_add_(0, rows, _topics_of(graph.texts(edges[own]), words))
-            counts.index_add_(0, rows, torch.ones(len(own)))
-        mean = topics.sum(0) / counts.sum()
+            rows, read = torch.from_numpy(targets[own]), _topics_of(graph.texts(edges[own]), words)
+            topics.index_add_(0, rows, read)
+            counts.index_add_(0, rows, read.any(1).float())
+        mean = topics.sum(0) / counts.sum().clamp(min=1.0)
         topics -= counts[:, None] * mean
         fitted = AudienceComponent.fit(sources, targets, unit(topics))
         return cls(fitted.query, fitted.key, topics, words, mean)
@@ -124,7 +124,7 @@ class TopicsComponent(AudienceComponent):
     def _read(self, texts: Sequence[str | None]) -> Tensor:
         """The topics of texts [n, R], without those of the mean text; 0 without known words."""
         topics = _topics_of(texts, self.words)
-        return (topics - self.mean) * (topics != 0).any(1, keepdim=True)
+        return (topics - self.mean) * topics.any(1, keepdim=True)
 
 
 def _word_topics(texts: Sequence[str | None]) -> Tensor | None:

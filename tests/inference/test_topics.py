@@ -109,6 +109,18 @@ def test_texts_without_common_words_have_no_topics(make_network):
     assert read(graph, np.arange(5)) is None
 
 
+def test_a_target_without_words_has_no_topics(make_network):
+    rows = [
+        {"source": f"s{at % 3}", "target": f"t{at % 4}", "text": (GARDEN + MUSIC)[at % 6]}
+        for at in range(24)
+    ]
+    rows += [{"source": "s0", "target": "silent", "text": ""}] * 3
+    graph = make_network(rows, config=PrepareConfig(tokenizer=None, progress=False))
+    component = read(graph, np.arange(graph.num_edges))
+    assert not component.topics[graph.num_nodes - 1].any()
+    assert component.topics[graph.num_nodes - 2].any()
+
+
 def test_the_newest_texts_of_a_target_are_read():
     targets = np.array([5, 3, 5, 5, 3, 4])
     np.testing.assert_array_equal(topics._newest(targets, 2), [1, 2, 3, 4, 5])
