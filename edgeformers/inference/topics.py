@@ -57,7 +57,10 @@ class TopicsComponent(AudienceComponent):
         counts = torch.zeros(graph.num_nodes)
         for start in range(0, len(newest), CHUNK):
             own = newest[start : start + CHUNK]
-            rows, read = torch.from_numpy(targets[own]), _topics_of(graph.texts(edges[own]), words)
+            rows, read = (
+                torch.from_numpy(targets[own]),
+                _read_topics(graph.texts(edges[own]), words),
+            )
             topics.index_add_(0, rows, read)
             counts.index_add_(0, rows, read.any(1).float())
         mean = topics.sum(0) / counts.sum().clamp(min=1.0)
@@ -123,7 +126,7 @@ class TopicsComponent(AudienceComponent):
 
     def _read(self, texts: Sequence[str | None]) -> Tensor:
         """The topics of texts [n, R], without those of the mean text; 0 without known words."""
-        topics = _topics_of(texts, self.words)
+        topics = _read_topics(texts, self.words)
         return (topics - self.mean) * topics.any(1, keepdim=True)
 
 
@@ -143,7 +146,7 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
     return torch.from_numpy(idf[:, None] * svd.components_.T).float()
 
 
-def _topics_of(texts: Sequence[str | None], words: Tensor) -> Tensor:
+def _read_topics(texts: Sequence[str | None], words: Tensor) -> Tensor:
     """Topics of unit length [n, R]; 0 for a text without known words."""
     if not len(texts):
         return words.new_zeros(0, words.size(1))

@@ -19,7 +19,7 @@ COMPONENTS = {
     "recent_popularity": "links of the last days, the same for everybody",
     "flat_popularity": "whether there are recent links at all, the same for everybody",
     "audience": "how similar those are who are linked to it, without text",
-    "topics": "what its texts are about, and those of what is linked together with it",
+    "topics": "what its texts are about, and what those linked to it usually link to",
     "recent_history": "what is linked together with its last links, without text",
     "novelty": "how new it is, the same for everybody",
     "novelty_preference": "how new it is, for those who usually link to what is new",
