@@ -43,7 +43,7 @@ AUDIENCE_RANK = 32
 AUDIENCE_LINKS = 2_000_000  # as many as ALS is fitted on
 POPULARITY_MEMORIES = (1.0, 8.0, 64.0, 365.0)  # days
 NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
-COLLABORATIVE = (LightGCNComponent, ALSComponent, EASEComponent)
+FIXED = frozenset({LightGCNComponent, ALSComponent, EASEComponent})  # and not their subclasses
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 STABLE_EDGES = 1_000  # validation edges from which the weights of an earlier run are kept
 ITERATIONS = 50
@@ -74,7 +74,7 @@ def with_rolling_weights(
     if earlier is not None and is_large and has_same_components(earlier, [*components, *families]):
         mixes, rolling = _weights_by_name(earlier, components, families)
     else:
-        own = [one for one in components if not isinstance(one, COLLABORATIVE)]
+        own = [component for component in components if type(component) not in FIXED]
         each = [component for family in families for component in family.each()]
         validation = RollingValidation(fitted, [*own, *each])
         if not len(validation):
@@ -82,7 +82,7 @@ def with_rolling_weights(
         sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
         mixed, fitted_weights = fit_mixed_weights(validation, sizes)
         mixes = mixed[1 + len(own) :]
-        used = [not isinstance(one, COLLABORATIVE) for one in (None, *components, *families)]
+        used = [type(each) not in FIXED for each in (None, *components, *families)]
         rolling = torch.zeros(GROUPS, len(used))
         rolling[:, torch.tensor(used)] = fitted_weights.float()
     components += [family.mixed(mix) for family, mix in zip(families, mixes, strict=True)]

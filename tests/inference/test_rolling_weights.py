@@ -12,11 +12,12 @@ from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.inference.components import EASEComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.rolling_weights import RIDGE, Choices, fit_mixed_weights, fit_weights
 from edgeformers.inference.saved_components import GROUPS
-from edgeformers.inference.temporal_components import DAY
+from edgeformers.inference.temporal_components import DAY, RecentHistoryComponent
 
 TRUE = torch.tensor([1.5, 0.0, -1.0])
 
@@ -120,6 +121,17 @@ def fashion_rows(days=120, per_day=6, targets=12):
     return rows
 
 
+def sequel_rows(sources=40, targets=30, length=12):
+    """Every source goes on from one target to the next, ten days apart."""
+    draw, rows = np.random.default_rng(0), []
+    for source in range(sources):
+        first, day = draw.integers(targets), draw.integers(60)
+        for i in range(length):
+            ends = {"source": f"u{source}", "target": f"t{(first + i) % targets}"}
+            rows.append({**ends, "text": "fine", "time": DAY * int(day + 10 * i)})
+    return rows
+
+
 @pytest.fixture
 def fashions(make_network):
     splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.25, 0.25))]
@@ -136,3 +148,16 @@ def test_fitted_weights_follow_fashions(fashions):
     ours = links.rank(RollingPredictor(fitted)).metrics("rolling")["mrr"]
     popularity = RecentPopularity([1e6]).fit_rolling(fashions, "link")
     assert ours > 1.3 * links.rank(popularity).metrics("rolling")["mrr"]
+
+
+def test_recent_histories_count_where_one_target_leads_to_the_next(make_network):
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.6, 0.2, 0.2))]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    graph = make_network(sequel_rows(), config=config)
+    settings = {"links.ensemble": True, "data.split": "link"}
+    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=settings, show=False)
+    ensemble = fit_ensemble(predictor.make_objective(graph).fitted)
+    named = zip(ensemble.components, ensemble.rolling_weights.T[1:], strict=True)
+    weights = {component.name: weight for component, weight in named}
+    assert (weights[RecentHistoryComponent.name] > 0).all()
+    assert not weights.get(EASEComponent.name, torch.zeros(1)).any()  # its keys never change
