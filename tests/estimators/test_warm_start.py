@@ -11,8 +11,10 @@ from safetensors.torch import load_file
 
 import edgeformers
 from edgeformers import EdgeClassifier, LinkPredictor
+from edgeformers.baselines.collaborative.als import ALS
 from edgeformers.errors import ConfigError, FormatError, InputError
 from edgeformers.inference import rolling_weights
+from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.runs import read_config, train_run
 from edgeformers.training.trainer import Trainer, TrainingError
 from tests.estimators.conftest import EDGES, LINKS
@@ -276,6 +278,22 @@ def test_weights_as_of_each_moment_are_kept_on_large_networks(
         torch.testing.assert_close(weights[1][name][0], weight)
         torch.testing.assert_close(weights[1][name][1], mix)
     assert len(again.fitted_.ensemble.group) == tonight.num_nodes
+
+
+def test_an_ensemble_keeps_the_settings_of_the_earlier_run(yesterday, monkeypatch):
+    graph = edgeformers.data.graph.EdgeTextGraph.open(yesterday / "network")
+    fitted = tiny(LinkPredictor).make_objective(graph).fitted
+    earlier = fit_ensemble(fitted)
+    als = next(each for each in earlier.components if each.name == "als")
+    fit, tried = ALS._fit, []
+
+    def record(self, setting):
+        tried.append((setting.factors, setting.alpha))
+        return fit(self, setting)
+
+    monkeypatch.setattr(ALS, "_fit", record)
+    fit_ensemble(fitted, earlier)
+    assert set(tried) == {(als.key.size(1), float(als.alpha))}
 
 
 def _rolling_weights(ensemble):

@@ -6,6 +6,7 @@ dependency. Tests compare it with PyTorch Geometric.
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,9 +70,26 @@ def normalized_adjacency(links: LinkTable) -> Tensor:
 
 
 def propagate(vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
-    """The mean of the vectors [V, K] and of those after each layer."""
-    total = layer = vectors
-    for _ in range(layers):
-        layer = torch.sparse.mm(adjacency, layer)
-        total = total + layer
-    return total / (layers + 1)
+    """The mean of the vectors [V, K] and of those after each layer, with a symmetric adjacency."""
+    propagated: Tensor = _Propagation.apply(vectors, adjacency, layers)
+    return propagated
+
+
+class _Propagation(torch.autograd.Function):
+    """Gradients are propagated like vectors, since the adjacency is symmetric.
+
+    torch would transpose it in every step, which takes most of the time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
+        ctx.adjacency, ctx.layers = adjacency, layers
+        total = layer = vectors
+        for _ in range(layers):
+            layer = torch.sparse.mm(adjacency, layer)
+            total = total + layer
+        return total / (layers + 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return propagate(gradient.contiguous(), ctx.adjacency, ctx.layers), None, None
