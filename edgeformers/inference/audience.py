@@ -157,6 +157,6 @@ def singular_vectors(sources: Ids, targets: Ids, num_nodes: int, rank: int) -> T
     return item
 
 
-def unit(vectors: Tensor) -> Tensor:
+def unit(vectors: Tensor, shortest: float = SMALL) -> Tensor:
     """Vectors of length 1; those that are too short to have a direction stay short."""
-    return F.normalize(vectors, dim=-1, eps=SMALL)
+    return F.normalize(vectors, dim=-1, eps=shortest)

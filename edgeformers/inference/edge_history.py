@@ -59,6 +59,8 @@ class Departures:
 
     node: int
     edges: Ids  # [e], those in the network
+    linked: Ids  # [k], the targets of those that the model was fitted on
+    linking_edges: Ids  # [k], the edges of these links
     neighbors: Ids  # [h], the nodes at the other ends, sorted
     #: Sources that the model was fitted on and that lose links: their targets [t], and the number
     #: of edges to each before and after.
@@ -125,6 +127,21 @@ class EdgeHistory:
         nodes, counts = np.array(links, np.int64).reshape(-1, 2).T
         return nodes, counts
 
+    def newest_edges_to(self, target: int, count: int) -> Ids:
+        """The last edges that link to a target, of those that the model was fitted on."""
+        graph = self._graph
+        edges = np.sort(graph.adjacency.edges_of(target)).astype(np.int64)
+        edges = edges[self._known[edges]]
+        if not self._is_undirected:
+            edges = edges[graph.dst[edges] == target]
+        if graph.times is not None:
+            edges = edges[np.argsort(graph.times[edges], kind="stable")]
+        return edges[-count:]
+
+    def texts(self, edges: Ids) -> list[str]:
+        """The texts of edges of the network."""
+        return self._graph.texts(edges)
+
     def add(self, edges: NewEdges) -> Arrivals:
         """Append edges in time order."""
         known = (edges.source >= 0) & (edges.target >= 0)
@@ -181,6 +198,8 @@ class EdgeHistory:
         return Departures(
             node=node,
             edges=edges,
+            linked=ends[1],
+            linking_edges=np.resize(known, len(ends[1])),
             neighbors=neighbors,
             sources={n: (*links, self._links_left(n, links[0])) for n, links in before.items()},
             lost=lost,

@@ -19,6 +19,7 @@ LEAST_TEXTS = 3  # a rarer word is ignored
 FIT_TEXTS = 50_000  # texts that topics are found in
 TEXTS_PER_TARGET = 64  # the newest ones of training are read
 CHUNK = 10_000  # texts at a time
+NO_DIRECTION = 0.1  # length of what rounding leaves of two directions
 
 
 class TopicsComponent(AudienceComponent):
@@ -87,13 +88,13 @@ class TopicsComponent(AudienceComponent):
         for at, node in enumerate(nodes.tolist() if self._topics else ()):
             if node in self._topics:
                 topics[at] = self._topics[node]
-        return unit(vectors + unit(topics))
+        return unit(vectors + unit(topics), NO_DIRECTION)
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         folded = super().fold_in(edges, side)
         if side == "source":
             return folded
-        return unit(folded + unit(self._read(edges.texts).sum(0)))
+        return unit(folded + unit(self._read(edges.texts).sum(0)), NO_DIRECTION)
 
     def update(self, arrivals: Arrivals) -> None:
         edges = arrivals.edges
@@ -107,8 +108,15 @@ class TopicsComponent(AudienceComponent):
         super().update(arrivals)
 
     def remove(self, departures: Departures) -> None:
-        """The texts of training edges stay in the topics of the other targets."""
         super().remove(departures)
+        history, newest = departures.history, {}
+        for target in np.unique(departures.linked).tolist():
+            newest[target] = set(history.newest_edges_to(target, TEXTS_PER_TARGET).tolist())
+        links = zip(departures.linked.tolist(), departures.linking_edges.tolist(), strict=True)
+        read = [(target, edge) for target, edge in links if edge in newest[target]]
+        forgotten = self._read(history.texts(np.array([edge for _, edge in read], np.int64)))
+        for (target, _), topics in zip(read, forgotten, strict=True):
+            self._topics[target] = self._topics_of(target) - topics
         for target, topics in self._texts.pop(departures.node, {}).items():
             self._topics[target] = self._topics_of(target) - topics
         for neighbor in departures.neighbors.tolist():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.splits import SplitConfig
+from edgeformers.data.splits import TRAIN, SplitConfig
 from edgeformers.inference import topics
 from edgeformers.inference.edge_history import EdgeHistory
 from edgeformers.inference.saved_components import restore_component
@@ -16,6 +16,7 @@ from tests.inference.test_temporal_components import cosine, departures
 GARDEN = ["roses and tulips in the garden", "tulips need water", "a garden of roses and water"]
 MUSIC = ["a loud guitar and drums", "drums and a singer", "the singer has a loud guitar"]
 GARDENER, FAN, NEW_SOURCE, ABOUT_GARDENS, ABOUT_MUSIC, NEW_TARGET = 0, 2, 20, 4, 7, 21
+GARDENS = np.arange(4, 7)
 
 
 @pytest.fixture
@@ -83,6 +84,18 @@ def test_a_removed_node_takes_its_later_texts_along(component, history):
         torch.testing.assert_close(component.vectors(np.arange(10), side), before[side])
     for node, side in ((NEW_SOURCE, "source"), (NEW_TARGET, "target")):
         assert not component.vectors(np.array([node]), side).any()
+
+
+def test_removed_nodes_take_their_training_texts_along(graph, monkeypatch):
+    monkeypatch.setattr(topics, "TEXTS_PER_TARGET", 3)  # others were not read
+    trained = np.flatnonzero(graph.split("link") == TRAIN)
+    component = read(graph, trained)
+    history = EdgeHistory(graph, "link", graph.adjacency.degrees())
+    for at, source in enumerate((GARDENER, GARDENER + 1)):
+        assert (component.vectors(GARDENS, "target").norm(dim=1) > 0.9).all(), at
+        component.remove(history.remove(source, graph.adjacency))
+    assert (component.vectors(GARDENS, "target").norm(dim=1) < 0.1).all()
+    assert (component.vectors(np.array([ABOUT_MUSIC]), "target").norm(dim=1) > 0.9).all()
 
 
 def test_a_saved_component_reads_texts_alike(component, history, graph):
