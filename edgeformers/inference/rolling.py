@@ -47,7 +47,8 @@ class RollingPredictor:
         self._candidates = candidate_nodes(network.graph)
 
     def observe(self, edges: Ids) -> None:
-        """Read edges of the network."""
+        """Read the edges of the network that are links; others change nothing."""
+        edges = edges[self._graph.is_positive[edges]]
         if not len(edges):
             return
         ends = np.stack([self._graph.src[edges], self._graph.dst[edges]]).astype(np.int64)

@@ -19,14 +19,14 @@ SETTINGS = {
 
 @pytest.fixture
 def fitted(make_network):
+    return fit(make_network, draw_rows("bipartite"))
+
+
+def fit(make_network, rows, **options):
     splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))]
-    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
-    graph = make_network(draw_rows("bipartite"), config=config)
-    return (
-        LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
-        .fit(graph)
-        .fitted_
-    )
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits, **options)
+    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
+    return predictor.fit(make_network(rows, config=config)).fitted_
 
 
 def test_every_link_is_ranked_and_the_model_stays_as_it_is(fitted):
@@ -56,3 +56,19 @@ def test_scores_equal_those_after_update_by_id(fitted):
     fitted.update([(names[s], names[t], text) for s, t, text in ends], times=graph.times[later])
     by_id = fitted.score([(names[source], names[target]) for target in targets])
     np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)
+
+
+def test_edges_that_are_not_links_change_no_score(make_network):
+    rows = [{**row, "label": str(at % 3)} for at, row in enumerate(draw_rows("bipartite"))]
+    fitted = fit(make_network, rows, positive_labels=["1", "2"])
+    graph = fitted.network.graph
+    later = RollingLinks(graph, "link").arriving
+    links = later[graph.is_positive[later]]
+    assert 0 < len(links) < len(later)
+    sources = np.arange(graph.num_sources)
+    scores = []
+    for edges in (later, links):
+        rolling = RollingPredictor(fitted)
+        rolling.observe(edges)
+        scores.append(rolling.scores_at(sources, 0))
+    np.testing.assert_array_equal(*scores)
