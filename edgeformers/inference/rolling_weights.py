@@ -63,34 +63,52 @@ def with_rolling_weights(
     an earlier run is given, has the same components, and there are many validation edges, its mixes
     and weights are kept: they hardly change then, and would take long to fit.
     """
-    graph, codes = fitted.network.graph, fitted.network.graph.split(fitted.network.split)
-    trained = np.flatnonzero(np.isin(codes, (TRAIN, PROFILE)))
-    links = timed_links(graph, trained)
-    targets, size = links.columns + int(candidate_nodes(graph)[0]), graph.num_nodes
-    recent = _link_components(graph, ensemble, links, targets)
-    families = _decaying_components(links, targets, size)
-    components = [*ensemble.components, *recent]
+    components, families = _rolling_components(fitted, ensemble)
+    codes = fitted.network.graph.split(fitted.network.split)
     is_large = np.count_nonzero(codes == VAL) >= STABLE_EDGES
     if earlier is not None and is_large and has_same_components(earlier, [*components, *families]):
         mixes, rolling = _weights_by_name(earlier, components, families)
+    elif weighed := _weights_as_of_validation(fitted, components, families):
+        mixes, rolling = weighed
     else:
-        own = [component for component in components if type(component) not in FIXED]
-        each = [component for family in families for component in family.each()]
-        validation = RollingValidation(fitted, [*own, *each])
-        if not len(validation):
-            return ensemble
-        sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
-        mixed, fitted_weights = fit_mixed_weights(validation, sizes)
-        mixes = mixed[1 + len(own) :]
-        used = [type(each) not in FIXED for each in (None, *components, *families)]
-        rolling = torch.zeros(GROUPS, len(used))
-        rolling[:, torch.tensor(used)] = fitted_weights.float()
+        return ensemble
     components += [family.mixed(mix) for family, mix in zip(families, mixes, strict=True)]
     weights = torch.zeros_like(rolling)
     weights[:, : 1 + len(ensemble.components)] = ensemble.weights
     return Ensemble(
         components=components, weights=weights, group=ensemble.group, rolling_weights=rolling
     )
+
+
+def _rolling_components(
+    fitted: FittedLinkPredictor, ensemble: Ensemble
+) -> tuple[list[ScoreComponent], list[DecayingComponent]]:
+    """The components of an ensemble and of training links, and those with several memories."""
+    graph = fitted.network.graph
+    trained = np.flatnonzero(np.isin(graph.split(fitted.network.split), (TRAIN, PROFILE)))
+    links = timed_links(graph, trained)
+    targets = links.columns + int(candidate_nodes(graph)[0])
+    components = [*ensemble.components, *_link_components(graph, ensemble, links, targets)]
+    return components, _decaying_components(links, targets, graph.num_nodes)
+
+
+def _weights_as_of_validation(
+    fitted: FittedLinkPredictor,
+    components: Sequence[ScoreComponent],
+    families: Sequence[DecayingComponent],
+) -> tuple[list[Tensor], Tensor] | None:
+    """The mix of each family, and weights [G, 1 + components + families]; None without links."""
+    own = [component for component in components if type(component) not in FIXED]
+    each = [component for family in families for component in family.each()]
+    validation = RollingValidation(fitted, [*own, *each])
+    if not len(validation):
+        return None
+    sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
+    mixes, weights = fit_mixed_weights(validation, sizes)
+    used = [type(each) not in FIXED for each in (None, *components, *families)]
+    rolling = torch.zeros(GROUPS, len(used))
+    rolling[:, torch.tensor(used)] = weights.float()
+    return mixes[1 + len(own) :], rolling
 
 
 def has_same_components(earlier: Ensemble, components: Sequence[ScoreComponent]) -> bool:
