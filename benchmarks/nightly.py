@@ -6,10 +6,10 @@ python -m benchmarks.nightly Magazine_Subscriptions_5.json.gz --source reviewerI
 
 The edges are put in time order. Night i trains on the first `start + i * step` of them, the last
 tenth of which is for validation, and is tested on the edges until the next night: new pairs of
-nodes that both have training edges, ranked among all targets (`full`). `scratch` trains anew every
-night; `warm` trains the first night from scratch, and then from the night before. Times are those
-of `fit`, which includes the ensemble and saving. Every finished training is recorded in the working
-folder, and not repeated.
+nodes that both have training edges, ranked among all targets (`full`) and as of each moment
+(`rolling`). `scratch` trains anew every night; `warm` trains the first night from scratch, and then
+from the night before. Times are those of `fit`, which includes the ensemble and saving. Every
+finished training is recorded in the working folder, and not repeated.
 """
 
 import argparse
@@ -29,11 +29,16 @@ from edgeformers import LinkPredictor, prepare
 from edgeformers.config import parse_setting
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.prepare import prepare_simulated
-from edgeformers.evaluation import compare_paired
+from edgeformers.data.types import Floats
+from edgeformers.evaluation import LinkReport, compare_paired
+from edgeformers.evaluation.report import ROLLING
+from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.files import write_atomic
+from edgeformers.inference.rolling import RollingPredictor
 
 RESULTS = Path(__file__).parent / "results" / "nightly"
 ARMS = ("scratch", "warm")
+PROTOCOLS = ("full", "rolling")
 VALIDATION = 0.1  # of the edges known on a night: the last ones
 
 
@@ -100,6 +105,7 @@ def train(graph: EdgeTextGraph, arm: str, night: int, seed: int, options: Any) -
     fitted = model.fit(graph, run=run).fitted_
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     reports = {part: model.report(part, protocols=["full"]) for part in ("val", "test")}
+    rolling = RollingLinks(graph, fitted.network.split).rank(RollingPredictor(fitted))
     assert model.progress is not None
     return {
         "seconds": wall,
@@ -108,9 +114,15 @@ def train(graph: EdgeTextGraph, arm: str, night: int, seed: int, options: Any) -
         "steps": model.progress.step,
         "edges": len(fitted.network.parts["train"]),
         "val": reports["val"].flat()["full/mrr"],
-        "ranks": reports["test"].ranks["full"].tolist(),
-        "sources": [] if (q := reports["test"].queries) is None else graph.node_index.ids_of(q),
+        "full": ranked_links(graph, reports["test"], "full"),
+        "rolling": ranked_links(graph, rolling, ROLLING),
     }
+
+
+def ranked_links(graph: EdgeTextGraph, report: LinkReport, protocol: str) -> dict[str, Any]:
+    """The rank of each link, and the id of its source."""
+    queries = np.empty(0, np.int64) if report.queries is None else report.queries
+    return {"ranks": report.ranks[protocol].tolist(), "sources": graph.node_index.ids_of(queries)}
 
 
 def run_nights(rows: pd.DataFrame, seed: int, options: argparse.Namespace) -> None:
@@ -122,9 +134,10 @@ def run_nights(rows: pd.DataFrame, seed: int, options: argparse.Namespace) -> No
                 graph = prepare_night(rows, night, options)
                 found = train(graph, arm, night, seed, options)
                 write_atomic(path, json.dumps(found))
-                mrr = np.mean(1 / np.array(found["ranks"]))
+                mrr = [np.mean(1 / np.array(found[each]["ranks"])) for each in PROTOCOLS]
                 print(
-                    f"seed {seed} night {night:2} {arm:8} val {found['val']:.4f} test {mrr:.4f} "
+                    f"seed {seed} night {night:2} {arm:8} val {found['val']:.4f} "
+                    f"test {mrr[0]:.4f} rolling {mrr[1]:.4f} "
                     f"{found['seconds']:.1f} s, CPU {found['cpu_seconds']:.1f} s",
                     flush=True,
                 )
@@ -137,31 +150,15 @@ def record_path(arm: str, seed: int, night: int, options: argparse.Namespace) ->
 
 
 def summarize(options: argparse.Namespace) -> dict[str, Any]:
-    """Quality and time of both arms over all nights and seeds, with a paired interval."""
-    nights: list[dict[str, Any]] = []
-    gains: list[Sequence[float]] = []
-    for night in range(1, options.nights + 1):
-        records = {
-            arm: [
-                json.loads(record_path(arm, seed, night, options).read_text())
-                for seed in options.seeds
-            ]
-            for arm in ARMS
-        }
-        scores = {
-            arm: np.mean([1 / np.array(each["ranks"]) for each in records[arm]], axis=0)
-            for arm in ARMS
-        }
-        sources = [f"{source}" for source in records["warm"][0]["sources"]]
-        gains += zip(scores["warm"], scores["scratch"], sources, strict=True)
-        summary: dict[str, Any] = {"night": night, "links": len(sources)}
-        for arm in ARMS:
-            summary[f"{arm}_mrr"] = float(scores[arm].mean())
-            for name in ("val", "seconds", "cpu_seconds", "steps"):
-                summary[f"{arm}_{name}"] = float(np.mean([each[name] for each in records[arm]]))
-        nights.append(summary)
-    warm, scratch, source = (np.array(part) for part in zip(*gains, strict=True))
-    compared = compare_paired(warm, scratch, 0, groups=np.unique(source, return_inverse=True)[1])
+    """Quality and time of both arms over all nights and seeds, with paired intervals."""
+    records = {
+        (arm, night): [
+            json.loads(record_path(arm, seed, night, options).read_text()) for seed in options.seeds
+        ]
+        for arm in ARMS
+        for night in range(1, options.nights + 1)
+    }
+    nights = [_summarize_night(records, night) for night in range(1, options.nights + 1)]
     total = {name: sum(each[name] for each in nights) for name in nights[0] if "seconds" in name}
     return {
         "table": Path(options.table).name,
@@ -174,32 +171,72 @@ def summarize(options: argparse.Namespace) -> dict[str, Any]:
         "step": options.step,
         "seeds": options.seeds,
         "machine": machine(),
-        "links": len(warm),
-        "warm_mrr": float(warm.mean()),
-        "scratch_mrr": float(scratch.mean()),
-        "difference": [float(compared.difference.low), float(compared.difference.high)],
-        "p_value": float(compared.p_value),
+        **{protocol: _compare(records, options.nights, protocol) for protocol in PROTOCOLS},
         "time_ratio": total["warm_seconds"] / total["scratch_seconds"],
         "cpu_ratio": total["warm_cpu_seconds"] / total["scratch_cpu_seconds"],
         "nights": nights,
     }
 
 
+Records = dict[tuple[str, int], list[dict[str, Any]]]  # (arm, night) -> one per seed
+
+
+def _summarize_night(records: Records, night: int) -> dict[str, Any]:
+    summary: dict[str, Any] = {"night": night, "links": len(_gains(records["warm", night], "full"))}
+    for arm in ARMS:
+        own = records[arm, night]
+        summary[f"{arm}_mrr"] = float(_gains(own, "full").mean())
+        summary[f"{arm}_rolling"] = float(_gains(own, "rolling").mean())
+        for name in ("val", "seconds", "cpu_seconds", "steps"):
+            summary[f"{arm}_{name}"] = float(np.mean([each[name] for each in own]))
+    return summary
+
+
+def _gains(records: Sequence[dict[str, Any]], protocol: str) -> Floats:
+    """The reciprocal rank of each link, the mean of all seeds."""
+    gains: Floats = np.mean([1 / np.array(each[protocol]["ranks"]) for each in records], axis=0)
+    return gains
+
+
+def _compare(records: Records, nights: int, protocol: str) -> dict[str, Any]:
+    """The links of all nights under both arms, with a paired interval over sources."""
+    warm, scratch = (
+        np.concatenate([_gains(records[arm, night + 1], protocol) for night in range(nights)])
+        for arm in reversed(ARMS)
+    )
+    sources = [
+        str(source)
+        for night in range(nights)
+        for source in records["warm", night + 1][0][protocol]["sources"]
+    ]
+    compared = compare_paired(warm, scratch, 0, groups=np.unique(sources, return_inverse=True)[1])
+    return {
+        "links": len(warm),
+        "warm_mrr": float(warm.mean()),
+        "scratch_mrr": float(scratch.mean()),
+        "difference": [float(compared.difference.low), float(compared.difference.high)],
+        "p_value": float(compared.p_value),
+    }
+
+
 def show(summary: dict[str, Any]) -> None:
     rows = [
         [str(each["night"]), str(each["links"])]
-        + [f"{each[f'{arm}_mrr']:.4f}" for arm in ARMS]
+        + [f"{each[f'{arm}_{name}']:.4f}" for name in ("mrr", "rolling") for arm in ARMS]
         + [f"{each[f'{arm}_cpu_seconds']:.1f}" for arm in ARMS]
         for each in summary["nights"]
     ]
-    head = ["night", "links", *(f"MRR {arm}" for arm in ARMS), *(f"CPU s {arm}" for arm in ARMS)]
-    print_table(f"{summary['table']}, {summary['backbone']}, seeds {summary['seeds']}", head, rows)
-    low, high = summary["difference"]
-    print(
-        f"\nwarm {summary['warm_mrr']:.4f}, scratch {summary['scratch_mrr']:.4f}, difference "
-        f"{low:+.4f} to {high:+.4f} (95%, by source); wall time {summary['time_ratio']:.3f}, "
-        f"CPU time {summary['cpu_ratio']:.3f} of scratch"
-    )
+    columns = [f"{name} {arm}" for name in ("full", "rolling", "CPU s") for arm in ARMS]
+    title = f"{summary['table']}, {summary['backbone']}, seeds {summary['seeds']}"
+    print_table(title, ["night", "links", *columns], rows)
+    for protocol in PROTOCOLS:
+        found = summary[protocol]
+        low, high = found["difference"]
+        print(
+            f"\n{protocol}: warm {found['warm_mrr']:.4f}, scratch {found['scratch_mrr']:.4f}, "
+            f"difference {low:+.4f} to {high:+.4f} (95%, by source)"
+        )
+    print(f"wall time {summary['time_ratio']:.3f}, CPU time {summary['cpu_ratio']:.3f} of scratch")
 
 
 def warm_up(device: str | None) -> None:
