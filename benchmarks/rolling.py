@@ -5,7 +5,8 @@ python -m benchmarks.rolling --network FOLDER --backbone scratch:2x32 --seeds 42
 
 The split must be chronological. Each row is recorded with its ranks under
 benchmarks/results/rolling; rows that are there are not run again. The last table compares
-`default` with the baseline that validation picks, pair by pair, resampling sources.
+`default` with the baseline that validation picks, pair by pair, resampling sources; also for links
+that are the first of their source and for all others.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.baselines.registry import LINK_BASELINES, ROLLING_BASELINES
+from edgeformers.config import parse_setting
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Floats
 from edgeformers.estimators import LinkPredictor
@@ -32,6 +34,7 @@ from edgeformers.inference.rolling import RollingPredictor
 RESULTS = Path(__file__).parent / "results" / "rolling"
 DEFAULT = "default"
 UNTRAINED = "untrained"  # `default` without training: what the ensemble does alone
+FIRST_GROUPS = ("first of source", "later of source")
 
 
 def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -46,6 +49,7 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
     if row in (DEFAULT, UNTRAINED):
         settings = {"train.seed": seed, "data.split": args.split}
         settings |= {"train.epochs": args.epochs} if args.epochs else {}
+        settings |= dict(map(parse_setting, args.set or ()))
         predictor = LinkPredictor(args.backbone, settings=settings)
         if row == DEFAULT:
             fitted = predictor.fit(graph).fitted_
@@ -60,9 +64,10 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
         "row": row,
         "seed": seed,
         "backbone": args.backbone if row in (DEFAULT, UNTRAINED) else "",
+        "settings": args.set or [],
         "weights": chosen,
         "val": mrr_by_group(reports["val"]),
-        "test": {**mrr_by_group(reports["test"]), **record(reports["test"])},
+        "test": {**mrr_by_group(reports["test"]), **record(graph, reports["test"])},
     }
 
 
@@ -76,23 +81,34 @@ def mrr_by_group(report: LinkReport) -> dict[str, Any]:
     return {"mrr": {name: float(gains[of].mean()) for name, of in groups.items() if of.any()}}
 
 
-def record(report: LinkReport) -> dict[str, Any]:
-    """Ranks, sources and groups of links; a link has a digit: new source 1, new target 2."""
+def record(graph: EdgeTextGraph, report: LinkReport) -> dict[str, Any]:
+    """Ranks, sources and groups of links; a link has a digit: new source 1, new target 2.
+
+    `first` has a 1 for each link whose source had no edge before.
+    """
+    assert graph.times is not None
+    assert report.edges is not None
+    starts = np.full(graph.num_nodes, np.iinfo(np.int64).max)
+    np.minimum.at(starts, graph.src, graph.times)
+    is_first = graph.times[report.edges] == starts[graph.src[report.edges]]
     new_source, new_target = (report.groups[name].astype(int) for name in ROLLING_GROUPS[:2])
     return {
         "ranks": [int(rank) if rank == int(rank) else rank for rank in report.ranks[ROLLING]],
         "sources": report.queries.tolist() if report.queries is not None else [],
         "groups": "".join(map(str, new_source + 2 * new_target)),
+        "first": "".join(map(str, is_first.astype(int))),
     }
 
 
 def groups_of(recorded: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
     """The positions of all links and of those of each group."""
     digits = np.array([*recorded["groups"]]).astype(int)
-    chosen = digits >= 0, digits % 2 == 1, digits >= 2, digits == 0
-    return {
-        name: np.flatnonzero(of) for name, of in zip(("all", *ROLLING_GROUPS), chosen, strict=True)
-    }
+    chosen = [digits >= 0, digits % 2 == 1, digits >= 2, digits == 0]
+    names = ["all", *ROLLING_GROUPS]
+    if "first" in recorded:  # not in older records
+        is_first = np.array([*recorded["first"]]) == "1"
+        chosen, names = [*chosen, is_first, ~is_first], [*names, *FIRST_GROUPS]
+    return {name: np.flatnonzero(of) for name, of in zip(names, chosen, strict=True)}
 
 
 def run_all(graph: EdgeTextGraph, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -127,13 +143,14 @@ def compare(records: Sequence[dict[str, Any]]) -> list[str]:
     mine = [each["test"]["ranks"] for each in records if each["row"] == ours_row]
     ours, theirs = np.mean(1 / np.array(mine), axis=0), 1 / np.array(first["ranks"])
     sources, lines = np.array(first["sources"]), [f"picked on validation: {baseline}"]
-    for name, rows in groups_of(first).items():
+    groups = next(each["test"] for each in records if each["row"] == ours_row)
+    for name, rows in groups_of(groups).items():
         if len(rows):
             found = ratio(ours[rows], theirs[rows], sources[rows])
             low, high = found["interval"]
             shown = f"{found['ratio']:.3f} ({low:.3f} to {high:.3f})"
             means = f"{found['ours']:.4f} {found['baseline']:.4f}"
-            lines.append(f"{name:12} {found['links']:6,} {means} {shown}")
+            lines.append(f"{name:15} {found['links']:6,} {means} {shown}")
     return lines
 
 
@@ -157,6 +174,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="minilm")
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
     parser.add_argument("--epochs", type=int, help="by default those of the recipe")
+    parser.add_argument("--set", nargs="+", help="settings of `default`: train.frozen_layers=0")
     parser.add_argument("--rows", nargs="+", default=[DEFAULT, *sorted(ROLLING_BASELINES)])
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
