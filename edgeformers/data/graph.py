@@ -42,6 +42,7 @@ from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 
 TEXT_ROWS = 16_384  # texts per Parquet row group, the unit read to access one text
+TEXT_GROUPS = 4  # row groups that are kept in memory
 
 Strata = Literal["none", "positive", "edge_type"]
 
@@ -72,6 +73,7 @@ class EdgeTextGraph:
         self.skipped = meta.skipped
         self.notes = meta.notes
         self._made_splits: dict[str, SplitCodes] = {}
+        self._text_groups: dict[int, pa.ChunkedArray] = {}
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, verify: bool = False) -> "EdgeTextGraph":
@@ -318,10 +320,20 @@ class EdgeTextGraph:
             starts = np.cumsum([0, *rows])
             groups = np.searchsorted(starts, ids, side="right") - 1
             for group in np.unique(groups).tolist():
-                column = file.read_row_group(group).column(0)
+                column = self._text_group(file, group)
                 in_group = groups == group
                 texts[in_group] = column.take(pa.array(ids[in_group] - starts[group])).to_pylist()
         return list(texts)
+
+    def _text_group(self, file: pq.ParquetFile, group: int) -> pa.ChunkedArray:
+        """The texts of a row group; those of the last few groups are kept."""
+        kept = self._text_groups
+        column = kept.get(group)
+        if column is None:
+            column = file.read_row_group(group).column(0)
+            newest = [*kept.items(), (group, column)][-TEXT_GROUPS:]
+            self._text_groups = dict(newest)  # a new one: other threads may read the old one
+        return column
 
     def iter_texts(self) -> Iterator[list[str]]:
         """All edge texts in order, in chunks."""

@@ -90,8 +90,8 @@ def fit_ensemble(fitted: FittedLinkPredictor, earlier: Ensemble | None = None) -
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
     a component too; so are activity profiles if edges have times and validation shows a gain. If
     validation comes after training, there are also weights for a score that takes in edges, fitted
-    as of each moment of validation, with components of recent links. The `earlier` run that this
-    one starts from saves time: its settings of ALS and EASE are kept, and mostly these weights.
+    as of each moment of validation, with components of recent links. Of an `earlier` run that this
+    one starts from, the settings of ALS and EASE are kept, which saves time.
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
@@ -124,7 +124,7 @@ def fit_ensemble(fitted: FittedLinkPredictor, earlier: Ensemble | None = None) -
         group=torch.from_numpy(group),
     )
     if rolls:
-        ensemble = with_rolling_weights(fitted, ensemble, earlier)
+        ensemble = with_rolling_weights(fitted, ensemble)
     return _without_unused(ensemble)
 
 

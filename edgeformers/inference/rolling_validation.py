@@ -1,5 +1,6 @@
 """Validation as of each moment: what every component says about links when they come."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_grou
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
+MAX_LINKS = 2_000  # that are scored; more change the result little (docs/decisions.md)
 
 
 class RollingValidation:
@@ -34,7 +36,8 @@ class RollingValidation:
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
         predictor = RollingPredictor(replace(fitted, ensemble=options))
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
-        every = 1 + count * 4 * links.num_candidates * len(links.arriving) // TABLE_BYTES
+        fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
+        every = math.ceil(len(links.arriving) / max(1, min(fitting, MAX_LINKS)))
         queries, tables, columns, others, groups = [], [], [], [], []
         for block in links.blocks(predictor.observe, every=every):
             scores = predictor.component_scores_at(block.sources, block.time)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgeformers.baselines.temporal.history import TimedLinks, timed_links
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import PROFILE, TRAIN, VAL
+from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, Mask
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.audience import AudienceComponent, singular_vectors
@@ -45,38 +45,35 @@ POPULARITY_MEMORIES = (1.0, 8.0, 64.0, 365.0)  # days
 NOVELTY_MEMORIES = (8.0, 64.0, 365.0)
 FIXED = frozenset({LightGCNComponent, ALSComponent, EASEComponent})  # and not their subclasses
 RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
-STABLE_EDGES = 1_000  # validation edges from which the weights of an earlier run are kept
 ITERATIONS = 50
 STEP_SIZES = tuple(0.5**halvings for halvings in range(20))
 TOLERANCE = 1e-6  # of the log-likelihood of a link
 BLOCK = 256  # links at a time
 
 
-def with_rolling_weights(
-    fitted: FittedLinkPredictor, ensemble: Ensemble, earlier: Ensemble | None = None
-) -> Ensemble:
+def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
     """The same with components of recent links, and weights as of each moment of validation.
 
     All memories of a component are weighted first; then they are mixed, and degree groups get
     weights of their own, shrunk toward those of all sources. Collaborative components whose target
-    vectors never change are replaced by recent histories, audiences and topics. If the ensemble of
-    an earlier run is given, has the same components, and there are many validation edges, its mixes
-    and weights are kept: they hardly change then, and would take long to fit.
+    vectors never change are replaced by recent histories, audiences and topics.
     """
     components, families = _rolling_components(fitted, ensemble)
-    codes = fitted.network.graph.split(fitted.network.split)
-    is_large = np.count_nonzero(codes == VAL) >= STABLE_EDGES
-    if earlier is not None and is_large and has_same_components(earlier, [*components, *families]):
-        mixes, rolling = _weights_by_name(earlier, components, families)
-    elif weighed := _weights_as_of_validation(fitted, components, families):
-        mixes, rolling = weighed
-    else:
+    own = [component for component in components if type(component) not in FIXED]
+    each = [component for family in families for component in family.each()]
+    validation = RollingValidation(fitted, [*own, *each])
+    if not len(validation):
         return ensemble
-    components += [family.mixed(mix) for family, mix in zip(families, mixes, strict=True)]
-    weights = torch.zeros_like(rolling)
-    weights[:, : 1 + len(ensemble.components)] = ensemble.weights
+    sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
+    mixes, rolling = fit_mixed_weights(validation, sizes)
+    mixed = zip(families, mixes[1 + len(own) :], strict=True)
+    components += [family.mixed(mix) for family, mix in mixed]
+    counted = torch.tensor([True, *(type(component) not in FIXED for component in components)])
+    weights = torch.zeros(2, GROUPS, len(counted))
+    weights[0, :, : 1 + len(ensemble.components)] = ensemble.weights
+    weights[1][:, counted] = rolling.float()
     return Ensemble(
-        components=components, weights=weights, group=ensemble.group, rolling_weights=rolling
+        components=components, weights=weights[0], group=ensemble.group, rolling_weights=weights[1]
     )
 
 
@@ -90,53 +87,6 @@ def _rolling_components(
     targets = links.columns + int(candidate_nodes(graph)[0])
     components = [*ensemble.components, *_link_components(graph, ensemble, links, targets)]
     return components, _decaying_components(links, targets, graph.num_nodes)
-
-
-def _weights_as_of_validation(
-    fitted: FittedLinkPredictor,
-    components: Sequence[ScoreComponent],
-    families: Sequence[DecayingComponent],
-) -> tuple[list[Tensor], Tensor] | None:
-    """The mix of each family, and weights [G, 1 + components + families]; None without links."""
-    own = [component for component in components if type(component) not in FIXED]
-    each = [component for family in families for component in family.each()]
-    validation = RollingValidation(fitted, [*own, *each])
-    if not len(validation):
-        return None
-    sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
-    mixes, weights = fit_mixed_weights(validation, sizes)
-    used = [type(each) not in FIXED for each in (None, *components, *families)]
-    rolling = torch.zeros(GROUPS, len(used))
-    rolling[:, torch.tensor(used)] = weights.float()
-    return mixes[1 + len(own) :], rolling
-
-
-def has_same_components(earlier: Ensemble, components: Sequence[ScoreComponent]) -> bool:
-    """Whether an ensemble has weights as of each moment, for some of these components only."""
-    named = {component.name: component for component in components}
-    return earlier.rolling_weights is not None and all(
-        isinstance(now := named.get(before.name), type(before))
-        and (not isinstance(now, DecayingComponent) or _has_same_memories(now, before))
-        for before in earlier.used(rolling=True).components
-    )
-
-
-def _has_same_memories(now: DecayingComponent, before: ScoreComponent) -> bool:
-    return isinstance(before, DecayingComponent) and torch.equal(now.memory, before.memory)
-
-
-def _weights_by_name(
-    earlier: Ensemble, components: Sequence[ScoreComponent], families: Sequence[DecayingComponent]
-) -> tuple[list[Tensor], Tensor]:
-    """The mix of each family in an earlier ensemble, and weights [G, 1 + components + families]."""
-    assert earlier.rolling_weights is not None
-    named = {component.name: component for component in earlier.components}
-    names = ["text", *named]
-    columns = dict(zip(names, earlier.rolling_weights.T, strict=True))
-    mixes = [getattr(named.get(family.name), "mix", family.mix) for family in families]
-    wanted = ["text", *(component.name for component in (*components, *families))]
-    unused = torch.zeros(GROUPS)
-    return mixes, torch.stack([columns.get(name, unused) for name in wanted], 1)
 
 
 def _link_components(

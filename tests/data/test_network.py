@@ -389,6 +389,8 @@ def test_texts_are_read_from_several_row_groups(make_network, monkeypatch):
     monkeypatch.setattr(network, "TEXT_ROWS", 3)
     graph = make_network(rows)
     assert graph.texts([39, 0, 4, 39]) == [rows[i]["text"] for i in (39, 0, 4, 39)]
+    for at in [*range(40), *range(40)]:  # more groups than are kept in memory
+        assert graph.texts([at]) == [rows[at]["text"]]
 
 
 def test_progress_is_shown(make_network, tokenizer_folder, capsys, monkeypatch):

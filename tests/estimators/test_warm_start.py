@@ -1,6 +1,5 @@
 """A run that starts from an earlier one, on a network that has changed since."""
 
-import dataclasses
 import json
 import random
 
@@ -13,7 +12,6 @@ import edgeformers
 from edgeformers import EdgeClassifier, LinkPredictor
 from edgeformers.baselines.collaborative.als import ALS
 from edgeformers.errors import ConfigError, FormatError, InputError
-from edgeformers.inference import rolling_weights
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.runs import read_config, train_run
 from edgeformers.training.trainer import Trainer, TrainingError
@@ -263,23 +261,6 @@ def test_other_models_start_warm_too(settings, yesterday, tonight, tmp_path):
     assert later(LinkPredictor, parent).fit(tonight).evaluate()["full/mrr"] > 0
 
 
-def test_weights_as_of_each_moment_are_kept_on_large_networks(
-    yesterday, tonight, tmp_path, monkeypatch
-):
-    before = edgeformers.data.graph.EdgeTextGraph.open(yesterday / "network")
-    parent = tiny(LinkPredictor, **{"links.ensemble": True}).fit(before)
-    saved = parent.save(tmp_path / "parent")
-    monkeypatch.setattr(rolling_weights, "STABLE_EDGES", 5)
-    monkeypatch.setattr(rolling_weights, "RollingValidation", None)  # nothing is fitted on it again
-    again = later(LinkPredictor, saved).fit(tonight)
-    weights = [_rolling_weights(each.fitted_.ensemble) for each in (parent, again)]
-    assert weights[0].keys() == weights[1].keys()
-    for name, (weight, mix) in weights[0].items():
-        torch.testing.assert_close(weights[1][name][0], weight)
-        torch.testing.assert_close(weights[1][name][1], mix)
-    assert len(again.fitted_.ensemble.group) == tonight.num_nodes
-
-
 def test_an_ensemble_keeps_the_settings_of_the_earlier_run(yesterday, monkeypatch):
     graph = edgeformers.data.graph.EdgeTextGraph.open(yesterday / "network")
     fitted = tiny(LinkPredictor).make_objective(graph).fitted
@@ -294,28 +275,3 @@ def test_an_ensemble_keeps_the_settings_of_the_earlier_run(yesterday, monkeypatc
     monkeypatch.setattr(ALS, "_fit", record)
     fit_ensemble(fitted, earlier)
     assert set(tried) == {(als.key.size(1), float(als.alpha))}
-
-
-def _rolling_weights(ensemble):
-    """The weights of each component that counts, and the mix of its memories."""
-    used = ensemble.used(rolling=True)
-    mixes = [getattr(component, "mix", torch.zeros(0)) for component in used.components]
-    names = [component.name for component in used.components]
-    return dict(zip(names, zip(used.weights.T[1:], mixes, strict=True), strict=True))
-
-
-def test_weights_are_fitted_again_if_components_have_changed(yesterday):
-    before = edgeformers.data.graph.EdgeTextGraph.open(yesterday / "network")
-    ensemble = tiny(LinkPredictor, **{"links.ensemble": True}).fit(before).fitted_.ensemble
-    components = list(ensemble.components)
-    assert rolling_weights.has_same_components(ensemble, components)
-    at = next(
-        i for i, one in enumerate(components) if isinstance(one, rolling_weights.DecayingComponent)
-    )
-    other = {**components[at].tensors(), "memory": components[at].memory * 2}
-    changed = [*components[:at], type(components[at])(**other), *components[at + 1 :]]
-    assert not rolling_weights.has_same_components(ensemble, changed)
-    without = [one for one in components if one.name != components[at].name]
-    assert not rolling_weights.has_same_components(ensemble, without)
-    fixed = dataclasses.replace(ensemble, rolling_weights=None)
-    assert not rolling_weights.has_same_components(fixed, components)

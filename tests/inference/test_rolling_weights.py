@@ -12,9 +12,11 @@ from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.inference import rolling_validation
 from edgeformers.inference.components import EASEComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.rolling_weights import RIDGE, Choices, fit_mixed_weights, fit_weights
 from edgeformers.inference.saved_components import GROUPS
 from edgeformers.inference.temporal_components import DAY, RecentHistoryComponent
@@ -139,10 +141,14 @@ def fashions(make_network):
     return make_network(fashion_rows(), config=config)
 
 
-def test_fitted_weights_follow_fashions(fashions):
+def untrained(graph):
     settings = {"links.ensemble": True, "data.split": "link"}
     predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=settings, show=False)
-    alone = predictor.make_objective(fashions).fitted
+    return predictor.make_objective(graph).fitted
+
+
+def test_fitted_weights_follow_fashions(fashions):
+    alone = untrained(fashions)
     fitted = replace(alone, ensemble=fit_ensemble(alone))
     links = RollingLinks(fashions, "link")
     ours = links.rank(RollingPredictor(fitted)).metrics("rolling")["mrr"]
@@ -150,13 +156,17 @@ def test_fitted_weights_follow_fashions(fashions):
     assert ours > 1.3 * links.rank(popularity).metrics("rolling")["mrr"]
 
 
+def test_of_many_validation_links_some_are_scored(fashions, monkeypatch):
+    fitted = untrained(fashions)
+    everything = RollingValidation(fitted, [])
+    monkeypatch.setattr(rolling_validation, "MAX_LINKS", 30)
+    assert 15 <= len(RollingValidation(fitted, [])) <= 30 < len(everything)
+
+
 def test_recent_histories_count_where_one_target_leads_to_the_next(make_network):
     splits = [SplitConfig(name="link", how="chronological", fractions=(0.6, 0.2, 0.2))]
     config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
-    graph = make_network(sequel_rows(), config=config)
-    settings = {"links.ensemble": True, "data.split": "link"}
-    predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=settings, show=False)
-    ensemble = fit_ensemble(predictor.make_objective(graph).fitted)
+    ensemble = fit_ensemble(untrained(make_network(sequel_rows(), config=config)))
     named = zip(ensemble.components, ensemble.rolling_weights.T[1:], strict=True)
     weights = {component.name: weight for component, weight in named}
     assert (weights[RecentHistoryComponent.name] > 0).all()
