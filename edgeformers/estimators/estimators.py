@@ -497,11 +497,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
 
     def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:
         """Fit the ensemble, if the settings ask for one."""
-        ensemble = None
-        if self.config.links.ensemble:
-            parent = open_parent(self.config)
-            earlier = parent.ensemble if isinstance(parent, FittedLinkPredictor) else None
-            ensemble = fit_ensemble(objective.fitted, earlier)
+        ensemble = fit_ensemble(objective.fitted) if self.config.links.ensemble else None
         weights = [] if ensemble is None else ensemble.weights[:, 0].tolist()
         unused = [name for name, weight in zip(GROUP_NAMES, weights, strict=False) if not weight]
         if unused:

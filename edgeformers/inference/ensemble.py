@@ -35,7 +35,6 @@ from edgeformers.inference.rolling_weights import with_rolling_weights
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 Weights = tuple[float, ...]
-Grids = tuple[Sequence[ALSConfig], Sequence[float]]  # settings of ALS, penalties of EASE
 
 EASE_NODES = 500_000  # with three tables of 256 numbers per node: 1.5 GB
 ALS_LINKS = 2_000_000
@@ -83,15 +82,14 @@ class Standardized:
         return scores
 
 
-def fit_ensemble(fitted: FittedLinkPredictor, earlier: Ensemble | None = None) -> Ensemble | None:
+def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     """Fit collaborative components and choose all weights by full-ranking MRR on validation.
 
     Sources with few, some and many edges are weighed separately. The trained score may get
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
     a component too; so are activity profiles if edges have times and validation shows a gain. If
     validation comes after training, there are also weights for a score that takes in edges, fitted
-    as of each moment of validation, with components of recent links. Of an `earlier` run that this
-    one starts from, the settings of ALS and EASE are kept, which saves time.
+    as of each moment of validation, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
@@ -105,8 +103,7 @@ def fit_ensemble(fitted: FittedLinkPredictor, earlier: Ensemble | None = None) -
     tables = _tables(query, scorer.keys(candidates), int(candidates[0]), graph.num_nodes)
     device = fitted.options.device
     chosen = [Standardized(MeanComponent(*tables), graph, device)]  # the trained score
-    grids = _grids(earlier)
-    for family in collaborative_components(graph, split, seed=seed, device=device, grids=grids):
+    for family in collaborative_components(graph, split, seed=seed, device=device):
         options = (Standardized(component, graph, device) for component in family)
         chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))
     if (activity := _activity_if_better(graph, split, chosen, ranking)) is not None:
@@ -143,25 +140,8 @@ def _without_unused(ensemble: Ensemble) -> Ensemble | None:
     )
 
 
-def _grids(earlier: Ensemble | None) -> Grids:
-    """The settings of ALS and EASE to try: all, or only those that an earlier ensemble has."""
-    components = {type(each): each for each in earlier.components} if earlier else {}
-    als, ease = components.get(ALSComponent), components.get(EASEComponent)
-    als_grid: Sequence[ALSConfig] = ALS_GRID
-    if isinstance(als, ALSComponent):
-        kept = als.key.size(1), float(als.alpha)
-        als_grid = [each for each in ALS_GRID if (each.factors, each.alpha) == kept] or ALS_GRID
-    penalties = [float(ease.penalty)] if isinstance(ease, EASEComponent) else LAMBDAS
-    return als_grid, penalties
-
-
 def collaborative_components(
-    graph: EdgeTextGraph,
-    split: str,
-    *,
-    seed: int,
-    device: torch.device | str | None = None,
-    grids: Grids | None = None,
+    graph: EdgeTextGraph, split: str, *, seed: int, device: torch.device | str | None = None
 ) -> Iterator[Iterator[ScoreComponent]]:
     """LightGCN, ALS and EASE where the network is small enough, each with several settings.
 
@@ -169,15 +149,14 @@ def collaborative_components(
     setting comes first. Components are fitted one at a time: they hold vectors of all nodes.
     """
     size, feasible = graph.num_nodes, feasible_components(graph, split)
-    als_grid, penalties = grids or _grids(None)
     if "lightgcn" in feasible:
         lightgcn = LightGCN(LIGHTGCN_GRID, seed=seed, device=device)
         yield (lightgcn_component(fit, size) for _, fit in lightgcn.fit_each(graph, split))
     if "als" in feasible:
-        als = ALS(als_grid, seed=seed, device=device)
+        als = ALS(ALS_GRID, seed=seed, device=device)
         yield (als_component(fit, size) for _, fit in als.fit_each(graph, split))
     if "ease" in feasible:
-        fits = EASE(penalties, device=device).fit_each(graph, split)
+        fits = EASE(LAMBDAS, device=device).fit_each(graph, split)
         yield (ease_component(fit, penalty, size, seed) for penalty, fit in fits)
 
 

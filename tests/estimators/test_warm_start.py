@@ -10,9 +10,7 @@ from safetensors.torch import load_file
 
 import edgeformers
 from edgeformers import EdgeClassifier, LinkPredictor
-from edgeformers.baselines.collaborative.als import ALS
 from edgeformers.errors import ConfigError, FormatError, InputError
-from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.runs import read_config, train_run
 from edgeformers.training.trainer import Trainer, TrainingError
 from tests.estimators.conftest import EDGES, LINKS
@@ -259,19 +257,3 @@ def test_other_models_start_warm_too(settings, yesterday, tonight, tmp_path):
     fitted = tiny(LinkPredictor, **settings).fit(before)
     parent = fitted.save(tmp_path / "parent")
     assert later(LinkPredictor, parent).fit(tonight).evaluate()["full/mrr"] > 0
-
-
-def test_an_ensemble_keeps_the_settings_of_the_earlier_run(yesterday, monkeypatch):
-    graph = edgeformers.data.graph.EdgeTextGraph.open(yesterday / "network")
-    fitted = tiny(LinkPredictor).make_objective(graph).fitted
-    earlier = fit_ensemble(fitted)
-    als = next(each for each in earlier.components if each.name == "als")
-    fit, tried = ALS._fit, []
-
-    def record(self, setting):
-        tried.append((setting.factors, setting.alpha))
-        return fit(self, setting)
-
-    monkeypatch.setattr(ALS, "_fit", record)
-    fit_ensemble(fitted, earlier)
-    assert set(tried) == {(als.key.size(1), float(als.alpha))}
