@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.rolling import ratio
+from edgeformers.config import parse_setting
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import SplitConfig
@@ -85,6 +86,7 @@ def run_cutoff(graph: EdgeTextGraph, share: float, args: argparse.Namespace) -> 
     network = network_until(graph, share, args.out / "networks" / f"{graph.name}-{name}")
     settings = {} if args.backbone is None else {"model.backbone": args.backbone}
     settings |= {"train.epochs": args.epochs} if args.epochs else {}
+    settings |= dict(map(parse_setting, args.set or ()))
     options = ExperimentOptions(
         seeds=args.seeds,
         settings=settings,
@@ -172,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backbone")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="by default those of the recipe")
+    parser.add_argument("--set", nargs="+", help="settings of all rows: train.frozen_layers=5")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device")
     args = parser.parse_args(arguments)
@@ -182,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     baselines = [row for row in test.gains if not row.startswith(ours)]
     summary = summarize(val, test, args.ours, baselines)
     facts = {"network": graph.name, "experiment": args.experiment, "cutoffs": list(args.cutoffs)}
-    facts |= {"seeds": args.seeds, "backbone": args.backbone}
+    facts |= {"seeds": args.seeds, "backbone": args.backbone, "settings": args.set or []}
     path = args.out / f"{args.experiment}.json"
     write_atomic(path, json.dumps({**facts, **summary}, indent=1) + "\n")
     for row, mrr in summary["rows"].items():
