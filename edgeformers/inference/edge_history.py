@@ -59,8 +59,8 @@ class Departures:
 
     node: int
     edges: Ids  # [e], those in the network
-    linked: Ids  # [k], the targets of those that the model was fitted on
-    linking_edges: Ids  # [k], the edges of these links
+    link_targets: Ids  # [k], the targets of those that the model was fitted on
+    link_edges: Ids  # [k], the edges of these links
     neighbors: Ids  # [h], the nodes at the other ends, sorted
     #: Sources that the model was fitted on and that lose links: their targets [t], and the number
     #: of edges to each before and after.
@@ -198,8 +198,8 @@ class EdgeHistory:
         return Departures(
             node=node,
             edges=edges,
-            linked=ends[1],
-            linking_edges=np.resize(known, len(ends[1])),
+            link_targets=ends[1],
+            link_edges=np.resize(known, len(ends[1])),
             neighbors=neighbors,
             sources={n: (*links, self._links_left(n, links[0])) for n, links in before.items()},
             lost=lost,

@@ -110,9 +110,9 @@ class TopicsComponent(AudienceComponent):
     def remove(self, departures: Departures) -> None:
         super().remove(departures)
         history, newest = departures.history, {}
-        for target in np.unique(departures.linked).tolist():
+        for target in np.unique(departures.link_targets).tolist():
             newest[target] = set(history.newest_edges_to(target, TEXTS_PER_TARGET).tolist())
-        links = zip(departures.linked.tolist(), departures.linking_edges.tolist(), strict=True)
+        links = zip(departures.link_targets.tolist(), departures.link_edges.tolist(), strict=True)
         read = [(target, edge) for target, edge in links if edge in newest[target]]
         forgotten = self._read(history.texts(np.array([edge for _, edge in read], np.int64)))
         for (target, _), topics in zip(read, forgotten, strict=True):

@@ -169,8 +169,8 @@ def departures(node, neighbors, lost, history, sources=None):
     return Departures(
         node=node,
         edges=np.empty(0, np.int64),
-        linked=np.empty(0, np.int64),
-        linking_edges=np.empty(0, np.int64),
+        link_targets=np.empty(0, np.int64),
+        link_edges=np.empty(0, np.int64),
         neighbors=np.array(neighbors),
         sources=sources or {},
         lost=lost,
