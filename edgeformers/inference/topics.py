@@ -145,13 +145,18 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
 
     counts = _counts(texts, HASHED_WORDS)
     frequency = np.bincount(counts.indices, minlength=HASHED_WORDS)
-    idf = np.log((1 + len(texts)) / (1 + frequency)) * (frequency >= LEAST_TEXTS)
-    rank = min(RANK, int(np.count_nonzero(idf)) - 1, len(texts) - 1)
+    used = np.flatnonzero((frequency >= LEAST_TEXTS) & (frequency < len(texts)))
+    rank = min(RANK, len(used) - 1, len(texts) - 1)
     if rank < 1:
         return None
-    weighted = normalize(counts.multiply(idf[None]).tocsr())
+    idf = np.log((1 + len(texts)) / (1 + frequency[used]))
+    weighted = normalize(counts[:, used].multiply(idf[None]).tocsr())
     svd = TruncatedSVD(rank, random_state=0).fit(weighted)
-    return torch.from_numpy(idf[:, None] * svd.components_.T).float()
+    is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # texts that repeat
+    topics = idf[:, None] * svd.components_[~is_noise].T
+    words = torch.zeros(HASHED_WORDS, topics.shape[1])
+    words[torch.from_numpy(used)] = torch.from_numpy(topics).float()
+    return words
 
 
 def _read_topics(texts: Sequence[str | None], words: Tensor) -> Tensor:
