@@ -8,7 +8,7 @@ edges, and `reproduce chronological` (or `--experiment rolling`) runs on it: 80%
 train, the next 10% validate, the last 10% test. The test links of all cutoffs are then pooled, and
 the row of `--ours` is compared with the baseline that is best on the pooled validation links, pair
 by pair, resampling sources. Everything is in one folder, and finished runs are not run again; the
-summary is OUT/EXPERIMENT.json.
+summary, OUT/EXPERIMENT.json, covers the rows of all calls with this folder.
 """
 
 import argparse
@@ -100,9 +100,10 @@ def run_cutoff(graph: EdgeTextGraph, share: float, args: argparse.Namespace) -> 
     for failure in results.failures:
         print(f"failed at {share:.0%}: {failure}", flush=True)
     tables: dict[str, list[pa.Table]] = {}
-    for run in results.plan.runs:
-        if run.is_finished and (table := read_examples(run.path)) is not None:
-            tables.setdefault(run.row.removesuffix(f"-{args.experiment}"), []).append(table)
+    for path in sorted((args.out / name / "runs").glob(f"*-{args.experiment}/*")):
+        if (table := read_examples(path)) is not None:
+            row = path.parent.name.removesuffix(f"-{args.experiment}")
+            tables.setdefault(row, []).append(table)
     print(f"{share:.0%}: {network.num_edges:,} edges, {len(tables)} rows", flush=True)
     return {"network": network, "tables": tables}
 
