@@ -79,7 +79,9 @@ class AudienceComponent(ScoreComponent):
         return key if kept else torch.zeros_like(key)
 
     def update(self, arrivals: Arrivals) -> None:
-        for source, target in zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True):
+        for source, target in zip(
+            arrivals.link_sources.tolist(), arrivals.link_targets.tolist(), strict=True
+        ):
             item = self._added(np.array([target]), "source")[0]
             self._add(source, "source", item)
             own = self.vectors(np.array([source]), "source")[0]

@@ -42,15 +42,15 @@ class Arrivals:
     source: Ids  # [n], of links between two nodes that the model was fitted on
     target: Ids  # [n]
     is_new: NDArray[np.bool_]  # [n], whether the two nodes were not linked before
-    linking: Ids  # [l], the sources of all links
-    linked: Ids  # [l], their targets
+    link_sources: Ids  # [l], the sources of all links
+    link_targets: Ids  # [l], their targets
     new_nodes: Mapping[Side, Ids]  # from N on: sources and targets with new edges
     history: "EdgeHistory"  # with these edges
 
-    def linked_times(self, times: Ids) -> Ids:
+    def link_times(self, times: Ids) -> Ids:
         """The times of edges [m] as those of links [l]; an edge to an unknown node is no link."""
         known = (self.edges.source >= 0) & (self.edges.target >= 0)
-        return np.resize(times[known], len(self.linked))
+        return np.resize(times[known], len(self.link_targets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +165,8 @@ class EdgeHistory:
             source=source[has_vectors],
             target=target[has_vectors],
             is_new=is_new[has_vectors],
-            linking=source,
-            linked=target,
+            link_sources=source,
+            link_targets=target,
             new_nodes=self._new_nodes(edges.source, edges.target),
             history=self,
         )

@@ -92,10 +92,12 @@ class NoveltyPreferenceComponent(NoveltyComponent):
         return query * float(share * (links + PRIOR_LINKS) / (share * links + PRIOR_LINKS))
 
     def update(self, arrivals: Arrivals) -> None:
-        times = arrivals.linked_times(self._times(arrivals.edges))
+        times = arrivals.link_times(self._times(arrivals.edges))
         super().update(arrivals)
-        values, counted = self._novelty(arrivals.linked, times)
-        for source, value in zip(arrivals.linking[counted].tolist(), values[counted], strict=True):
+        values, counted = self._novelty(arrivals.link_targets, times)
+        for source, value in zip(
+            arrivals.link_sources[counted].tolist(), values[counted], strict=True
+        ):
             total, count = self._totals(source)
             self._changed[source] = total + value, count + 1.0
 

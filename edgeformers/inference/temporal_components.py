@@ -100,7 +100,7 @@ class DecayingComponent(ScoreComponent):
 
     def update(self, arrivals: Arrivals) -> None:
         edges, rows = arrivals.edges, self._levels.rows
-        targets, times = arrivals.linked, arrivals.linked_times(self._times(edges))
+        targets, times = arrivals.link_targets, arrivals.link_times(self._times(edges))
         missing = int(targets.max(initial=-1)) + 1 - len(rows)
         self._levels.append(np.full((max(0, missing), len(self.memory)), -np.inf))
         self._add(self._levels.rows, targets, self._amounts(times))
@@ -304,9 +304,9 @@ class RecentHistoryComponent(EASEComponent):
         times = np.full(len(edges), self._latest) if edges.times is None else edges.times
         self._latest = max(self._latest, int(times.max(initial=self._latest)))
         ends = zip(
-            arrivals.linking.tolist(),
-            arrivals.linked.tolist(),
-            arrivals.linked_times(times).tolist(),
+            arrivals.link_sources.tolist(),
+            arrivals.link_targets.tolist(),
+            arrivals.link_times(times).tolist(),
             strict=True,
         )
         for source, target, time in ends:

@@ -100,7 +100,7 @@ class TopicsComponent(AudienceComponent):
         edges = arrivals.edges
         known = np.flatnonzero((edges.source >= 0) & (edges.target >= 0))
         read = self._read([edges.texts[at] for at in known.tolist()])
-        ends = zip(arrivals.linking.tolist(), arrivals.linked.tolist(), strict=True)
+        ends = zip(arrivals.link_sources.tolist(), arrivals.link_targets.tolist(), strict=True)
         for at, (source, target) in enumerate(ends):
             topics = read[at % len(read)]  # an undirected edge is two links
             self._topics[target] = self._topics_of(target) + topics

@@ -378,7 +378,7 @@ class PopularityComponent(ScoreComponent):
 
     def update(self, arrivals: Arrivals) -> None:
         """Raise the bias as log(1 + edges) rises."""
-        linked = arrivals.linked[arrivals.linked < len(self.rise)]
+        linked = arrivals.link_targets[arrivals.link_targets < len(self.rise)]
         nodes, counts = np.unique(linked, return_counts=True)
         edges = arrivals.history.popularity[nodes]
         self.rise[nodes] += torch.from_numpy(np.log1p(edges) - np.log1p(edges - counts)).float()
