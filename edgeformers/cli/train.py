@@ -19,6 +19,7 @@ from edgeformers.errors import InputError
 
 if TYPE_CHECKING:
     from edgeformers.data.graph import EdgeTextGraph
+    from edgeformers.evaluation import LinkReport
     from edgeformers.inference.fitted_edges import FittedEdgeClassifier
     from edgeformers.inference.fitted_links import FittedLinkPredictor
     from edgeformers.report.verdict import Verdict
@@ -29,6 +30,18 @@ ABLATE_INPUTS = (
 PROTOCOL_NOTE = (
     "full: ranked among all targets. The other protocols rank among other candidates, so their "
     "values cannot be compared with it."
+)
+LINK_KINDS = {  # protocol -> groups whose MRR is printed
+    "full": {"warm": "links between known nodes", "cold": "links with a new node"},
+    "rolling": {
+        "both known": "links between known nodes",
+        "new source": "links of new sources",
+        "new target": "links to new targets",
+    },
+}
+ROLLING_NOTE = (
+    "rolling: {:,} links, each ranked with all earlier edges; without links whose pair had an edge "
+    "before or whose target had none."
 )
 NEXT_COMMANDS = {
     "edge-classification": """
@@ -147,6 +160,11 @@ Examples:
 """
 
     part: str = option("train, val or test.", "test")
+    rolling: bool = option(
+        "Also rank each link as of its time, with all earlier edges. The split must be "
+        "chronological.",
+        False,
+    )
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
 
     def run(self) -> None:
@@ -156,7 +174,14 @@ Examples:
         count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
+        rolling = self._rank_rolling(fitted, part) if self.rolling else None
         results = fitted.evaluate(part)
+        notes = []
+        if rolling is not None:
+            metrics = rolling.results(fitted.config.train.seed)
+            results["groups"] |= metrics.pop("groups")
+            results |= metrics
+            notes = [ROLLING_NOTE.format(len(rolling.ranks["rolling"]))]
         verdict = self._verdict(fitted)
         examples = "edges" if task == "edge-classification" else "links"
         self.print(
@@ -171,8 +196,22 @@ Examples:
             f"{self.folder} on {count:,} {examples} of the {part} part of "
             f"{split_title(network.graph, network.split)}:",
             *metric_lines(results),
+            *notes,
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
+
+    def _rank_rolling(
+        self, fitted: "FittedEdgeClassifier | FittedLinkPredictor", part: str
+    ) -> "LinkReport":
+        """The ranks of links as of the time of each."""
+        from edgeformers.inference.fitted_links import FittedLinkPredictor
+        from edgeformers.inference.rolling import report_rolling
+
+        if not isinstance(fitted, FittedLinkPredictor):
+            raise InputError(
+                f"--rolling ranks links, but {self.folder} classifies edges; leave it out"
+            )
+        return report_rolling(fitted, part, show=not self.quiet)
 
     def _verdict(self, fitted: "FittedEdgeClassifier | FittedLinkPredictor") -> "Verdict | None":
         """The stored verdict of the run, or a new one; that of a saved model is not stored."""
@@ -220,15 +259,15 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
         cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
         rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
     lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
-    groups = results.get("groups", {}).get("full", {})
-    if groups.get("cold", {}).get("pairs"):
-        kinds = {"warm": "links between known nodes", "cold": "links with a new node"}
+    for protocol, kinds in LINK_KINDS.items():
+        groups = results.get("groups", {}).get(protocol, {})
         means = [
             f"{groups[name]['metrics']['mrr']:.4f} on {groups[name]['pairs']:,} {kind}"
             for name, kind in kinds.items()
-            if groups[name]["pairs"]
+            if name in groups and groups[name]["pairs"]
         ]
-        lines.append(f"full/mrr: {', '.join(means)}")
+        if len(means) > 1:
+            lines.append(f"{protocol}/mrr: {', '.join(means)}")
     if recommended := results.get("recommendations"):
         values = {name.replace("_", " "): value for name, value in recommended.items()}
         judged = ", ".join(f"{name} {value:.3f}" for name, value in values.items())

@@ -47,6 +47,7 @@ from edgeformers.inference.fitted_edges import (
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.load import load_fitted, load_pretrained
+from edgeformers.inference.rolling import report_rolling
 from edgeformers.inference.saved_components import GROUP_NAMES
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
@@ -486,6 +487,13 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
     ) -> LinkReport:
         """The ranks of a part's links, for comparing two models pair by pair."""
         return self.fitted_.report(self.fitted_.network.part(part), protocols=protocols)
+
+    def report_rolling(self, part: str = "test") -> LinkReport:
+        """The same as of the time of each link, which may read all earlier edges.
+
+        The split must be chronological.
+        """
+        return report_rolling(self.fitted_, part, show=self.show)
 
     evaluate = delegated(FittedLinkPredictor.evaluate)
     embed_nodes = delegated(FittedLinkPredictor.embed_nodes)

@@ -23,6 +23,7 @@ from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.ranking import block_rows
 from edgeformers.evaluation.report import ROLLING, LinkReport
 from edgeformers.evaluation.scorers import Table, to_numpy
+from edgeformers.progress import progress_bar
 
 #: Links by what training knew; a link may be of a new source and to a new target.
 ROLLING_GROUPS = ("new source", "new target", "both known")
@@ -106,9 +107,16 @@ class RollingLinks:
         self._in_training[graph.src[trained]] = self._in_training[graph.dst[trained]] = True
         self._known = _KnownPairs(graph, trained)
 
-    def rank(self, scorer: RollingScorer) -> LinkReport:
+    def rank(self, scorer: RollingScorer, *, show: bool = False) -> LinkReport:
         """The ranks of all links, with the groups `new source`, `new target` and `both known`."""
-        return self.rank_each(scorer.observe, lambda *query: [scorer.scores_at(*query)], 1)[0]
+        total = len(self.earlier) + len(self.arriving)
+        with progress_bar(total, desc="ranking over time", unit="edges", show=show) as bar:
+
+            def observe(edges: Ids) -> None:
+                scorer.observe(edges)
+                bar.update(len(edges))
+
+            return self.rank_each(observe, lambda *query: [scorer.scores_at(*query)], 1)[0]
 
     def rank_each(
         self,
@@ -278,8 +286,8 @@ def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
         if ends and own.min() < ends[-1]:
             raise InputError(
                 f"{graph.path}: `rolling` needs a chronological split, but '{split}' tests edges "
-                "that are older than edges it trains on; prepare the network with "
-                "`splits=['link=chronological']`"
+                "that are older than edges it trains on; prepare the network with a split such as "
+                "link=chronological"
             )
         ends.append(int(own.max()))
     return times

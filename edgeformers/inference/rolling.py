@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from edgeformers.data.types import Ids, Side
+from edgeformers.evaluation import LinkReport
 from edgeformers.evaluation.network_links import candidate_nodes
+from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
@@ -21,6 +23,14 @@ from edgeformers.inference.trained_components import TextComponent
 
 NOT_ARRIVED = -1
 GROWTH = 1.25  # the texts of a node are read again when its edges have grown by this factor
+
+
+def report_rolling(
+    fitted: FittedLinkPredictor, part: str = "test", *, show: bool = False
+) -> LinkReport:
+    """The ranks of a part's links, each as of its time."""
+    links = RollingLinks(fitted.network.graph, fitted.network.split, part)
+    return links.rank(RollingPredictor(fitted), show=show)
 
 
 class RollingPredictor:

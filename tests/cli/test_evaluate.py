@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.cli.commands import run_examples
-from tests.cli.conftest import call
+from tests.cli.conftest import TINY, call
 
 
 def test_scores_are_those_of_training(home):
@@ -37,9 +37,25 @@ def test_json_is_the_only_output(home):
     assert 0 <= told["results"]["accuracy"] <= 1
 
 
+def test_links_are_ranked_over_time(edgeformers):
+    split = "link=chronological"
+    edgeformers("prepare", "simulated", "-o", "network", "--edges", 300, "--split", split)
+    edgeformers("train", "link-prediction", "network", "-o", "run", *TINY)
+    answer = edgeformers("evaluate", "run", "--rolling", "--json", "--quiet")
+    assert answer.code == 0, answer.err
+    results = json.loads(answer.out)["results"]
+    low, high = results["rolling/mrr_interval"]
+    assert 0 < low <= results["rolling/mrr"] <= high <= 1
+    assert set(results["groups"]["rolling"]) == {"new source", "new target", "both known"}
+    shown = edgeformers("evaluate", "run", "--rolling", "--quiet").out
+    assert f"{results['rolling/mrr']:.4f}" in shown
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
+        (["run-edges", "--rolling"], "--rolling"),
+        (["run-links", "--rolling"], "chronological"),
         (["nothing"], "nothing: no such folder"),
         (["run-edges", "--part", "tset"], "'tset'; did you mean 'test'"),
         (["run-edges", "--network", "nothing"], "nothing is not a prepared network"),
