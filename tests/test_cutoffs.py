@@ -44,8 +44,9 @@ def test_test_links_of_all_cutoffs_are_pooled(network, tmp_path, capsys):
 def test_the_baseline_is_picked_on_validation():
     sources = np.array(["a", "a", "b", "b"])
     gains = {"ours": [0.4] * 4, "one": [0.1] * 4, "two": [0.2] * 4}
-    test = Links({row: np.array(values) for row, values in gains.items()}, sources, {})
-    val = Links({**test.gains, "one": np.full(4, 0.9)}, sources, {})
+    seeds = dict.fromkeys(gains, 1)
+    test = Links({row: np.array(values) for row, values in gains.items()}, seeds, sources, {})
+    val = Links({**test.gains, "one": np.full(4, 0.9)}, seeds, sources, {})
     summary = summarize(val, test, "ours", ["one", "two"])
     assert summary["baseline"] == "one"
     assert summary["ratios"]["all"]["ratio"] == pytest.approx(4)

@@ -42,7 +42,7 @@ from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.errors import ConfigError, FormatError, InputError, suggest
 
 TEXT_ROWS = 16_384  # texts per Parquet row group, the unit read to access one text
-TEXT_GROUPS = 4  # row groups that are kept in memory
+TEXT_GROUPS = 4  # row groups that are kept in memory: those read last
 
 Strata = Literal["none", "positive", "edge_type"]
 

@@ -142,28 +142,25 @@ class RollingLinks:
         in so many is ranked, and the edges in between are observed together.
         """
         assert self.graph.times is not None
-        known = self._known.copy()
         observe(self.earlier)
-        known.add(self.earlier)
         observed, ranked = 0, 0  # arriving edges, and links so far
-        for moment in self._moments():
-            edges = self.arriving[moment]
-            links = edges[self._is_query[moment]]
-            links = links[known.is_rankable(links, repeated=repeated)]
+        for moment, links, known in self._rankable(repeated=repeated):
             chosen = links[(ranked + np.arange(len(links))) % every == 0]
             ranked += len(links)
             if len(chosen):
                 observe(self.arriving[observed : moment.start])
                 observed = moment.start
-            current = known.by_source(edges) if len(chosen) else {}
+            current = known.by_source(self.arriving[moment]) if len(chosen) else {}
             for at in index_blocks(len(chosen), block_rows(self.num_candidates)):
                 own = chosen[at]
                 sources, columns = known.pairs(own)
                 time = int(self.graph.times[own[0]])
                 masks = known.candidates(sources, current)
                 yield RollingBlock(own, sources, columns, *masks, time)
-            known.add(edges)
         observe(self.arriving[observed:])
+
+    def __len__(self) -> int:
+        return sum(len(links) for _, links, _ in self._rankable())
 
     def is_inductive(self, links: Ids) -> Mask:
         """Whether training did not have the source or the target of each link."""
@@ -173,6 +170,16 @@ class RollingLinks:
         """Whether training had the source and the target of each link."""
         sources, targets = self.graph.src[links], self.graph.dst[links]
         return self._in_training[sources], self._in_training[targets]
+
+    def _rankable(self, *, repeated: bool = False) -> "Iterator[tuple[slice, Ids, _KnownPairs]]":
+        """Each moment, its links to rank, and the pairs that had an edge before it."""
+        known = self._known.copy()
+        known.add(self.earlier)
+        for moment in self._moments():
+            edges = self.arriving[moment]
+            links = edges[self._is_query[moment]]
+            yield moment, links[known.is_rankable(links, repeated=repeated)], known
+            known.add(edges)
 
     def _moments(self) -> Iterator[slice]:
         """The arriving edges in groups of equal times."""

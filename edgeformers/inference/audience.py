@@ -79,17 +79,9 @@ class AudienceComponent(ScoreComponent):
         return key if kept else torch.zeros_like(key)
 
     def update(self, arrivals: Arrivals) -> None:
-        for source, target in zip(
-            arrivals.link_sources.tolist(), arrivals.link_targets.tolist(), strict=True
-        ):
-            item = self._added(np.array([target]), "source")[0]
-            self._add(source, "source", item)
-            own = self.vectors(np.array([source]), "source")[0]
-            self._add(target, "target", own)
-            items, sources, count = self._arrived[source].get(target, (0.0, 0.0, 0))
-            self._arrived[source][target] = items + item, sources + own, count + 1
-            self._sources[target].add(source)
-            self._edges[target] += 1
+        ends = arrivals.link_sources.tolist(), arrivals.link_targets.tolist()
+        for source, target in zip(*ends, strict=True):
+            self._add_link(source, target)
 
     def remove(self, departures: Departures) -> None:
         node, size = departures.node, len(self.item)
@@ -107,9 +99,22 @@ class AudienceComponent(ScoreComponent):
             self._sources[target].discard(node)
             self._edges[target] -= later
             self._add(target, "target", -(units + (count - later) * trained))
+            if not departures.history.popularity[target]:  # nothing is left but rounding
+                self._changed["target"][target] = torch.zeros(self.item.size(1))
         self._edges.pop(node, None)
         for changed in self._changed.values():
             changed[node] = torch.zeros(self.item.size(1))
+
+    def _add_link(self, source: int, target: int) -> None:
+        """Take in a later edge."""
+        item = self._added(np.array([target]), "source")[0]
+        self._add(source, "source", item)
+        own = self.vectors(np.array([source]), "source")[0]
+        self._add(target, "target", own)
+        items, sources, count = self._arrived[source].get(target, (0.0, 0.0, 0))
+        self._arrived[source][target] = items + item, sources + own, count + 1
+        self._sources[target].add(source)
+        self._edges[target] += 1
 
     def _sums(self, nodes: Ids, side: Side) -> Tensor:
         """The vectors [n, R] before they are scaled to unit length."""
@@ -159,6 +164,6 @@ def singular_vectors(sources: Ids, targets: Ids, num_nodes: int, rank: int) -> T
     return item
 
 
-def unit(vectors: Tensor, shortest: float = SMALL) -> Tensor:
+def unit(vectors: Tensor) -> Tensor:
     """Vectors of length 1; those that are too short to have a direction stay short."""
-    return F.normalize(vectors, dim=-1, eps=shortest)
+    return F.normalize(vectors, dim=-1, eps=SMALL)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.evaluation import LinkReport
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
@@ -72,12 +72,17 @@ class RollingPredictor:
         self._scorer.update(new, self._history)
 
     def scores_at(self, sources: Ids, time: int) -> Vectors:
-        """Source nodes [q] -> scores of all candidates [q, C]; -inf for those without an edge."""
+        """Source nodes [q] -> scores of all candidates [q, C]; -inf for those without a link."""
         return self._table(sources, self._scorer.scores, -np.inf)
 
     def component_scores_at(self, sources: Ids, time: int) -> Vectors:
-        """The same for each component [q, P, C]; 0 for candidates without an edge."""
+        """The same for each component [q, P, C]; 0 for candidates without a link."""
         return self._table(sources, self._scorer.component_scores, 0.0)
+
+    @property
+    def has_arrived(self) -> Mask:
+        """Which candidates have had a link [C]; others have no score."""
+        return np.asarray(self._number[self._candidates] != NOT_ARRIVED)
 
     def groups(self, sources: Ids) -> Ids:
         """The degree group of each source [q]."""
@@ -90,7 +95,7 @@ class RollingPredictor:
         """What `score` returns for all candidates, in the order of the network."""
         numbers = self._number[sources]
         has_edges = numbers != NOT_ARRIVED
-        arrived = np.flatnonzero(self._number[self._candidates] != NOT_ARRIVED)
+        arrived = np.flatnonzero(self.has_arrived)
         columns = np.searchsorted(self._scorer.candidates, self._number[self._candidates[arrived]])
         nothing = NewEdges(source=numbers[:0], target=numbers[:0], texts=[])
         asked: list[tuple[Ids, Ids | Queries]] = []

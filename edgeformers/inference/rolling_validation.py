@@ -37,17 +37,21 @@ class RollingValidation:
         predictor = RollingPredictor(replace(fitted, ensemble=options))
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
-        every = math.ceil(len(links.arriving) / max(1, min(fitting, MAX_LINKS)))
+        every = math.ceil(len(links) / max(1, min(fitting, MAX_LINKS))) or 1
         queries, tables, columns, others, groups = [], [], [], [], []
         for block in links.blocks(predictor.observe, every=every):
-            scores = predictor.component_scores_at(block.sources, block.time)
+            has_score = predictor.has_arrived[block.columns]
+            if not has_score.any():
+                continue
+            sources = block.sources[has_score]
+            scores = predictor.component_scores_at(sources, block.time)
             trained = scores.shape[1] - len(components)  # parts of the trained score
             total = scores[:, :trained].sum(1, keepdims=True)
             tables.append(np.concatenate([total, scores[:, trained:]], 1))
-            queries.append(block.sources)
-            columns.append(block.columns)
-            others.append(block.is_other)
-            groups.append(predictor.groups(block.sources))
+            queries.append(sources)
+            columns.append(block.columns[has_score])
+            others.append(block.is_other[has_score] & predictor.has_arrived)
+            groups.append(predictor.groups(sources))
         self.queries = np.concatenate([np.empty(0, np.int64), *queries])
         self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
         self.columns = np.concatenate([np.empty(0, np.int64), *columns])

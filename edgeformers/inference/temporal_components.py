@@ -46,7 +46,8 @@ class DecayingComponent(ScoreComponent):
         self.mix = torch.ones_like(self.memory) if mix is None else mix.double()  # [M]
         self._levels = GrowingArray(self.levels.clone().numpy())
         self._latest = int(self.latest)
-        self._top: Floats = self._levels.rows.max(0, initial=0.0)
+        top = self._levels.rows.max(0, initial=-np.inf)
+        self._top: Floats = np.where(np.isneginf(top), 0.0, top)
         self._unit = self._reference()
 
     @classmethod
@@ -55,7 +56,8 @@ class DecayingComponent(ScoreComponent):
         memories = np.atleast_1d(memory).astype(float)
         levels = np.full((num_nodes, len(memories)), -np.inf)
         cls._add(levels, targets, times[:, None] / (DAY * memories))
-        return cls(torch.from_numpy(levels), torch.from_numpy(memories), int(times.max(initial=0)))
+        latest = int(times.max()) if len(times) else 0
+        return cls(torch.from_numpy(levels), torch.from_numpy(memories), latest)
 
     def each(self) -> list[Self]:
         """A component for each memory alone."""
@@ -351,8 +353,8 @@ class RecentHistoryComponent(EASEComponent):
         return torch.tensor([weights.get(node, 0.0) for node in nodes.tolist()])
 
     def _decay(self, times: Ids) -> Floats:
-        age = (times.max(initial=0) - times) / (DAY * float(self.memory))
-        weights = np.exp(-age)
+        latest = times.max() if len(times) else 0
+        weights = np.exp((times - latest) / (DAY * float(self.memory)))
         return np.asarray(weights / max(weights.sum(), 1.0) ** float(self.power), np.float32)
 
 

@@ -19,7 +19,6 @@ LEAST_TEXTS = 3  # a rarer word is ignored
 FIT_TEXTS = 50_000  # texts that topics are found in
 TEXTS_PER_TARGET = 64  # the newest ones of training are read
 CHUNK = 10_000  # texts at a time
-NO_DIRECTION = 0.1  # length of what rounding leaves of two directions
 
 
 class TopicsComponent(AudienceComponent):
@@ -88,13 +87,13 @@ class TopicsComponent(AudienceComponent):
         for at, node in enumerate(nodes.tolist() if self._topics else ()):
             if node in self._topics:
                 topics[at] = self._topics[node]
-        return unit(vectors + unit(topics), NO_DIRECTION)
+        return unit(vectors + unit(topics))
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         folded = super().fold_in(edges, side)
         if side == "source":
             return folded
-        return unit(folded + unit(self._read(edges.texts).sum(0)), NO_DIRECTION)
+        return unit(folded + unit(self._read(edges.texts).sum(0)))
 
     def update(self, arrivals: Arrivals) -> None:
         edges = arrivals.edges
@@ -105,7 +104,7 @@ class TopicsComponent(AudienceComponent):
             topics = read[at % len(read)]  # an undirected edge is two links
             self._topics[target] = self._topics_of(target) + topics
             self._texts[source][target] = self._texts[source].get(target, 0.0) + topics
-        super().update(arrivals)
+            self._add_link(source, target)
 
     def remove(self, departures: Departures) -> None:
         super().remove(departures)
@@ -121,7 +120,9 @@ class TopicsComponent(AudienceComponent):
             self._topics[target] = self._topics_of(target) - topics
         for neighbor in departures.neighbors.tolist():
             self._texts.get(neighbor, {}).pop(departures.node, None)
-        self._topics[departures.node] = torch.zeros(self.topics.size(1))
+        empty = [target for target in departures.lost if not history.popularity[target]]
+        for target in (departures.node, *empty):  # nothing is left but rounding
+            self._topics[target] = torch.zeros(self.topics.size(1))
 
     def _new_item(self, target: int) -> Tensor:
         return unit(self._topics_of(target))

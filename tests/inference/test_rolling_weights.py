@@ -161,6 +161,30 @@ def test_of_many_validation_links_some_are_scored(fashions, monkeypatch):
     everything = RollingValidation(fitted, [])
     monkeypatch.setattr(rolling_validation, "MAX_LINKS", 30)
     assert 15 <= len(RollingValidation(fitted, [])) <= 30 < len(everything)
+    monkeypatch.setattr(rolling_validation, "MAX_LINKS", len(everything))
+    assert len(RollingValidation(fitted, [])) == len(everything)  # although some edges are no links
+
+
+def test_targets_without_links_are_not_compared(make_network):
+    """They have no score: their only edges so far are not favorable."""
+    rows = fashion_rows()
+    for row in rows:
+        row["label"] = "good" if int(row["target"][1:]) % 3 else "bad"
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.25, 0.25))]
+    options = {"tokenizer": "train:200", "progress": False, "positive_labels": ["good"]}
+    graph = make_network(rows, config=PrepareConfig(splits=splits, **options))
+    fitted = untrained(graph)
+    validation, found, without_links = RollingValidation(fitted, []), 0, 0
+    predictor, links = RollingPredictor(fitted), RollingLinks(graph, "link", "val")
+    for block in links.blocks(predictor.observe):
+        own = np.flatnonzero(predictor.has_arrived[block.columns])
+        at = slice(found, found + len(own))
+        found += len(own)
+        without_links += (block.is_other & ~predictor.has_arrived).sum()
+        expected = block.is_other[own] & predictor.has_arrived
+        np.testing.assert_array_equal(validation.is_other[at], expected)
+        np.testing.assert_array_equal(validation.columns[at], block.columns[own])
+    assert found == len(validation) > 0 < without_links
 
 
 def test_recent_histories_count_where_one_target_leads_to_the_next(make_network):

@@ -79,6 +79,21 @@ def test_later_edges_give_what_fitting_with_them_gives(kind):
     assert values(copy(grown), [7])[0] == 0.0  # a copy is as fitted
 
 
+@pytest.mark.parametrize("kind", [RecentPopularityComponent, NoveltyComponent])
+def test_times_before_1970_are_like_any_others(kind):
+    targets, days, nodes = np.array([2, 4, 3]), np.array([1, 9, 12]), [2, 3, 4]
+    late = kind.fit(targets, DAY * days, N, memory=2.0)
+    early = kind.fit(targets, DAY * (days - 9_000), N, memory=2.0)
+    np.testing.assert_allclose(values(early, nodes), values(late, nodes), rtol=1e-5)
+
+
+def test_a_recent_history_before_1970_is_like_any_other():
+    late = make(RecentHistoryComponent)
+    early = RecentHistoryComponent(**late.tensors() | {"times": late.times - DAY * 9_000})
+    pair = (one.vectors(np.array([0]), "source") for one in (early, late))
+    torch.testing.assert_close(*pair)
+
+
 def test_an_edge_without_a_time_is_as_late_as_the_latest():
     given, not_given = make(RecentPopularityComponent), make(RecentPopularityComponent)
     given.update(history_of().add(timed([0], [4], [12])))

@@ -1,5 +1,7 @@
 """Topics: what the texts of targets are about, for sources that link to such targets."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -94,8 +96,19 @@ def test_removed_nodes_take_their_training_texts_along(graph, monkeypatch):
     for at, source in enumerate((GARDENER, GARDENER + 1)):
         assert (component.vectors(GARDENS, "target").norm(dim=1) > 0.9).all(), at
         component.remove(history.remove(source, graph.adjacency))
-    assert (component.vectors(GARDENS, "target").norm(dim=1) < 0.1).all()
+    assert not component.vectors(GARDENS, "target").any()
     assert (component.vectors(np.array([ABOUT_MUSIC]), "target").norm(dim=1) > 0.9).all()
+
+
+def test_edges_together_are_as_edges_one_by_one(component, graph):
+    ends, texts = ([GARDENER, FAN], [NEW_TARGET] * 2), ["roses and water", "loud drums"]
+    other = copy(component)
+    component.update(EdgeHistory(graph, "link", np.zeros(10, int)).add(edges(*ends, texts)))
+    history = EdgeHistory(graph, "link", np.zeros(10, int))
+    for source, target, text in zip(*ends, texts, strict=True):
+        other.update(history.add(edges([source], [target], [text])))
+    for side, nodes in (("source", np.arange(4)), ("target", np.array([NEW_TARGET]))):
+        torch.testing.assert_close(component.vectors(nodes, side), other.vectors(nodes, side))
 
 
 def test_a_saved_component_reads_texts_alike(component, history, graph):
