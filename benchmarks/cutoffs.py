@@ -33,6 +33,7 @@ from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import reproduce
 from edgeformers.experiments.scoring import read_examples
 from edgeformers.files import write_atomic
+from edgeformers.inference.model_card import RESULTS
 
 CUTOFFS = (0.6, 0.7, 0.8, 0.9, 1.0)
 OURS = "edgeformer-n-ensemble"
@@ -44,6 +45,7 @@ class Links:
     """Links of one part and all cutoffs, in the same order for every row [n]."""
 
     gains: Mapping[str, Floats]  # row -> reciprocal ranks, means over seeds
+    seeds: Mapping[str, int]  # row -> runs per cutoff
     sources: np.ndarray[Any, Any]  # ids of nodes
     groups: Mapping[str, np.ndarray[Any, Any]]
 
@@ -100,9 +102,9 @@ def run_cutoff(graph: EdgeTextGraph, share: float, args: argparse.Namespace) -> 
     for failure in results.failures:
         print(f"failed at {share:.0%}: {failure}", flush=True)
     tables: dict[str, list[pa.Table]] = {}
-    for path in sorted((args.out / name / "runs").glob(f"*-{args.experiment}/*")):
-        if (table := read_examples(path)) is not None:
-            row = path.parent.name.removesuffix(f"-{args.experiment}")
+    for finished in sorted((args.out / name / "runs").glob(f"*-{args.experiment}/*/{RESULTS}")):
+        if (table := read_examples(finished.parent)) is not None:
+            row = finished.parts[-3].removesuffix(f"-{args.experiment}")
             tables.setdefault(row, []).append(table)
     print(f"{share:.0%}: {network.num_edges:,} edges, {len(tables)} rows", flush=True)
     return {"network": network, "tables": tables}
@@ -127,6 +129,7 @@ def pool(cutoffs: Sequence[dict[str, Any]], part: str, protocol: str) -> Links:
                 groups[name].append(np.array(first[name].to_pylist()) == name)
     return Links(
         gains={row: np.concatenate(parts) for row, parts in gains.items()},
+        seeds={row: min(len(each["tables"][row]) for each in cutoffs) for row in rows},
         sources=np.array(sources),
         groups={name: np.concatenate(masks) for name, masks in groups.items() if masks},
     )
@@ -142,7 +145,11 @@ def summarize(val: Links, test: Links, ours: str, baselines: Sequence[str]) -> d
     Also against the baseline that is best on test, which nobody could have picked.
     """
     rows = {
-        row: {"val": float(val.gains[row].mean()), "test": float(gains.mean())}
+        row: {
+            "val": float(val.gains[row].mean()),
+            "test": float(gains.mean()),
+            "seeds": test.seeds[row],
+        }
         for row, gains in test.gains.items()
     }
     summary: dict[str, Any] = {"links": len(test.sources), "rows": rows}
@@ -186,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     baselines = [row for row in test.gains if not row.startswith(ours)]
     summary = summarize(val, test, args.ours, baselines)
     facts = {"network": graph.name, "experiment": args.experiment, "cutoffs": list(args.cutoffs)}
-    facts |= {"seeds": args.seeds, "backbone": args.backbone, "settings": args.set or []}
+    facts |= {"backbone": args.backbone, "settings": args.set or []}  # of this call
     path = args.out / f"{args.experiment}.json"
     write_atomic(path, json.dumps({**facts, **summary}, indent=1) + "\n")
     for row, mrr in summary["rows"].items():

@@ -48,8 +48,7 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
 
     if row in (DEFAULT, UNTRAINED):
         settings = {"train.seed": seed, "data.split": args.split}
-        settings |= {"train.epochs": args.epochs} if args.epochs else {}
-        settings |= dict(map(parse_setting, args.set or ()))
+        settings |= dict(map(parse_setting, settings_of(row, args)))
         predictor = LinkPredictor(args.backbone, settings=settings)
         if row == DEFAULT:
             fitted = predictor.fit(graph).fitted_
@@ -64,7 +63,7 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
         "row": row,
         "seed": seed,
         "backbone": args.backbone if row in (DEFAULT, UNTRAINED) else "",
-        "settings": args.set or [],
+        "settings": settings_of(row, args),
         "weights": chosen,
         "val": mrr_by_group(reports["val"]),
         "test": {**mrr_by_group(reports["test"]), **record(graph, reports["test"])},
@@ -72,6 +71,12 @@ def run_row(graph: EdgeTextGraph, row: str, seed: int, args: argparse.Namespace)
 
 
 PARTS = ("val", "test")
+
+
+def settings_of(row: str, args: argparse.Namespace) -> list[str]:
+    """The settings of a row that differ from the recipe; baselines have none."""
+    epochs = [f"train.epochs={args.epochs}"] if args.epochs else []
+    return [*epochs, *(args.set or [])] if row in (DEFAULT, UNTRAINED) else []
 
 
 def mrr_by_group(report: LinkReport) -> dict[str, Any]:
@@ -89,7 +94,8 @@ def record(graph: EdgeTextGraph, report: LinkReport) -> dict[str, Any]:
     assert graph.times is not None
     assert report.edges is not None
     starts = np.full(graph.num_nodes, np.iinfo(np.int64).max)
-    np.minimum.at(starts, graph.src, graph.times)
+    for ends in (graph.src,) if graph.is_bipartite else (graph.src, graph.dst):
+        np.minimum.at(starts, ends, graph.times)
     is_first = graph.times[report.edges] == starts[graph.src[report.edges]]
     new_source, new_target = (report.groups[name].astype(int) for name in ROLLING_GROUPS[:2])
     return {
@@ -125,6 +131,8 @@ def run_all(graph: EdgeTextGraph, args: argparse.Namespace) -> list[dict[str, An
                 text = json.dumps(run_row(graph, row, seed, args), separators=(",", ":"))
                 write_atomic(path, text + "\n")
             records.append(json.loads(path.read_text()))
+            if records[-1].get("settings", []) != settings_of(row, args):
+                raise SystemExit(f"{path} has other settings; choose another --results")
             mrr = {part: records[-1][part]["mrr"]["all"] for part in PARTS}
             print(f"{row:20} {seed} val {mrr['val']:.4f} test {mrr['test']:.4f}", flush=True)
     return records
