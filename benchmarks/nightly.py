@@ -7,9 +7,10 @@ python -m benchmarks.nightly Magazine_Subscriptions_5.json.gz --source reviewerI
 The edges are put in time order. Night i trains on the first `start + i * step` of them, the last
 tenth of which is for validation, and is tested on the edges until the next night: new pairs of
 nodes that both have training edges, ranked among all targets (`full`) and as of each moment
-(`rolling`, where only these links arrive). `scratch` trains anew every night; `warm` trains the first night from scratch, and then
-from the night before. Times are those of `fit`, which includes the ensemble and saving. Every
-finished training is recorded in the working folder, and not repeated.
+(`rolling`, where only these links arrive). `scratch` trains anew every night; `warm` trains the
+first night from scratch, and then from the night before. Times are those of `fit`, which includes
+the ensemble and saving. Every finished training is recorded in the working folder, and not
+repeated.
 """
 
 import argparse
