@@ -18,6 +18,7 @@ from typer.models import ArgumentInfo
 
 from edgeformers.config import RECIPES, parse_setting
 from edgeformers.errors import InputError, suggest
+from edgeformers.files import json_values
 
 if TYPE_CHECKING:
     from edgeformers.inference.fitted_edges import FittedEdgeClassifier
@@ -63,7 +64,7 @@ class Command(ABC):
     def print(self, values: Any, *lines: str) -> None:
         """Print values as JSON if wanted, otherwise lines."""
         if self.as_json:
-            echo(json.dumps(values, ensure_ascii=False, indent=1))
+            echo(json.dumps(json_values(values), ensure_ascii=False, indent=1))
         else:
             echo("\n".join(lines))
 

@@ -25,6 +25,9 @@ REASON_NOTE = (
     "adds: sums to the score. without: how the score changes if these edges are removed, computed "
     "again."
 )
+UNREAD_NOTE = (
+    "The last {:,} edges, which validate and test the model, are not read; --all-edges reads them."
+)
 NO_RATINGS_NOTE = (
     "The network has neither ratings nor --positive labels: reasons are chosen by what they add, "
     "and may be complaints."
@@ -58,6 +61,9 @@ Examples:
     explain: int = option("Edges of the source to show as reasons for each recommendation.", 0)
     full_text: bool = option("With --explain, do not shorten texts.", False)
     include_seen: bool = option("Include targets that are already linked.", False)
+    all_edges: bool = option(
+        "Read the validation and test edges, too: recommend as of the last edge.", False
+    )
     allow: list[str] | None = option(
         "Recommend only these: an id, or a file with an id per line. Repeatable.",
         metavar="ID|FILE",
@@ -84,6 +90,8 @@ Examples:
             command = f"edgeformers predict {self.folder} EDGES.csv -o OUT.csv"
             raise InputError(f"{self.folder} classifies edges; use: {command}")
         edges = self._edges(predictor.nodes)
+        if self.all_edges:
+            predictor.read_all_edges()
         recommendations = predictor.recommend(
             self.node,
             self.k,
@@ -98,10 +106,13 @@ Examples:
         ]
         if 0 < len(recommendations) < self.k and exclude_seen and not self.likes:
             lines.append(
-                f"The other targets are already linked to {self.node}; see --include-seen."
+                f"All other targets are linked to {self.node} (see --include-seen) or have no edges."
             )
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
+        graph, split = predictor.network.graph, predictor.network.split
+        if graph.split_config(split).how == "chronological" and not self.all_edges:
+            lines.append(UNREAD_NOTE.format(len(predictor.unread_edges())))
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
 
@@ -116,6 +127,7 @@ Examples:
             network=self.network,
             exclude_seen=not self.include_seen,
             candidates=self._candidates(),
+            all_edges=self.all_edges,
             engine=self.engine,  # type: ignore[arg-type]  # checked there
             device=self.device,
             show=not self.quiet,
@@ -148,7 +160,7 @@ Examples:
     def _check(self) -> None:
         if [self.node is not None, bool(self.likes), self.everyone].count(True) != 1:
             raise InputError(
-                "give the id of a source, pass --all, or describe a new source with --likes"
+                "give one of these: the id of a source, --all, or --likes for a new source"
             )
         if self.everyone and self.out is None:
             raise InputError("--all needs an output file: -o FILE.parquet")

@@ -43,6 +43,9 @@ For other machines, with a secret token:
         "File of edges that arrive. [default: RUN.edges.sqlite next to the first run]"
     )
     network: Path | None = option("The network, if it has moved since training.")
+    all_edges: bool = option(
+        "Read the validation and test edges, too: recommend as of the last edge.", False
+    )
     device: str | None = option("cpu or cuda. [default: a GPU if available]")
 
     def run(self) -> None:
@@ -61,5 +64,6 @@ For other machines, with a secret token:
             cors_origins=self.cors_origins or (),
             store=self.store,
             network=self.network,
+            all_edges=self.all_edges,
             device=self.device,
         )

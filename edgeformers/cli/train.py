@@ -124,6 +124,9 @@ On several GPUs:
             lines += ["", verdict.sentence, *verdict.evidence]
         node = shlex.quote(graph.node_index.ids_of([0])[0])
         lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out, node=node))
+        is_chronological = graph.split_config(choose_split(config, graph)).how == "chronological"
+        if is_chronological and config.task == "link-prediction":
+            lines.append(f"  edgeformers evaluate {self.out} --rolling")
         self.print(values, *lines)
 
     def _run_config(self) -> RunConfig:
@@ -211,7 +214,13 @@ Examples:
             raise InputError(
                 f"--rolling ranks links, but {self.folder} classifies edges; leave it out"
             )
-        return report_rolling(fitted, part, show=not self.quiet)
+        report = report_rolling(fitted, part, show=not self.quiet)
+        if not len(report.ranks["rolling"]):
+            raise InputError(
+                f"no link of the {part} part can be ranked over time: its pair had an edge before, "
+                "or its target had none; leave --rolling out"
+            )
+        return report
 
     def _verdict(self, fitted: "FittedEdgeClassifier | FittedLinkPredictor") -> "Verdict | None":
         """The stored verdict of the run, or a new one; that of a saved model is not stored."""
@@ -242,6 +251,7 @@ def split_title(graph: "EdgeTextGraph", split: str) -> str:
 
 def metric_lines(results: Mapping[str, Any]) -> list[str]:
     """Metrics with their intervals, one line each; those of links one line per protocol."""
+    from edgeformers.files import json_values
     from edgeformers.report.formatting import format_table
 
     def interval(name: str) -> str:
@@ -269,7 +279,10 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
         if len(means) > 1:
             lines.append(f"{protocol}/mrr: {', '.join(means)}")
     if recommended := results.get("recommendations"):
-        values = {name.replace("_", " "): value for name, value in recommended.items()}
-        judged = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        judged = ", ".join(
+            f"{name.replace('_', ' ')} {value:.3f}"
+            for name, value in json_values(recommended).items()
+            if value is not None  # no source had a link in training, say
+        )
         lines.append(f"ten recommendations per source: {judged}")
     return lines

@@ -502,6 +502,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
     recommend = delegated(FittedLinkPredictor.recommend)
     similar = delegated(FittedLinkPredictor.similar)
     what_if = delegated(FittedLinkPredictor.what_if)
+    read_all_edges = delegated(FittedLinkPredictor.read_all_edges)
 
     def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:
         """Fit the ensemble, if the settings ask for one."""

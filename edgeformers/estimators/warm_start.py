@@ -14,6 +14,7 @@ from torch import Tensor
 
 from edgeformers.config import RunConfig, flatten
 from edgeformers.data.random import hash_keys
+from edgeformers.data.splits import PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError
@@ -92,6 +93,7 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
         return objective
     fitted = objective.fitted
     _check_categories(fitted, parent)
+    _check_parts(fitted, parent)
     lookup: Any = parent.model.get_submodule("nodes")
     numbers = torch.from_numpy(fitted.nodes.numbers_in(parent.nodes))  # [N]
     numbers = torch.where((numbers >= 0) & lookup.is_seen[numbers], numbers, -1)
@@ -135,6 +137,24 @@ def _check_categories(fitted: Any, parent: Any) -> None:
             f"{fitted.network.graph.path} has the labels {', '.join(fitted.label_names)} "
             f"({fitted.head.kind}), but the earlier run was trained on "
             f"{', '.join(parent.label_names)} ({parent.head.kind}); train from scratch"
+        )
+
+
+def _check_parts(fitted: Any, parent: Parent) -> None:
+    """Raise an InputError if the earlier run was trained on edges that now validate or test."""
+    graph, split = fitted.network.graph, fitted.network.split
+    facts, path = parent.network_facts, parent.network_path
+    before = str(facts.get("split", split))
+    is_same = path is not None and path.resolve() == graph.path.resolve()
+    if split == before or not is_same or facts.get("edges") != graph.num_edges:
+        return
+    was_trained = np.isin(graph.split(before), (TRAIN, PROFILE))
+    is_judged = np.isin(graph.split(split), (VAL, TEST))
+    if count := int((was_trained & is_judged).sum()):
+        raise InputError(
+            f"the earlier run was trained with the split '{before}' on {count:,} of the edges that "
+            f"validate or test in the split '{split}', so scores would be too high; keep the split "
+            f"'{before}', or train from scratch"
         )
 
 

@@ -280,6 +280,14 @@ def can_roll(graph: EdgeTextGraph, split: str) -> bool:
     return True
 
 
+def _remedy(graph: EdgeTextGraph) -> str:
+    """How to get a chronological split."""
+    names = [name for name, config in graph.split_configs.items() if config.how == "chronological"]
+    if names:
+        return f"train with the split '{names[0]}'"
+    return "prepare the network with a split such as link=chronological"
+
+
 def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
     """The times of edges, if validation and test come after training."""
     times, codes = graph.times, graph.split(split)
@@ -293,8 +301,7 @@ def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
         if ends and own.min() < ends[-1]:
             raise InputError(
                 f"{graph.path}: `rolling` needs a chronological split, but '{split}' tests edges "
-                "that are older than edges it trains on; prepare the network with a split such as "
-                "link=chronological"
+                f"that are older than edges it trains on; {_remedy(graph)}"
             )
         ends.append(int(own.max()))
     return times

@@ -29,6 +29,7 @@ class AudienceComponent(ScoreComponent):
 
     def __init__(self, query: Tensor, key: Tensor, item: Tensor) -> None:
         self.query, self.key, self.item = query.float(), key.float(), item.float()
+        self._is_trained = self.key.any(1)  # [N], targets with links in training
         #: The sums of nodes whose edges have changed.
         self._changed: Mapping[Side, dict[int, Tensor]] = {"source": {}, "target": {}}
         #: What the later edges of source -> target have added to both, and how many they are.
@@ -86,11 +87,11 @@ class AudienceComponent(ScoreComponent):
     def remove(self, departures: Departures) -> None:
         node, size = departures.node, len(self.item)
         for source, (targets, counts, kept) in departures.sources.items():
-            gone = torch.from_numpy(counts - kept).float()
-            self._add(source, "source", -gone @ self.item[torch.from_numpy(targets)])
+            gone, own = torch.from_numpy(counts - kept).float(), torch.from_numpy(targets)
+            self._add(source, "source", -(gone * self._is_trained[own]) @ self.item[own])
         for source in self._sources.pop(node, ()):
             items, _, _ = self._arrived[source].pop(node)
-            if node >= size or source >= size:  # not one of those above
+            if source >= size or not self._has_item(node):  # not one of those above
                 self._add(source, "source", -items)
         arrived = self._arrived.pop(node, {})
         trained = unit(self.query[node]) if node < size else self.item.new_zeros(1)
@@ -132,9 +133,13 @@ class AudienceComponent(ScoreComponent):
             return self.vectors(neighbors, "source")
         rows = self.item[torch.from_numpy(np.minimum(neighbors, len(self.item) - 1))]
         for at, target in enumerate(neighbors.tolist()):
-            if target >= len(self.item):
+            if not self._has_item(target):
                 rows[at] = self._new_item(target)
         return rows
+
+    def _has_item(self, target: int) -> bool:
+        """Whether `item` has a vector of a target: training knew links to it."""
+        return target < len(self.item) and bool(self._is_trained[target])
 
     def _new_item(self, target: int) -> Tensor:
         """What stands for `item` [R] of a target that training never saw."""

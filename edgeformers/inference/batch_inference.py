@@ -111,6 +111,7 @@ def write_recommendations(
     network: EdgeTextGraph | str | PathLike[str] | None = None,
     exclude_seen: bool = True,
     candidates: CandidateFilter | None = None,
+    all_edges: bool = False,
     chunk: int = CHUNK,
     engine: Engine = "local",
     device: str | None = None,
@@ -118,14 +119,20 @@ def write_recommendations(
 ) -> int:
     """Write the k best targets of every source to a file; returns the number of rows.
 
-    `run` is the folder of a run, and the rows are those of `recommend_all`. After an interruption,
+    `run` is the folder of a run, and the rows are those of `recommend_all`. With `all_edges`,
+    scores also read validation and test edges (see `read_all_edges`). After an interruption,
     call it again: finished chunks are kept. With `engine="ray"` a Ray cluster computes the chunks,
     and the file is the same; all its machines must be able to read the run and the network.
     """
     path, on_ray = Path(out).expanduser(), None
     _row_writer(path)  # raises if the name has another suffix
     open_job = partial(
-        _open_recommender, k=k, exclude_seen=exclude_seen, candidates=candidates, chunk=chunk
+        _open_recommender,
+        k=k,
+        exclude_seen=exclude_seen,
+        candidates=candidates,
+        all_edges=all_edges,
+        chunk=chunk,
     )
     if is_ray(engine):
         run, network = shared_paths(run, network)
@@ -153,11 +160,15 @@ class _Recommender:
         *,
         exclude_seen: bool,
         candidates: CandidateFilter | None = None,
+        all_edges: bool = False,
         cells: int = CELLS,
         chunk: int = CHUNK,
     ) -> None:
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
+        if all_edges:
+            fitted.read_all_edges()
+        self.all_edges = all_edges
         self.fitted, self.k, self.exclude_seen = fitted, k, exclude_seen
         self.allowed = fitted.allowed(candidates)
         self.block = max(1, cells // max(1, len(fitted.scorer.candidates)))
@@ -174,6 +185,7 @@ class _Recommender:
             "settings": self.fitted.config.to_dict(),
             "k": self.k,
             "exclude_seen": self.exclude_seen,
+            "all_edges": self.all_edges,
             **(
                 {}
                 if self.allowed is None
@@ -221,13 +233,21 @@ def _open_recommender(
     k: int,
     exclude_seen: bool,
     candidates: CandidateFilter | None,
+    all_edges: bool,
     chunk: int,
     show: bool = False,
 ) -> _Recommender:
     fitted = load_fitted(Path(run), network=network, device=device, show=show)
     if not isinstance(fitted, FittedLinkPredictor):
         raise InputError(f"{run} classifies edges; recommend with a link-prediction run")
-    return _Recommender(fitted, k, exclude_seen=exclude_seen, candidates=candidates, chunk=chunk)
+    return _Recommender(
+        fitted,
+        k,
+        exclude_seen=exclude_seen,
+        candidates=candidates,
+        all_edges=all_edges,
+        chunk=chunk,
+    )
 
 
 def write_rows(path: Path, tables: Iterable[pa.Table]) -> int:

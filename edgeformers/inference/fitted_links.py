@@ -18,6 +18,7 @@ from edgeformers.config import LinkSettings
 from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
+from edgeformers.data.splits import NO_TIME, PROFILE, TRAIN
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
@@ -130,13 +131,16 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         )
         ensemble = ensemble.used(rolling=rolling)
         shared = ensemble.weights[:, :1].expand(-1, len(trained))  # one weight for all of these
+        candidates = candidate_nodes(self.network.graph)
+        degrees = self.network.loader.source_sampler.adjacency.degrees()
         return LinkScorer(
             [*trained, *map(copy, ensemble.components)],  # `update` changes only the copies
             weights=torch.cat([shared, ensemble.weights[:, 1:]], 1),
             group=ensemble.group,
-            candidates=candidate_nodes(self.network.graph),
+            candidates=candidates,
             device=self.options.device,
             index=self.index if rolling else None,
+            is_hidden=degrees[candidates] == 0,
         )
 
     def evaluate(
@@ -156,6 +160,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def report(self, pairs: Ids, *, protocols: Sequence[LinkProtocol] = PROTOCOLS) -> LinkReport:
         """The ranks of links, given as edges of the network, under each protocol."""
+        if "_history" in self.__dict__ and len(self._history.later_edges):
+            raise InputError("links cannot be ranked after `read_all_edges`, which has read them")
         network = self.network
         return rank_links(
             network.graph,
@@ -463,6 +469,30 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         )
         self.scorer.update(new, self._history)
 
+    def unread_edges(self) -> Ids:
+        """The links of the network that are not read: those of validation and test."""
+        graph = self.network.graph
+        is_read = np.isin(graph.split(self.network.split), (TRAIN, PROFILE))
+        is_read[self._history.later_edges] = True
+        return np.flatnonzero(~is_read & graph.is_positive)
+
+    def read_all_edges(self) -> int:
+        """Take in the validation and test links of the network, as `update` does; returns how many.
+
+        Recommendations are then as of the last edge. These parts cannot be evaluated any more.
+        """
+        graph, times, later = self.network.graph, None, self.unread_edges()
+        if not len(later):
+            return 0
+        if graph.times is not None and (graph.times[later] != NO_TIME).all():
+            later = later[np.argsort(graph.times[later], kind="stable")]
+            times = graph.times[later].astype(np.int64)
+        ends = graph.src[later].astype(np.int64), graph.dst[later].astype(np.int64)
+        new = NewEdges(source=ends[0], target=ends[1], texts=graph.texts(later), times=times)
+        self.scorer.update(new, self._history)
+        self._history.later_edges = later
+        return len(later)
+
     def remove_edges(self, node: str, side: Side | None = None) -> int:
         """Forget all edges of a node on a side (by default on both); returns how many.
 
@@ -478,6 +508,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             (number,) = self.live_nodes.numbers([node], each).tolist()
             if number >= 0:
                 later = len(self.text.later_edges(number))
+                later -= int(np.isin(self._history.later_edges, self._edges_of(number)).sum())
                 adjacency = self.network.loader.source_sampler.adjacency
                 gone = self._history.remove(number, adjacency)
                 self.scorer.remove(gone)
@@ -497,6 +528,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def _history(self) -> EdgeHistory:
         adjacency = self.network.loader.source_sampler.adjacency
         return EdgeHistory(self.network.graph, self.network.split, adjacency.degrees())
+
+    def _edges_of(self, node: int) -> Ids:
+        """The edges of a node in the network; a later node has none."""
+        graph = self.network.graph
+        edges = graph.adjacency.edges_of(node) if node < graph.num_nodes else ()
+        return np.asarray(edges, np.int64)
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:

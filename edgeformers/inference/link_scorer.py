@@ -64,10 +64,12 @@ class LinkScorer:
         candidates: Ids,
         device: torch.device | str = "cpu",  # where scores are computed
         index: LinkIndex | None = None,
+        is_hidden: Mask | None = None,  # [C], candidates without edges; by default none
     ) -> None:
         self.components, self._candidates = components, GrowingArray(candidates)
         self.num_trained = len(candidates)  # candidates that arrived later come after these
-        self._hidden: set[int] = set()  # candidates that are not recommended
+        hidden = np.zeros(len(candidates), bool) if is_hidden is None else is_hidden.copy()
+        self._is_hidden = GrowingArray(hidden)  # [C], candidates that are not recommended
         self.device = torch.device(device)
         self.weights, self._group = (
             weights.float().cpu(),
@@ -161,9 +163,9 @@ class LinkScorer:
         which ones are ranked at all.
         """
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        if self._hidden:
-            allowed = np.ones(len(self.candidates), bool) if allowed is None else allowed.copy()
-            allowed[np.searchsorted(self.candidates, sorted(self._hidden))] = False
+        hidden = self._is_hidden.rows
+        if hidden.any():
+            allowed = ~hidden if allowed is None else allowed & ~hidden
         if self._search is not None:
             return self._find(self._search, sources, k, exclude, allowed)
         rows = np.arange(len(sources.nodes))
@@ -249,7 +251,8 @@ class LinkScorer:
         self.group[ends] = degree_group(history.degrees[ends])
         later = arrivals.new_nodes["target"]
         self._candidates.append(later[later > self.candidates[-1]])
-        self._hidden -= set(ends.tolist())
+        self._is_hidden.append(np.zeros(len(self.candidates) - len(self._is_hidden.rows), bool))
+        self._is_hidden.rows[self._places(ends)] = False
         self._renew_keys(ends)
         for at, component in enumerate(self.components):
             if component.generation != before[at]:
@@ -266,7 +269,7 @@ class LinkScorer:
         ends = np.append(departures.neighbors, departures.node)
         self.group[ends] = degree_group(history.degrees[ends])
         later = np.intersect1d(ends, self.candidates[self.num_trained :])
-        self._hidden.update(later[history.degrees[later] == 0].tolist())
+        self._is_hidden.rows[self._places(later[history.degrees[later] == 0])] = True
         self.__dict__.pop("mean_key", None)
         self._renew_keys(np.unique(ends))
 
@@ -296,8 +299,7 @@ class LinkScorer:
         """Compute the keys of nodes with new edges again; all others stay as they are."""
         if self._index is None and "_candidate_keys" not in self.__dict__:
             return
-        rows = np.searchsorted(self.candidates, nodes)
-        rows = rows[self.candidates[np.minimum(rows, len(self.candidates) - 1)] == nodes]
+        rows = self._places(nodes)
         if not len(rows):
             return
         keys, is_later = self.keys(self.candidates[rows]), rows >= self.num_trained
@@ -311,6 +313,12 @@ class LinkScorer:
             self._search.renew(self._candidate_keys, rows)
         if isinstance(moved := self.__dict__.get("_moved_keys"), Tensor):
             moved[torch.from_numpy(rows).to(moved.device)] = torch.from_numpy(keys).to(moved)
+
+    def _places(self, nodes: Ids) -> Ids:
+        """The positions of nodes that are candidates."""
+        rows = np.searchsorted(self.candidates, nodes)
+        found: Ids = rows[self.candidates[np.minimum(rows, len(self.candidates) - 1)] == nodes]
+        return found
 
     def _find(
         self,

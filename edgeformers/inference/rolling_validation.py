@@ -59,8 +59,8 @@ class RollingValidation:
         self.is_other: Mask = np.concatenate([empty, *others])
         empty_tables = np.empty((0, count, links.num_candidates), np.float32)
         self.tables = torch.from_numpy(np.concatenate([empty_tables, *tables]))
-        spread = [self.tables[:, at][self.is_other].std().item() for at in range(count)]
-        self.scales = np.array([1 / std if std > 0 else 1.0 for std in spread])
+        spread = [self.tables[:, at][self.is_other].std().item() for at in range(count) if queries]
+        self.scales = np.array([1 / std if std > 0 else 1.0 for std in spread or [0.0] * count])
         self.tables *= torch.from_numpy(self.scales).float()[:, None]
 
     def __len__(self) -> int:

@@ -166,8 +166,12 @@ class TextComponent(ScoreComponent):
         kept, changed_nodes = nodes[~changed], nodes[changed]
         if len(kept):
             vectors[~changed] = self._read_trained(kept, side)
-        around = [self._read_edges(node, side) for node in changed_nodes.tolist()]
-        vectors[changed] = self._encode(changed_nodes, around).cpu().numpy()
+        size, parts = self.options.batch, []
+        for at in range(0, len(changed_nodes), size):
+            part = changed_nodes[at : at + size]
+            around = [self._read_edges(node, side) for node in part.tolist()]
+            parts.append(self._encode(part, around).cpu().numpy())
+        vectors[changed] = np.concatenate(parts)
         return vectors
 
     def _read_trained(self, nodes: Ids, side: Side) -> Vectors:

@@ -30,6 +30,7 @@ def serve(
     cors_origins: Sequence[str] = (),
     store: Path | None = None,
     network: Path | None = None,
+    all_edges: bool = False,
     device: str | None = None,
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; requests that have begun are answered first.
@@ -39,7 +40,7 @@ def serve(
     tokens = read_tokens(token_file) if token_file is not None else []
     check_address(host, has_tokens=bool(tokens))
     with _bind(host, port) as listener:
-        service = Service(runs, store=store, network=network, device=device)
+        service = Service(runs, store=store, network=network, all_edges=all_edges, device=device)
         app = create_app(
             service,
             tokens=tokens,

@@ -67,12 +67,19 @@ class Service:
         *,
         store: Path | None = None,
         network: Path | None = None,
+        all_edges: bool = False,
         device: str | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.live = LiveEdges(store or default_store(runs[0]))
-        self.versions = Versions(runs, network=network, device=device, prepare=self.live.catch_up)
+        self.versions = Versions(
+            runs,
+            network=network,
+            all_edges=all_edges,
+            device=device,
+            prepare=self.live.catch_up,
+        )
         self.nodes = Nodes(self.versions, self.live)
         self.metrics = Metrics()
         self.worker = Worker(

@@ -113,6 +113,7 @@ class Versions:
         runs: Sequence[Path],
         *,
         network: Path | None = None,
+        all_edges: bool = False,  # validation and test edges are read for recommendations, too
         device: str | None = None,
         prepare: Callable[[ServedModel], None] = lambda model: None,  # called before it is used
     ) -> None:
@@ -120,7 +121,7 @@ class Versions:
         self._runs = {
             name: run.expanduser() for name, run in zip(run_names(runs), runs, strict=True)
         }
-        self._network, self._device = network, device
+        self._network, self._all_edges, self._device = network, all_edges, device
         self._swapping = threading.Lock()
         self.previous: tuple[ServedModel, ...] = ()
         self.current: tuple[ServedModel, ...] = tuple(map(self._load, self._runs))
@@ -167,6 +168,8 @@ class Versions:
         run = self._runs[name]
         version, files = model_version(run), _fingerprint(run)
         fitted = load_fitted(run, network=self._network, device=self._device, show=False)
+        if self._all_edges and isinstance(fitted, FittedLinkPredictor):
+            fitted.read_all_edges()
         card = model_folder(run) / CARD
         text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
         model = ServedModel(

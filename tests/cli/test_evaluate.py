@@ -51,6 +51,19 @@ def test_links_are_ranked_over_time(edgeformers):
     assert f"{results['rolling/mrr']:.4f}" in shown
 
 
+def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):
+    """Nobody whose links are tested had one in training."""
+    rows = [f"u{i},p{i % 7},fine {i},2020-01-{1 + i % 28:02}" for i in range(60)]
+    (tmp_path / "once.csv").write_text("\n".join(["user,item,text,day", *rows]) + "\n")
+    columns = ("--source", "user", "--target", "item", "--text", "text", "--time", "day")
+    edgeformers("prepare", "once.csv", "-o", "network", *columns)
+    assert edgeformers("train", "link-prediction", "network", "-o", "run", *TINY).code == 0
+    answer = edgeformers("evaluate", "run", "--quiet")
+    assert "coverage" in answer.out
+    assert "nan" not in answer.out
+    json.loads(edgeformers("evaluate", "run", "--json", "--quiet").out, parse_constant=pytest.fail)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -10,7 +10,7 @@ from edgeformers.inference.batch_inference import recommend_all
 from edgeformers.inference.explain import Reason, Recommendation
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from tests.cli.commands import run_examples
-from tests.cli.conftest import call
+from tests.cli.conftest import TINY, call
 
 
 def test_recommendations_come_with_the_texts_that_caused_them(home):
@@ -50,6 +50,26 @@ def test_what_is_linked_already_is_left_out_unless_asked_for(home):
     assert not nodes() & seen
     assert len(nodes()) == graph.num_targets - len(seen)
     assert seen <= nodes("--include-seen")
+
+
+def test_all_edges_count_if_asked_for(edgeformers):
+    split = ("--split", "link=chronological")
+    edgeformers("prepare", "simulated", "-o", "network", "--edges", 300, *split, "--quiet")
+    edgeformers("train", "link-prediction", "network", "-o", "run", *TINY)
+    before = edgeformers("recommend", "run", "user-000003", "--quiet").out
+    assert "--all-edges" in before
+    after = edgeformers("recommend", "run", "user-000003", "--all-edges", "--quiet").out
+    assert after.splitlines()[:10] != before.splitlines()[:10]
+    fitted = load("run").fitted_
+    fitted.read_all_edges()
+    expected = fitted.recommend("user-000003", 10)
+    lines = after.splitlines()[: len(expected)]
+    assert [line.split()[1] for line in lines] == [each.node for each in expected]
+    edgeformers("recommend", "run", "--all", "--all-edges", "-o", "all.parquet", "--quiet")
+    rows = [
+        row for row in pq.read_table("all.parquet").to_pylist() if row["source"] == "user-000003"
+    ]
+    assert [row["target"] for row in rows] == [each.node for each in expected]
 
 
 def test_a_source_that_is_linked_to_every_target_gets_a_sentence(home, monkeypatch):

@@ -214,6 +214,14 @@ def test_another_task_recipe_or_kind_of_folder_is_refused(yesterday, tmp_path):
         later(LinkPredictor, tmp_path)
 
 
+def test_a_split_that_tests_on_edges_of_the_earlier_run_is_refused(tmp_path):
+    graph, run = network(edges(200), tmp_path / "network"), tmp_path / "run"
+    train_run(graph, run, tiny(LinkPredictor).config, device="cpu", show=False)
+    with pytest.raises(InputError, match="trained"):
+        later(LinkPredictor, run, {"data.split": "random"}).fit(graph)
+    later(LinkPredictor, run, {"data.split": "chronological:0.9/0.05/0.05"}).fit(graph)
+
+
 def test_a_damaged_run_is_refused(yesterday, tmp_path):
     damaged = edgeformers.load(yesterday / "link-prediction").save(tmp_path / "damaged")
     facts = json.loads((damaged / "config.json").read_text())

@@ -5,6 +5,7 @@ import pytest
 
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
+from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.rolling import RollingPredictor
@@ -56,6 +57,41 @@ def test_scores_equal_those_after_update_by_id(fitted):
     fitted.update([(names[s], names[t], text) for s, t, text in ends], times=graph.times[later])
     by_id = fitted.score([(names[source], names[target]) for target in targets])
     np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)
+
+
+def test_scores_after_all_edges_equal_those_of_a_rolling_predictor(fitted):
+    graph = fitted.network.graph
+    links, rolling = RollingLinks(graph, "link"), RollingPredictor(fitted, growth=1.0)
+    later = np.concatenate([links.earlier, links.arriving])
+    assert sorted(fitted.unread_edges()) == sorted(later)
+    rolling.observe(later)
+    assert fitted.read_all_edges() == len(later)
+    assert fitted.read_all_edges() == 0
+    sources = np.arange(graph.num_sources)
+    ours, theirs = fitted.scorer.scores(sources), rolling.scores_at(sources, 0)
+    is_known = fitted.network.loader.source_sampler.adjacency.degrees() > 0
+    assert not is_known.all()  # others have no vector of their own, which says next to nothing
+    known = np.ix_(is_known[: graph.num_sources], is_known[graph.num_sources :])
+    np.testing.assert_allclose(ours[known], theirs[known], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours, theirs, atol=0.1 * ours.std())
+
+
+def test_only_nodes_with_edges_are_recommended(fitted):
+    graph = fitted.network.graph
+    has_edges = fitted.network.loader.source_sampler.adjacency.degrees()[graph.num_sources :] > 0
+    source = graph.node_names(np.array([0]))[0]
+    before = fitted.recommend(source, 100, exclude_seen=False)
+    assert len(before) == has_edges.sum() < len(has_edges)
+    fitted.read_all_edges()
+    after = fitted.recommend(source, 100, exclude_seen=False)
+    assert {each.node for each in after} > {each.node for each in before}
+
+
+def test_edges_that_were_read_cannot_be_ranked(fitted):
+    fitted.evaluate("test")
+    fitted.read_all_edges()
+    with pytest.raises(InputError):
+        fitted.evaluate("test")
 
 
 def test_edges_that_are_not_links_change_no_score(make_network):

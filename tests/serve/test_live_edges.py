@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from edgeformers.estimators import EdgeClassifier
+from edgeformers.estimators import EdgeClassifier, load
 from edgeformers.serve.app import create_app
 from edgeformers.serve.live_edges import default_store
 from edgeformers.serve.service import Service
@@ -65,6 +65,18 @@ def test_new_edges_are_visible_to_the_next_request_and_after_a_restart(open_clie
         assert mixed["edges"][0]["source"] == "zoe"
         more = each.get(f"/v1/nodes/item-000001/edges?limit=1&cursor={mixed['next']}").json()
         assert more["edges"][0]["source"] != "zoe"
+
+
+def test_a_server_reads_validation_and_test_edges_if_asked_to(runs, store, simulated):
+    service = Service(runs, store=store, all_edges=True, device="cpu")
+    client, fitted = TestClient(create_app(service)), load(runs[1]).fitted_
+    fitted.read_all_edges()
+    node = simulated.node_names(simulated.src[fitted.network.part("test")[:1]])[0]
+    assert recommended(client, node) == [each.node for each in fitted.recommend(node, 100)]
+    total = client.get(f"/v1/nodes/{node}/edges").json()["total"]
+    removed = client.delete(f"/v1/nodes/{node}/edges?side=source")
+    assert removed.json()["removed"] == total == fitted.remove_edges(node, "source")
+    service.close()
 
 
 def test_new_nodes_have_embeddings_until_their_edges_are_removed(open_client):
