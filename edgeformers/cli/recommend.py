@@ -106,7 +106,7 @@ Examples:
         ]
         if 0 < len(recommendations) < self.k and exclude_seen and not self.likes:
             lines.append(
-                f"All other targets are linked to {self.node} (see --include-seen) or have no edges."
+                f"All others are linked to {self.node} (see --include-seen) or have no edges."
             )
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)

@@ -51,7 +51,10 @@ def filter_edges(
             yield batch.filter(pa.array(keep[start : start + batch.num_rows]))
             start += batch.num_rows
 
-    return replace(table, open=remaining), notes
+    def place(row: int) -> str:
+        return table.place(int(np.flatnonzero(keep)[row])) if table.place else ""
+
+    return replace(table, open=remaining, place=place), notes
 
 
 def is_first_occurrence(src: IntArray, dst: IntArray, digests: NDArray[np.uint64]) -> Mask:

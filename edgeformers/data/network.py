@@ -68,7 +68,7 @@ from edgeformers.data.types import Ids, IntArray, Side, SplitCodes
 from edgeformers.errors import InputError, suggest
 from edgeformers.files import atomic_folder
 from edgeformers.locks import single_writer
-from edgeformers.progress import progress_bar
+from edgeformers.progress import print_message, progress_bar
 
 Convert = Callable[[pa.Array], Any]  # a column as an array
 
@@ -385,13 +385,21 @@ class _NetworkWriter:
             directed=self.meta.is_directed,
             times=self.times,
             columns={name: self._split_column(name) for name in sorted(columns)},
+            place=self.table.place,
         )
         (self.folder / "splits").mkdir()
         for config in configs:
             self._write_split(config, make_split(config, edges), edges)
-        is_default = self.config.splits is None and configs is DEFAULT_SPLITS
-        if is_default and (codes := split_future(edges)) is not None:
+        if self.config.splits is not None or configs is not DEFAULT_SPLITS:
+            return
+        codes, problem = split_future(edges)
+        if codes is not None:
             self._write_split(FUTURE_SPLIT, codes, edges)
+        elif problem:
+            print_message(
+                f"no split 'future' is made, so links will be trained on a random split: {problem}",
+                show=self.config.progress,
+            )
 
     def _write_split(self, config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> None:
         np.save(self.folder / f"splits/{config.name}.npy", codes)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.amazon import metadata_error, read_amazon_metadata
-from edgeformers.data.readers.detect import RAW_READERS, detect_raw_format
+from edgeformers.data.readers.detect import FOLDER_FORMATS, RAW_READERS, detect_raw_format
 from edgeformers.data.readers.dtgb import read_dtgb_entities
 from edgeformers.data.readers.files import PathOrGlob, expand_paths
 from edgeformers.data.readers.sources import is_frame
@@ -225,7 +225,7 @@ def read_raw_edges(
         _refuse_columns(f"the format {format}", **columns)
         if is_frame(data):
             raise InputError(f"the format {format} is read from files (got a data frame)")
-        return RAW_READERS[format](data, on_error=on_error)
+        return _read_raw(format, expand_paths(data), on_error)
     if format is not None and format not in TABLE_FORMATS:
         formats = [*TABLE_FORMATS, *RAW_READERS]
         raise InputError(f"unknown format '{format}'; {suggest(format, formats)}")
@@ -238,6 +238,16 @@ def read_raw_edges(
     if raw is None:
         return None
     _refuse_columns(f"{paths[0]}, recognized as {raw},", **columns)
+    return _read_raw(raw, paths, on_error)
+
+
+def _read_raw(raw: str, paths: Sequence[Path], on_error: OnError) -> EdgeTable:
+    """Edges from the files of a raw format, or from its folder."""
+    if len(paths) > 1 and raw in FOLDER_FORMATS:
+        raise InputError(
+            f"{paths[0]} and {paths[1]}: the format {raw} is a single folder; prepare each of "
+            "them by itself"
+        )
     return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
 
 

@@ -208,7 +208,7 @@ def join_texts(table: EdgeTable, min_sources: int = 1) -> EdgeTable:
             joined = connection.sql(_JOIN_SQL, params=[min_sources]).to_arrow_reader(BATCH_ROWS)
             yield from (batch.cast(schema) for batch in joined)
 
-    return replace(table, schema=schema, open=batches)
+    return replace(table, schema=schema, open=batches, place=None)
 
 
 def _one_line_texts(batch: pa.RecordBatch) -> pa.RecordBatch:

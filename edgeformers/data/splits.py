@@ -11,7 +11,7 @@ from edgeformers.data import scratch
 from edgeformers.data.jit import jit
 from edgeformers.data.numba_kernels import cut_groups, rank_in_groups, rows_of_groups
 from edgeformers.data.random import hash_keys
-from edgeformers.data.scratch import count_values, row_slices, scratch_array
+from edgeformers.data.scratch import count_values, row_slices, rows_where, scratch_array
 from edgeformers.data.types import Ids, IntArray, Mask, Side, SplitCodes
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError, suggest
@@ -87,19 +87,22 @@ class SplitConfig:
                 f"a split name may contain letters, digits, - and _ (got '{self.name}')"
             )
         for setting, value, choices in (
-            ("how", self.how, get_args(SplitMethod)),
-            ("unseen", self.unseen, get_args(Unseen)),
+            ("split", self.how, get_args(SplitMethod)),
+            ("split option", self.unseen, get_args(Unseen)),
         ):
             if value not in choices:
-                raise ConfigError(f"unknown split {setting} '{value}'; {suggest(value, choices)}")
+                written, *known = map(_as_written, (value, *choices))
+                known += ["new-pairs", "seed-7"] if setting == "split option" else []
+                raise ConfigError(f"unknown {setting} '{written}'; {suggest(written, known)}")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6:
             raise ConfigError(
                 f"split fractions must be three shares that sum to 1 (got {self.fractions})"
             )
         if self.is_cold and self.unseen in ("drop", self.how.replace("cold", "drop")):
             raise ConfigError(
-                f"the split {self.how.replace('_', '-')} tests nodes without training edges, "
-                f"which '{self.unseen}' would drop; use 'keep', or drop those of the other side"
+                f"the split {_as_written(self.how)} tests nodes without training edges, which "
+                f"'{_as_written(self.unseen)}' would drop; use 'keep', or drop those of the other "
+                "side"
             )
 
     @property
@@ -142,10 +145,10 @@ class SplitConfig:
         """The split in the syntax of `parse`."""
         shares = "" if self.fractions == _FRACTIONS else ":" + "/".join(map(str, self.fractions))
         detail = f":{self.column}" if self.how == "column" else shares
-        options = [self.unseen.replace("_", "-")] if self.unseen != "keep" else []
+        options = [_as_written(self.unseen)] if self.unseen != "keep" else []
         options += ["new-pairs"] if self.new_pairs else []
         options += [f"seed-{self.seed}"] if self.seed else []
-        return "+".join([f"{self.name}={self.how.replace('_', '-')}{detail}", *options])
+        return "+".join([f"{self.name}={_as_written(self.how)}{detail}", *options])
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -175,6 +178,7 @@ class EdgeList:
     directed: bool = True  # whether (a, b) and (b, a) are different pairs
     times: Ids | None = None
     columns: Mapping[str, SplitCodes] = field(default_factory=dict)  # for how="column"
+    place: Callable[[int], str] | None = None  # the file and line of an edge, if known
 
 
 def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
@@ -186,9 +190,12 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
     elif config.is_cold:
         codes = _hold_out_nodes(config, edges)
     else:
-        nodes = {"per_source": edges.src, "per_target": edges.dst}
-        node = nodes.get(config.how.removeprefix("chronological_"))
-        codes = _cut(_sort_keys(config, edges), len(edges.src), config.fractions, node)
+        codes = _cut_all(config, edges)
+        if config.needs_times and (problem := _without_order(config, codes, edges)):
+            raise InputError(
+                f"the split '{config.name}' is {_as_written(config.how)}, but {problem}; "
+                "use a random split"
+            )
     if config.new_pairs or config.is_cold:
         codes[_has_known_pair(codes, edges)] = NONE
     for side in get_args(Side):
@@ -197,18 +204,18 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
     return codes
 
 
-def split_future(edges: EdgeList) -> SplitCodes | None:
-    """The codes of FUTURE_SPLIT; None if a time is missing or test is not later than training."""
-    times, last = edges.times, np.iinfo(np.int64).max
-    if times is None or any((times[rows] == NO_TIME).any() for rows in row_slices(len(times))):
-        return None
-    codes = make_split(FUTURE_SPLIT, edges)
-    end, start = NO_TIME, last
-    for rows in row_slices(len(codes)):
-        part, time = codes[rows], times[rows]
-        end = max(end, int(time[part == TRAIN].max(initial=NO_TIME)))
-        start = min(start, int(time[part == TEST].min(initial=last)))
-    return codes if NO_TIME < end < start < last else None
+def split_future(edges: EdgeList) -> tuple[SplitCodes | None, str]:
+    """The codes of FUTURE_SPLIT; or None, and why if edges have times.
+
+    Every edge needs a time, and all test edges have to be later than training.
+    """
+    if edges.times is None:
+        return None, ""
+    if problem := _missing_times(edges):
+        return None, problem
+    codes = _cut_all(FUTURE_SPLIT, edges)
+    (_, end), (start, _) = (_first_and_last(edges.times, codes, [part]) for part in (TRAIN, TEST))
+    return (codes, "") if NO_TIME < end < start else (None, _overlap(edges, start))
 
 
 def missing_column(config: SplitConfig) -> str:
@@ -268,6 +275,11 @@ def has_profiles(codes: SplitCodes) -> bool:
     return any((codes[rows] == PROFILE).any() for rows in row_slices(len(codes)))
 
 
+def _as_written(name: str) -> str:
+    """The name of a method or option as the command line takes it."""
+    return name.replace("_", "-")
+
+
 def _parse_fractions(text: str, shares: str) -> tuple[float, ...]:
     try:
         fractions = tuple(float(share) for share in shares.split("/"))
@@ -284,15 +296,71 @@ def _sort_keys(config: SplitConfig, edges: EdgeList) -> SortKeys:
         return lambda rows: hash_keys(config.seed, rows)
     times = edges.times
     if times is None:
-        raise InputError(f"the split '{config.how}' needs times; name the time column with `time=`")
-    missing = np.flatnonzero(times == NO_TIME)
-    if len(missing):
         raise InputError(
-            f"the split '{config.how}' needs a time for every edge; {len(missing):,} have none, "
-            f"the first is edge {missing[0]:,}"
+            f"the split '{config.name}' needs times; name the time column with `time=`"
+        )
+    if problem := _missing_times(edges):
+        raise InputError(
+            f"the split '{config.name}' is {_as_written(config.how)} and needs a time for every "
+            f"edge, but {problem}; fill in the times, remove these rows, or use a random split"
         )
     # flipping the sign bit keeps the order of signed times
     return lambda rows: times[rows].astype(np.uint64) ^ np.uint64(1 << 63)
+
+
+def _missing_times(edges: EdgeList) -> str:
+    """How many edges have no time, and which is the first; empty if all have one."""
+    times = edges.times
+    assert times is not None
+    missing = rows_where(lambda rows: times[rows] == NO_TIME, len(times))
+    if not len(missing):
+        return ""
+    first = int(missing[0])
+    place = (edges.place(first) if edges.place else "") or f"edge {first:,}"
+    return f"there is no time for {len(missing):,} of {len(times):,} edges, the first is {place}"
+
+
+def _without_order(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> str:
+    """Why a split by time has no order; empty if some held-out edge is later than training.
+
+    Where the edges of each node are cut, it is enough that not all times are equal.
+    """
+    assert edges.times is not None
+    first, end = _first_and_last(edges.times, codes, [TRAIN])
+    start, last = _first_and_last(edges.times, codes, [VAL, TEST])
+    if NO_TIME in (end, last):  # there is nothing to train on, or nothing to test
+        return ""
+    needed = end if config.how == "chronological" else min(first, start)
+    return "" if max(end, last) > needed else _overlap(edges, start)
+
+
+def _overlap(edges: EdgeList, start: int) -> str:
+    """That training and test, which begins at some time, overlap; with the number of times."""
+    assert edges.times is not None
+    count, different = len(edges.times), len(np.unique(edges.times))
+    begin = np.datetime_as_string(np.datetime64(start, "us"), "s")
+    if different == 1:
+        return f"all {count:,} edges have the same time, {begin}"
+    return (
+        f"its test edges are not all later than training: test begins at {begin}, and the "
+        f"{count:,} edges have {different:,} different times"
+    )
+
+
+def _first_and_last(times: Ids, codes: SplitCodes, parts: Sequence[int]) -> tuple[int, int]:
+    """The first and the last time of some parts; the largest number and NO_TIME if empty."""
+    first, last = np.iinfo(np.int64).max, NO_TIME
+    for rows in row_slices(len(codes)):
+        own = times[rows][is_in_parts(codes[rows], parts)]
+        first, last = int(own.min(initial=first)), int(own.max(initial=last))
+    return first, last
+
+
+def _cut_all(config: SplitConfig, edges: EdgeList) -> SplitCodes:
+    """Train, validation and test of all edges, or of each node's, in the order of the method."""
+    nodes = {"per_source": edges.src, "per_target": edges.dst}
+    node = nodes.get(config.how.removeprefix("chronological_"))
+    return _cut(_sort_keys(config, edges), len(edges.src), config.fractions, node)
 
 
 def _cut(

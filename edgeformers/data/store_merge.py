@@ -37,7 +37,7 @@ class StoreMerge:
         for at, store in enumerate(stores):
             if ids[at] in ids[:at]:
                 raise InputError(f"{store.path} is given twice in `add=`; give each store once")
-        self.table = replace(table, open=self._batches) if stores else table
+        self.table = replace(table, open=self._batches, place=None) if stores else table
 
     def records(self) -> list[dict[str, Any]]:
         """For the metadata of the network: each store and the last change that it contains."""

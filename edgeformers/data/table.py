@@ -181,6 +181,7 @@ class EdgeTable(_Stream):
     label_separator: str | None = None  # between the labels of a set (label_kind "multi")
     classes: Sequence[str] | None = None  # the allowed labels; None: any
     has_published_order: bool = False  # validation and test links are in their published order
+    place: Callable[[int], str] | None = None  # the file and line of a row, or "", if known
 
     @classmethod
     def from_rows(

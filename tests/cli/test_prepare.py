@@ -76,6 +76,7 @@ def test_repeats_and_nodes_with_few_edges_are_dropped_and_noted(edgeformers, tmp
         (["edges.csv", "--text", "txt"], "'txt'"),
         (["edges.csv", "--format", "cvs"], "'cvs'"),
         (["edges.csv", "--split", "randm"], "'randm'; did you mean 'random'?"),
+        (["edges.csv", "--split", "link=per-sorce"], "'per-source'"),
         (["edges.csv", "--tokenizer", "minlm"], "'minlm'; did you mean 'minilm'?"),
         (["edges.csv", "--tokenizer", "train:x"], "train:8000"),
         (["edges.csv", "--label-kind", "klass"], "did you mean 'class'?"),
@@ -107,6 +108,74 @@ def test_a_folder_of_shards_is_one_table(edgeformers, edges, tmp_path):
     for name in ("src.npy", "dst.npy", "texts.parquet", "nodes.parquet"):
         whole, joined = ((tmp_path / out / name).read_bytes() for out in ("whole", "joined"))
         assert whole == joined
+
+
+@pytest.mark.parametrize("format", [(), ("--format", "git")], ids=["recognized", "named"])
+def test_a_format_of_one_folder_is_read_by_its_name(edgeformers, edges, tmp_path, format):
+    for name in ("one", "two"):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", name]
+        subprocess.run(["git", "init", "-q", name], check=True)
+        (tmp_path / name / "file").write_text("x")
+        subprocess.run([*git, "add", "file"], check=True)
+        subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    answer = edgeformers("prepare", "one", "-o", "net", *QUICK, *format)
+    assert (answer.code, answer.err) == (0, "")
+    several = edgeformers("prepare", "one", "two", "-o", "both", *QUICK, *format)
+    assert "two" in refusal(several, tmp_path, left=("edges.csv", "net", "one", "two"))
+    gone = edgeformers("prepare", "gone", "-o", "both", *QUICK, "--format", "git")
+    assert "gone" in refusal(gone, tmp_path, left=("edges.csv", "net", "one", "two"))
+
+
+def dated(folder, times):
+    """A table of edges at these times, some of them after a blank line."""
+    lines = [f"u{i % 3},i{i % 4},text {i},{time}" for i, time in enumerate(times)]
+    text = "\n".join(["source,target,text,when", *lines[:2], "", *lines[2:]]) + "\n"
+    (folder / "edges.csv").write_text(text)
+
+
+DAYS = [f"2024-01-{day:02}" for day in range(1, 21)]
+WITHOUT_FUTURE = {
+    "missing": (["", "", *DAYS[:1], "", *DAYS[4:]], ("3 of 20", "edges.csv, line 2")),
+    "late": ([*DAYS[:9], "", *DAYS[10:]], ("1 of 20", "edges.csv, line 12")),
+    "same": (DAYS[:1] * 20, ("20 edges", "2024-01-01")),
+    "tied": (DAYS[:10] + DAYS[-1:] * 10, ("2024-01-20", "11")),
+}
+
+
+@pytest.mark.parametrize("times", [WITHOUT_FUTURE[name][0] for name in WITHOUT_FUTURE])
+def test_a_chronological_split_without_order_is_refused(edgeformers, tmp_path, times):
+    dated(tmp_path, times)
+    split = ("--time", "when", "--split", "link=chronological")
+    answer = edgeformers("prepare", "edges.csv", "-o", "net", *QUICK, *split)
+    sentence = refusal(answer, tmp_path)
+    words = next(words for given, words in WITHOUT_FUTURE.values() if given == times)
+    for word in ("link", "random", *words[1:]):
+        assert word in sentence
+
+
+@pytest.mark.parametrize("name", WITHOUT_FUTURE)
+def test_prepare_says_why_there_is_no_split_future(edgeformers, tmp_path, name):
+    times, words = WITHOUT_FUTURE[name]
+    dated(tmp_path, times)
+    options = ("--time", "when", "--tokenizer", "none")
+    answer = edgeformers("prepare", "edges.csv", "-o", "net", *options, "--json")
+    assert answer.code == 0
+    assert [split["name"] for split in json.loads(answer.out)["splits"]] == ["edge", "link"]
+    (line,) = answer.err.splitlines()
+    for word in ("future", "random", *words):
+        assert word in line
+    quiet = edgeformers("prepare", "edges.csv", "-o", "other", *options, "--quiet")
+    assert quiet.err == ""
+
+
+def test_nothing_is_said_of_a_split_that_is_made_or_not_asked_for(edgeformers, edges, tmp_path):
+    plain = edgeformers("prepare", edges, "-o", "plain", "--tokenizer", "none")
+    dated(tmp_path, DAYS)
+    when = ("--time", "when", "--tokenizer", "none")
+    made = edgeformers("prepare", "edges.csv", "-o", "made", *when)
+    dated(tmp_path, ["", *DAYS[1:]])
+    chosen = edgeformers("prepare", "edges.csv", "-o", "chosen", *when, "--split", "link=random")
+    assert [answer.err for answer in (plain, made, chosen)] == ["", "", ""]
 
 
 def test_an_existing_folder_is_not_touched(edgeformers, edges, tmp_path):

@@ -205,3 +205,11 @@ def test_an_existing_folder_is_refused_before_edges_are_read(tmp_path):
     with pytest.raises(InputError, match="exists"):
         write_network(table, tmp_path / "net", config=replace(PLAIN, min_degree=2))
     assert EdgeTextGraph.open(tmp_path / "net").num_edges == 7
+
+
+def test_remaining_edges_keep_their_place():
+    pairs = ["ab", "xy", "ba", "ab"]
+    table = replace(make_table(pairs), place=lambda row: f"row {row}")
+    filtered, _ = filter_edges(table, min_degree=2)
+    assert filtered.place is not None
+    assert [filtered.place(row) for row in range(3)] == ["row 0", "row 2", "row 3"]

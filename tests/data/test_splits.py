@@ -203,8 +203,12 @@ def test_to_text_is_the_inverse_of_parse(values):
         ("random:a/b/c", "a/b/c"),
         ("random:0.5/0.5/0.5", "fractions"),
         ("random+dorp", "'drop'"),
+        ("random+drop-surce", "'drop-source'"),
+        ("random+new-pair", "'new-pairs'"),
+        ("chronological-per-sorce", "'chronological-per-source'"),
+        ("shuffle", "per-source"),
         ("a b=random", "a b"),
-        ("cold-source+drop-source", "drop_source"),
+        ("cold-source+drop-source", "'drop-source'"),
     ],
 )
 def test_an_invalid_split_is_an_error(text, word):
@@ -221,6 +225,28 @@ def test_a_missing_time_or_column_is_named():
     edges = edge_list([0, 0], [1, 1], times=np.array([3, NO_TIME]))
     with pytest.raises(InputError, match="edge 1"):
         make_split(SplitConfig(how="chronological"), edges)
+
+
+def test_the_place_of_an_edge_without_a_time_is_named_if_known():
+    times = np.array([3, NO_TIME, 4, NO_TIME])
+    edges = edge_list([0] * 4, [1] * 4, times=times, place=lambda edge: f"a.csv, line {edge + 2}")
+    with pytest.raises(InputError, match=r"2 of 4 .*a\.csv, line 3"):
+        make_split(SplitConfig(how="chronological_per_source"), edges)
+
+
+@pytest.mark.parametrize("how", [name for name in get_args(SplitMethod) if "chron" in name])
+def test_a_split_by_time_needs_different_times(how):
+    edges = edge_list([0] * 10, [1] * 10, times=np.full(10, 7))
+    with pytest.raises(InputError, match="same"):
+        make_split(SplitConfig(how=how), edges)
+    assert (make_split(SplitConfig(how=how, fractions=(1, 0, 0)), edges) == TRAIN).all()
+
+
+def test_some_edges_must_be_later_than_training():
+    half = edge_list([0] * 10, [1] * 10, times=np.arange(10) // 5)
+    with pytest.raises(InputError, match="2 different"):
+        make_split(SplitConfig(how="chronological"), half)
+    assert (make_split(SplitConfig(how="chronological", fractions=(0.5, 0.2, 0.3)), half)).any()
 
 
 @st.composite
@@ -284,7 +310,12 @@ def test_cutting_in_blocks_equals_sorting_everything(times, block, per_node):
     edges = EdgeList(src=node, dst=node + 3, num_nodes=6, times=np.array(times, np.int64))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scratch, "BLOCK", block)
-        codes = make_split(SplitConfig(how=how), edges)
+        try:
+            codes = make_split(SplitConfig(how=how), edges)
+        except InputError:
+            first = sorted(times)[: int(0.7 * count)]
+            assert first[-1 if not per_node else 0] == max(times)
+            return
     expected = np.zeros(count, np.uint8)
     for group in [node == n for n in range(3)] if per_node else [np.ones(count, bool)]:
         rows = np.flatnonzero(group)

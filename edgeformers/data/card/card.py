@@ -125,6 +125,8 @@ class TimeSummary:
     period: str
     starts: list[str]
     counts: list[int]
+    future: NamedCount | None = None  # edges later than tomorrow, by the first of them
+    early: NamedCount | None = None  # edges before 1971, by the first of them
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeformers.data.card.card import Distribution, Histogram, TimeSummary
+from edgeformers.data.card.card import Distribution, Histogram, NamedCount, TimeSummary
 
 Array = NDArray[Any]
 
@@ -114,7 +114,28 @@ def count_times(times: Array | None) -> TimeSummary | None:
     step = next(u for u in ("s", "m", "h", "D", "M", "Y") if unit.endswith(u))
     starts = np.arange(low, high + 1).astype(f"datetime64[{unit}]").astype(f"datetime64[{step}]")
     names = np.datetime_as_string(starts).tolist()
-    return TimeSummary(first, last, missing, len(known) - len(near), period, names, counts.tolist())
+    year_1971, now = np.array(["1971", "now"], "datetime64[us]").astype(np.int64)
+    return TimeSummary(
+        first,
+        last,
+        missing,
+        len(known) - len(near),
+        period,
+        names,
+        counts.tolist(),
+        future=_count_between(times, now + DAY, after_last),  # somewhere it is tomorrow already
+        early=_count_between(times, first_year, year_1971),
+    )
+
+
+def _count_between(times: Array, start: int, end: int) -> NamedCount | None:
+    """The number of edges from one time to before another, by the first of them; None if none."""
+    chosen = (times >= start) & (times < end)
+    first = int(np.argmax(chosen))
+    if not chosen[first]:
+        return None
+    day = np.datetime_as_string(_to_unit(times[first : first + 1], "D"))[0]
+    return NamedCount(f"edge {first:,} ({day})", int(np.count_nonzero(chosen)))
 
 
 def _to_unit(microseconds: Array, unit: str) -> Array:

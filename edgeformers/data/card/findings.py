@@ -20,6 +20,7 @@ from edgeformers.data.card.card import (
     PartSummary,
     Severity,
     SideSummary,
+    TimeSummary,
 )
 from edgeformers.data.card.phrasing import counted, listed, percent, quoted, share_of
 from edgeformers.data.splits import DEFAULT_SPLITS, SplitConfig
@@ -31,6 +32,7 @@ RARE_LABEL, FEW_EDGES = 0.01, 10  # share and number of labeled edges
 MANY_SHARED_NAMES, FEW_NAMES = 0.2, 10  # share of the smaller side; a number that may be chance
 HUB, SMALL_SIDE = 0.1, 10  # share of the edges; number of nodes where such a share is normal
 MANY_REPEATING_EDGES = 0.05
+MANY_EARLY_TIMES = 0.01
 # Shares of the held-out edges from which a note becomes a warning.
 MANY_SAME_TEXTS = 0.05
 MANY_COLD_EDGES = 0.05
@@ -194,6 +196,7 @@ def _add_findings(card: DataCard, findings: _Findings) -> None:
         first, last = times.first[:10], times.last[:10]
         findings.add_share("missing times", times.missing, edges)
         findings.add_share("times far off", times.far, edges, first=first, last=last)
+        _add_implausible_times(times, edges, findings)
     if (weights := card.weights) is not None:
         findings.add_share("weights", weights.missing + weights.negative, edges)
     _add_split_findings(card, findings)
@@ -292,6 +295,20 @@ def _add_repeat_findings(card: DataCard, findings: _Findings) -> None:
             subject=share_of(counts.repeating_edges, edges, "edges"),
         )
     findings.add_share("self-loops", counts.self_loops, edges)
+
+
+def _add_implausible_times(times: TimeSummary, edges: int, findings: _Findings) -> None:
+    early = times.early if times.early and times.early.count > MANY_EARLY_TIMES * edges else None
+    found = [("in the future", times.future), ("before 1971", early)]
+    subjects = [
+        f"{share_of(each.count, edges, 'edges')} have a time {when}, such as {each.name}"
+        for when, each in found
+        if each
+    ]
+    if subjects:
+        counts = [each.count if each else 0 for _, each in found]
+        numbers: dict[str, float] = dict(zip(("future", "early"), counts, strict=True))
+        findings.add("implausible times", "warning", numbers=numbers, subject=listed(subjects))
 
 
 def _add_split_findings(card: DataCard, findings: _Findings) -> None:

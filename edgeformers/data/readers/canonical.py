@@ -19,6 +19,8 @@ LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
 MAX_EXACT_FLOAT = 1 << 53  # integers below are exact as floats
 TIME = "a time; write it as 2023-05-31T12:00:00, 2023-05-31 or Unix seconds"
 
+#: (Size below which a number is in this unit, microseconds in the unit) of Unix times.
+TIME_UNITS = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
 #: A bare number is a year, a date without dashes, or a Unix time in seconds, milliseconds or
 #: microseconds, depending on its size. Anything else is ISO 8601, or a date such as
 #: "Fri Jul 05 10:22:02 -0700 2013". Times without a zone are UTC; years are 1 to 9999.
@@ -32,11 +34,15 @@ SELECT CASE
     WHEN regexp_full_match(t, '(1|2)\d{3}') THEN epoch_us(try_cast(t || '-01-01' AS TIMESTAMPTZ))
     WHEN regexp_full_match(t, '(19|20)\d{6}')
         THEN epoch_us(try_cast(t[:4] || '-' || t[5:6] || '-' || t[7:] AS TIMESTAMPTZ))
-    WHEN abs(t::DOUBLE) < 1e11 THEN (t::DECIMAL(30, 6) * 1000000)::BIGINT
-    WHEN abs(t::DOUBLE) < 1e14 THEN (t::DECIMAL(30, 6) * 1000)::BIGINT
-    WHEN abs(t::DOUBLE) < 1e17 THEN t::DECIMAL(30, 6)::BIGINT
+    {units}
 END AS us FROM (SELECT trim(time, E' \t\r\n') AS t FROM times))
-"""
+""".replace(
+    "{units}",
+    " ".join(
+        f"WHEN abs(t::DOUBLE) < {limit:g} THEN (t::DECIMAL(30, 6) * {unit})::BIGINT"
+        for limit, unit in TIME_UNITS
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ RAW_READERS: Mapping[str, Callable[..., EdgeTable]] = {
     "mbox": read_mbox,
 }
 
+FOLDER_FORMATS = ("authors-edges", "authors-pairs", "dtgb", "git")  # each is a single folder
+
 
 def detect_raw_format(path: Path) -> str | None:
     """The raw format of a file or folder, or None; never raises for unreadable content."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgeformers.data.readers.canonical import TIME_UNITS
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import parse_rows
 from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors
@@ -27,16 +28,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 def looks_like_dtgb_folder(path: str | PathLike[str]) -> bool:
-    """Whether a folder has the three files."""
-    return all((Path(path) / name).is_file() for name in (EDGES, ENTITIES, RELATIONS))
+    """Whether a folder has the edges and at least one of the other two files."""
+    has_edges, *has_texts = ((Path(path) / name).is_file() for name in (EDGES, ENTITIES, RELATIONS))
+    return has_edges and any(has_texts)
 
 
 def read_dtgb(folder: str | PathLike[str], *, on_error: OnError = "stop") -> EdgeTable:
     """A folder of DTGB as directed edges between entities of one type.
 
     The text of an edge is that of its relation; the relation is kept as the extra column
-    `relation`. Times are read as seconds since 1970, of which only the order matters if a dataset
-    counts in other units. Relation texts are held in memory.
+    `relation`. Times are read as Unix times: seconds since 1970, or milliseconds or microseconds
+    if they are that large. Models remember in days, so steps such as 0 to 699 should be converted
+    to real times, or only their order is right. Relation texts are held in memory.
     """
     root, errors = _folder(folder), RowErrors(on_error)
 
@@ -129,18 +132,27 @@ def _edge(row: dict[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
     relation = _identifier(row["relation"])
     if relation not in texts:
         raise ValueError(f"relation '{relation}' has no text in {RELATIONS}; add a row for it")
-    try:
-        time = EPOCH + timedelta(seconds=float(row["time"]))
-    except (ValueError, OverflowError):
-        raise ValueError(f"the time '{row['time']}' is not a number of seconds") from None
     return {
         "source": _identifier(row["source"]),
         "target": _identifier(row["target"]),
         "text": texts[relation],
         "label": _identifier(row["label"]) or None,
-        "time": time,
+        "time": _time(row["time"]),
         "relation": relation,
     }
+
+
+def _time(text: str) -> datetime:
+    """A Unix time, in the unit that its size implies."""
+    try:
+        number = float(text)
+        unit = next(unit for limit, unit in TIME_UNITS if abs(number) < limit)
+        return EPOCH + timedelta(microseconds=number * unit)
+    except (ValueError, OverflowError, StopIteration):
+        raise ValueError(
+            f"the time '{text}' is not a Unix time; write it in seconds, milliseconds or "
+            "microseconds since 1970"
+        ) from None
 
 
 def _identifier(text: str) -> str:

@@ -121,7 +121,7 @@ def read_bigquery_comments(
             yield with_user
         logger.info("%s: left out %d comments without a user", table.origin, omitted)
 
-    return replace(table, schema=schema, open=batches)
+    return replace(table, schema=schema, open=batches, place=None)
 
 
 def _table(

@@ -60,6 +60,7 @@ FORMATS = {
     ".pq": "parquet",
 }
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet")
+MAX_PLACE = 1_000_000  # rows that are read again to find the line of one
 
 Converted = tuple[pa.RecordBatch, Problems]
 Convert = Callable[[pa.RecordBatch], Converted]
@@ -113,11 +114,13 @@ def read_edges(
         labels = replace(labels, kind="multi", separator=LIST_SEPARATOR)
     schema = edge_schema(roles, extra)
     errors = RowErrors(on_error)
+
+    def convert(raw: pa.RecordBatch) -> Converted:
+        return convert_edges(raw, columns, labels, schema)
+
     return EdgeTable(
         schema=schema,
-        open=lambda: _edge_batches(
-            sources, columns, lambda raw: convert_edges(raw, columns, labels, schema), errors
-        ),
+        open=lambda: _edge_batches(sources, columns, convert, errors),
         origin=", ".join(s.origin for s in sources[:3]) + (", ..." if len(sources) > 3 else ""),
         bipartite=bipartite,
         directed=directed,
@@ -125,6 +128,7 @@ def read_edges(
         label_separator=labels.separator,
         classes=labels.classes,
         errors=errors,
+        place=lambda row: _place(sources, columns, convert, row),
     )
 
 
@@ -237,6 +241,20 @@ def _edge_batches(
         if errors.count:
             reason = f"all {errors.count:,} rows were skipped, the first: {errors.examples[0]}"
         raise InputError(f"{sources[0].origin} has no edges; {reason}")
+
+
+def _place(sources: Sequence[RowSource], columns: Columns, convert: Convert, row: int) -> str:
+    """The file and line of a usable row; empty if it is too far from the beginning."""
+    if row >= MAX_PLACE:
+        return ""
+    for source in sources:
+        for raw, numbers in source.numbered_batches(columns.names, RowErrors("skip")):
+            problems = convert(raw)[1]
+            usable = [number for at, number in enumerate(numbers) if at not in problems]
+            if row < len(usable):
+                return f"{source.origin}, {source.unit} {usable[row]}"
+            row -= len(usable)
+    return ""
 
 
 def _with_source(

@@ -11,7 +11,7 @@ from edgeformers.data.card.describe import describe
 from edgeformers.data.card.findings import _texts
 from edgeformers.data.splits import EdgeList, SplitConfig, make_split
 from tests.cli.commands import named_options, options
-from tests.data.fake_graph import FakeGraph, findings_about, six_edges
+from tests.data.fake_graph import FakeGraph, findings_about, microseconds, six_edges
 
 
 @pytest.fixture
@@ -305,3 +305,38 @@ def test_texts_that_tell_nothing_are_a_warning(words):
     assert finding.severity == "warning"
     assert "--text" in finding.advice
     assert not findings_about(card, "empty texts") + findings_about(card, "shared texts")
+
+
+IMPLAUSIBLE = "implausible times"
+
+
+def at_times(*days):
+    ends = [(i % 3, 3 + i % 2) for i in range(len(days))]
+    words = [f"text {i}" for i in range(len(days))]
+    return describe(FakeGraph(ends, words, 3, 2, times=microseconds(*days)))
+
+
+def test_an_edge_in_the_future_is_a_warning():
+    days = ["2024-01-01"] * 299
+    [finding] = findings_about(at_times(*days[:7], "2999-12-31", *days[7:]), IMPLAUSIBLE)
+    assert finding.severity == "warning"
+    assert finding.numbers == {"future": 1, "early": 0}
+    for word in ("(1)", "edge 7", "2999-12-31"):
+        assert word in finding.sentence
+
+
+def test_many_edges_before_1971_are_a_warning():
+    days = [None, *["1970-01-01"] * 2, *["2024-01-01"] * 97]
+    [finding] = findings_about(at_times(*days), IMPLAUSIBLE)
+    assert (finding.severity, finding.numbers) == ("warning", {"future": 0, "early": 2})
+    for word in ("(2)", "edge 1", "1970-01-01"):
+        assert word in finding.sentence
+    both = findings_about(at_times(*days, "2999-12-31"), IMPLAUSIBLE)
+    assert [finding.numbers for finding in both] == [{"future": 1, "early": 2}]
+
+
+def test_today_and_a_few_early_edges_are_plausible():
+    today = str(np.datetime64("today"))
+    assert not findings_about(at_times("1960-01-01", *[today] * 99), IMPLAUSIBLE)
+    assert not findings_about(at_times("1971-01-01", "2024-01-01"), IMPLAUSIBLE)
+    assert not findings_about(at_times(None, None), IMPLAUSIBLE)

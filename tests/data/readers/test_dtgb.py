@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +77,8 @@ def test_a_folder_is_recognized_and_prepared_with_its_entities(tmp_path):
         ((0, 1, 0, "noon", 2), "noon"),
         (("", 1, 0, 10, 2), "source"),
         ((0, 1, 0, "1e30", 2), "1e30"),
+        ((0, 1, 0, "nan", 2), "nan"),
+        ((0, 1, 0, "", 2), "time"),
     ],
 )
 def test_a_bad_edge_is_reported_by_file_and_line(tmp_path, edge, word):
@@ -87,14 +90,40 @@ def test_a_bad_edge_is_reported_by_file_and_line(tmp_path, edge, word):
     assert table.errors.count == 1
 
 
-def test_a_missing_file_or_column_is_named(tmp_path):
+@pytest.mark.parametrize("scale", [1, 10**3, 10**6, 1.0])
+def test_times_may_be_seconds_milliseconds_or_microseconds(tmp_path, scale):
+    seconds = [1_000_000_000, 1_000_000_001, 1_600_000_000]
+    rows = [(*edge[:3], s * scale, edge[4]) for edge, s in zip(EDGES, seconds, strict=True)]
+    times = read_dtgb(write(tmp_path / "net", rows)).to_arrow().column("time")
+    assert [time.timestamp() for time in times.cast(pa.timestamp("us", "UTC")).to_pylist()] == (
+        seconds
+    )
+
+
+def test_steps_that_look_like_years_keep_their_order(tmp_path):
+    rows = [(*edge[:3], s, edge[4]) for edge, s in zip(EDGES, (999, 1500, 20000101), strict=True)]
+    times = read_dtgb(write(tmp_path / "net", rows)).to_arrow().column("time").to_pylist()
+    assert times == sorted(times)
+
+
+def test_a_missing_column_is_named(tmp_path):
     folder = write(tmp_path / "net", header=HEADER[:4], edges=[edge[:4] for edge in EDGES])
     with pytest.raises(InputError, match="edge_list"):
         list(read_dtgb(folder).batches())
-    (folder / "relation_text.csv").unlink()
-    with pytest.raises(InputError, match="relation_text"):
-        read_dtgb(folder)
-    assert detect_raw_format(folder) is None
+
+
+@pytest.mark.parametrize("name", ["relation_text.csv", "entity_text.csv"])
+def test_a_missing_file_is_named(tmp_path, name):
+    folder = write(tmp_path / "raw")
+    (folder / name).unlink()
+    for arguments in ({}, {"format": "dtgb"}):
+        with pytest.raises(InputError, match=name):
+            edgeformers.prepare(folder, tmp_path / "net", tokenizer=None, **arguments)
+
+
+def test_any_folder_with_an_edge_list_alone_is_a_table(tmp_path):
+    (tmp_path / "edge_list.csv").write_text("source,target,text\na,b,c\n")
+    assert detect_raw_format(tmp_path) is None
 
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)

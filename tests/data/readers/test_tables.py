@@ -1,5 +1,6 @@
 import re
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -196,3 +197,19 @@ def test_what_is_wrong_with_a_node_table_is_reported(tmp_path, columns, message)
     path = save(tmp_path, "id,genre\na,x\n ,y\n", "nodes.csv")
     with pytest.raises(InputError, match=message):
         read_nodes(path, **columns).to_arrow()
+
+
+def test_a_row_is_placed_by_its_file_and_line(tmp_path):
+    save(tmp_path, HEADER + b'u,i,"two\nlines"\n\nu,,t\nu,i,t\n', "a.csv")
+    save(tmp_path, HEADER + b"u,i,t\n", "b.csv")
+    table = read_edges(tmp_path, on_error="skip")
+    assert table.place is not None
+    places = [table.place(row) for row in range(table.to_arrow().num_rows)]
+    assert [place.rpartition("/")[2] for place in places] == [
+        "a.csv, line 2",
+        "a.csv, line 6",
+        "b.csv, line 2",
+    ]
+    frame = read_edges(pa.table({"source": ["a", "b"], "target": ["c", "d"], "text": ["", ""]}))
+    assert frame.place is not None
+    assert frame.place(1).endswith("row 2")
