@@ -40,8 +40,9 @@ LINK_KINDS = {  # protocol -> groups whose MRR is printed
     },
 }
 ROLLING_NOTE = (
-    "rolling: {:,} links, each ranked with all earlier edges; without links whose pair had an edge "
-    "before or whose target had none."
+    "rolling: {:,} links, each ranked like a recommendation, with all earlier edges. Left out are "
+    "links whose pair had an edge before or whose target had none. A link of a new source may also "
+    "be to a new target."
 )
 NEXT_COMMANDS = {
     "edge-classification": """
