@@ -141,10 +141,11 @@ class LinkScorer:
     def component_scores(self, queries: Ids | Queries) -> Vectors:
         """What each component adds to the scores of all candidates: [n, P, C]."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        keys = self.cached_keys(self.candidates)
-        stops = np.cumsum(sources.widths)
-        parts = [slice(stop - w, stop) for stop, w in zip(stops, sources.widths, strict=True)]
-        tables = np.stack([sources.vectors[:, own] @ keys[:, own].T for own in parts], 1)
+        keys = torch.from_numpy(np.concatenate([self._candidate_keys, self._later_keys.rows]))
+        vectors = torch.from_numpy(sources.vectors)
+        parts = zip(vectors.split(sources.widths, 1), keys.split(sources.widths, 1), strict=True)
+        # Not numpy: its threads and those of torch would wait for each other's cores.
+        tables: Vectors = torch.stack([query @ key.T for query, key in parts], 1).numpy()
         for at, bonus, weights in self.bonuses(sources, self.candidates):
             tables[bonus.queries, at, bonus.candidates] += weights[bonus.queries]
         return tables
