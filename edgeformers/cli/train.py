@@ -253,22 +253,19 @@ def split_title(graph: "EdgeTextGraph", split: str) -> str:
 def metric_lines(results: Mapping[str, Any]) -> list[str]:
     """Metrics with their intervals, one line each; those of links one line per protocol."""
     from edgeformers.files import json_values
+    from edgeformers.inference.model_card import format_interval
     from edgeformers.report.formatting import format_table
-
-    def interval(name: str) -> str:
-        bounds = results.get(f"{name}_interval")
-        return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
 
     values = {name: value for name, value in results.items() if isinstance(value, int | float)}
     protocols = list(dict.fromkeys(name.partition("/")[0] for name in values if "/" in name))
     if not protocols:
-        rows = [[name, f"{v:.4f}", interval(name)] for name, v in values.items()]
+        rows = [[name, f"{v:.4f}", format_interval(results, name)] for name, v in values.items()]
         return format_table(rows, left=(0, 2))
     metrics = [name.partition("/")[2] for name in values if name.startswith(f"{protocols[0]}/")]
     rows = [["protocol", *metrics, "95% interval of mrr"]]
     for protocol in protocols:
         cells = (f"{values[f'{protocol}/{metric}']:.4f}" for metric in metrics)
-        rows.append([protocol, *cells, interval(f"{protocol}/mrr")])
+        rows.append([protocol, *cells, format_interval(results, f"{protocol}/mrr")])
     lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
     for protocol, kinds in LINK_KINDS.items():
         groups = results.get("groups", {}).get(protocol, {})

@@ -18,6 +18,7 @@ from edgeformers.data.splits import PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.types import Ids
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError
+from edgeformers.evaluation.rolling import can_roll
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
@@ -141,21 +142,29 @@ def _check_categories(fitted: Any, parent: Any) -> None:
 
 
 def _check_parts(fitted: Any, parent: Parent) -> None:
-    """Raise an InputError if the earlier run was trained on edges that now validate or test."""
+    """Raise an InputError if the earlier run was trained on edges that are now held out."""
     graph, split = fitted.network.graph, fitted.network.split
     facts, path = parent.network_facts, parent.network_path
-    before = str(facts.get("split", split))
+    before, is_held_out = str(facts.get("split", split)), np.isin(graph.split(split), (VAL, TEST))
     is_same = path is not None and path.resolve() == graph.path.resolve()
-    if split == before or not is_same or facts.get("edges") != graph.num_edges:
-        return
-    was_trained = np.isin(graph.split(before), (TRAIN, PROFILE))
-    is_judged = np.isin(graph.split(split), (VAL, TEST))
-    if count := int((was_trained & is_judged).sum()):
-        raise InputError(
-            f"the earlier run was trained with the split '{before}' on {count:,} of the edges that "
-            f"validate or test in the split '{split}', so scores would be too high; keep the split "
-            f"'{before}', or train from scratch"
-        )
+    if is_same and facts.get("edges") == graph.num_edges and graph.has_split(before):
+        was_trained = np.isin(graph.split(before), (TRAIN, PROFILE))
+        if count := int((was_trained & is_held_out).sum()):
+            raise InputError(
+                f"the earlier run was trained with the split '{before}' on {count:,} of the "
+                f"validation and test edges of the split '{split}', so scores would be inflated; "
+                f"keep the split '{before}', or train from scratch"
+            )
+    last = facts.get("last_training_time")
+    if isinstance(last, int) and can_roll(graph, split):
+        assert graph.times is not None
+        if count := int((graph.times[is_held_out] < last).sum()):
+            day = np.datetime64(last, "us").astype("datetime64[D]")
+            raise InputError(
+                f"the earlier run was trained on edges until {day}, and {count:,} of the "
+                f"validation and test edges of the split '{split}' are earlier, so scores would be "
+                "inflated; train from scratch"
+            )
 
 
 def choose_examples(objective: Objective, parent: Parent) -> Ids:

@@ -2,7 +2,7 @@
 
 A model is fitted on training edges. All later edges then arrive in time order. At each moment the
 model first ranks the links of that moment, and then reads its edges; nothing is fitted again.
-Candidates are the nodes that had an edge by then, also nodes that training never saw.
+Candidates are the nodes that had a link by then, also nodes that training never saw.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.scratch import rows_where
-from edgeformers.data.splits import NO_TIME, PROFILE, TEST, TRAIN, VAL
+from edgeformers.data.splits import NO_TIME, NONE, PROFILE, TEST, TRAIN, VAL
 from edgeformers.data.types import Floats, Ids, IntArray, Mask
 from edgeformers.errors import InputError
 from edgeformers.evaluation.links import LinkTable, index_blocks
@@ -49,7 +49,7 @@ class RollingBlock:
     links: Ids  # [q]
     sources: Ids  # [q]
     columns: Ids  # [q], the candidates that they lead to
-    is_seen: Mask  # [q, C], the candidates that had an edge, except the source itself
+    is_seen: Mask  # [q, C], the candidates that had a link, except the source itself
     is_linked: Mask  # [q, C], those that had an edge with the source
     is_current: Mask  # [q, C], those that have one at this moment
     time: int
@@ -82,7 +82,8 @@ class RollingLinks:
     """The links of a part that `rolling` ranks, and what was known when each of them came.
 
     A link is a positive edge. It is left out if its pair had an edge before, or if its target had
-    none: nobody could have ranked it. With `limit`, only so many edges arrive, the first ones.
+    no link: nobody could have ranked it. Later edges that are in no part of the split arrive too,
+    but are not ranked. With `limit`, only so many edges arrive, the first ones.
     """
 
     def __init__(
@@ -92,15 +93,18 @@ class RollingLinks:
             raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
         self.graph, self.num_candidates = graph, len(candidate_nodes(graph))
         codes, times = graph.split(split), _checked_times(graph, split)
-        first_query = int(times[rows_where(lambda r: codes[r] == _CODES[part], len(codes))].min())
-        later = rows_where(lambda r: (codes[r] == VAL) | (codes[r] == TEST), len(codes))
-        if part == "val":
-            later = later[codes[later] == VAL]
-        later = later[np.argsort(times[later], kind="stable")]
-        start = int(np.searchsorted(times[later], first_query))
-        self.earlier, self.arriving = later[:start], later[start:][:limit]
         trained = rows_where(lambda r: (codes[r] == TRAIN) | (codes[r] == PROFILE), len(codes))
         end = int(times[trained].max())
+        later = rows_where(
+            lambda r: np.isin(codes[r], (VAL, TEST)) | ((codes[r] == NONE) & (times[r] >= end)),
+            len(codes),
+        )
+        if part == "val":
+            own, before_test = codes[later], times[later] < _first_time(times, codes, TEST)
+            later = later[(own == VAL) | ((own == NONE) & before_test)]
+        later = later[np.argsort(times[later], kind="stable")]
+        start = int(np.searchsorted(times[later], _first_time(times, codes, _CODES[part])))
+        self.earlier, self.arriving = later[:start], later[start:][:limit]
         is_query = (codes[self.arriving] == _CODES[part]) & (times[self.arriving] > end)
         self._is_query = is_query & graph.is_positive[self.arriving]
         self._in_training = np.zeros(graph.num_nodes, bool)
@@ -199,7 +203,7 @@ class RollingLinks:
 
 
 class _KnownPairs:
-    """Which candidates have had an edge, and which each source had one with."""
+    """Which candidates have had a link, and which each source had an edge with."""
 
     def __init__(self, graph: EdgeTextGraph, trained: Ids) -> None:
         self.graph, self._first = graph, int(candidate_nodes(graph)[0])
@@ -236,7 +240,7 @@ class _KnownPairs:
         return sources.astype(np.int64), targets.astype(np.int64) - self._first
 
     def is_rankable(self, edges: Ids, *, repeated: bool) -> Mask:
-        """Whether each edge's target had an edge but, unless `repeated`, none with its source."""
+        """Whether each edge's target had a link but, unless `repeated`, no edge with its source."""
         sources, columns = self.pairs(edges)
         if repeated:
             return np.asarray(self._seen[columns])
@@ -265,7 +269,7 @@ class _KnownPairs:
         return np.concatenate([sources, columns]), np.concatenate([columns, sources])
 
     def _mark_seen(self, edges: Ids) -> None:
-        sources, columns = self.pairs(edges)
+        sources, columns = self.pairs(edges[self.graph.is_positive[edges]])
         self._seen[columns] = True
         if not self.graph.is_bipartite:
             self._seen[sources] = True
@@ -286,6 +290,10 @@ def _remedy(graph: EdgeTextGraph) -> str:
     if names:
         return f"train with the split '{names[0]}'"
     return "prepare the network with a split such as link=chronological"
+
+
+def _first_time(times: IntArray, codes: IntArray, part: int) -> int:
+    return int(times[rows_where(lambda r: codes[r] == part, len(codes))].min())
 
 
 def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:

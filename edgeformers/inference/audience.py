@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgeformers.data.types import Ids, Side
+from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 
@@ -91,7 +91,7 @@ class AudienceComponent(ScoreComponent):
             self._add(source, "source", -(gone * self._is_trained[own]) @ self.item[own])
         for source in self._sources.pop(node, ()):
             items, _, _ = self._arrived[source].pop(node)
-            if source >= size or not self._has_item(node):  # not one of those above
+            if source >= size or not self._has_item(np.array([node])):  # not one of those above
                 self._add(source, "source", -items)
         arrived = self._arrived.pop(node, {})
         trained = unit(self.query[node]) if node < size else self.item.new_zeros(1)
@@ -100,7 +100,7 @@ class AudienceComponent(ScoreComponent):
             self._sources[target].discard(node)
             self._edges[target] -= later
             self._add(target, "target", -(units + (count - later) * trained))
-            if not departures.history.popularity[target]:  # nothing is left but rounding
+            if not departures.history.popularity[target]:  # only rounding error is left
                 self._changed["target"][target] = torch.zeros(self.item.size(1))
         self._edges.pop(node, None)
         for changed in self._changed.values():
@@ -132,14 +132,15 @@ class AudienceComponent(ScoreComponent):
         if side == "target":
             return self.vectors(neighbors, "source")
         rows = self.item[torch.from_numpy(np.minimum(neighbors, len(self.item) - 1))]
-        for at, target in enumerate(neighbors.tolist()):
-            if not self._has_item(target):
-                rows[at] = self._new_item(target)
+        for at in np.flatnonzero(~self._has_item(neighbors)).tolist():
+            rows[at] = self._new_item(int(neighbors[at]))
         return rows
 
-    def _has_item(self, target: int) -> bool:
-        """Whether `item` has a vector of a target: training knew links to it."""
-        return target < len(self.item) and bool(self._is_trained[target])
+    def _has_item(self, targets: Ids) -> Mask:
+        """Which targets `item` has a vector of: those that training knew links to."""
+        place = np.minimum(targets, len(self.item) - 1)
+        is_trained: Mask = self._is_trained.numpy()[place]
+        return (targets == place) & is_trained
 
     def _new_item(self, target: int) -> Tensor:
         """What stands for `item` [R] of a target that training never saw."""

@@ -163,11 +163,12 @@ class _Recommender:
         all_edges: bool = False,
         cells: int = CELLS,
         chunk: int = CHUNK,
+        show: bool = False,
     ) -> None:
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
         if all_edges:
-            fitted.read_all_edges()
+            fitted.read_all_edges(show=show)
         self.all_edges = all_edges
         self.fitted, self.k, self.exclude_seen = fitted, k, exclude_seen
         self.allowed = fitted.allowed(candidates)
@@ -247,6 +248,7 @@ def _open_recommender(
         candidates=candidates,
         all_edges=all_edges,
         chunk=chunk,
+        show=show,
     )
 
 

@@ -42,15 +42,11 @@ class Arrivals:
     source: Ids  # [n], of links between two nodes that the model was fitted on
     target: Ids  # [n]
     is_new: NDArray[np.bool_]  # [n], whether the two nodes were not linked before
-    link_sources: Ids  # [l], the sources of all links
+    link_sources: Ids  # [l], the sources of all links, in the order of their edges
     link_targets: Ids  # [l], their targets
+    link_edges: Ids  # [l], the positions of their edges
     new_nodes: Mapping[Side, Ids]  # from N on: sources and targets with new edges
     history: "EdgeHistory"  # with these edges
-
-    def link_times(self, times: Ids) -> Ids:
-        """The times of edges [m] as those of links [l]; an edge to an unknown node is no link."""
-        known = (self.edges.source >= 0) & (self.edges.target >= 0)
-        return np.resize(times[known], len(self.link_targets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +75,14 @@ class EdgeHistory:
         self._graph, self._known = graph, known
         self._is_bipartite = graph.is_bipartite
         self._is_undirected = not graph.is_bipartite and not graph.is_directed
-        source, target = self._links(graph.src[known], graph.dst[known])
+        source, target, _ = self._links(graph.src[known], graph.dst[known])
         self._trained = LinkTable.from_pairs(source, target, graph.num_nodes)
         self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target
         self._sources: dict[int, Counter[int]] = defaultdict(Counter)  # target -> edges per source
         self._lost: dict[int, Counter[int]] = defaultdict(Counter)  # source -> removed per target
-        self.later_edges = np.empty(0, np.int64)  # of the network; they have arrived, too
+        self.later_edges = np.empty(
+            0, np.int64
+        )  # edges of the network that were read after fitting
         self.removed: set[int] = set()  # edges of the network
         self.removed_nodes: set[int] = set()  # whose edges in the network are removed
         self.num_links = self._trained.degrees.copy()  # [N], targets of each source
@@ -129,7 +127,7 @@ class EdgeHistory:
         return nodes, counts
 
     def newest_edges_to(self, target: int, count: int) -> Ids:
-        """The last edges that link to a target, of those that the model was fitted on."""
+        """The last `count` training edges that link to a target."""
         graph = self._graph
         edges = np.sort(graph.adjacency.edges_of(target)).astype(np.int64)
         edges = edges[self._known[edges]]
@@ -145,8 +143,8 @@ class EdgeHistory:
 
     def add(self, edges: NewEdges) -> Arrivals:
         """Append edges in time order."""
-        known = (edges.source >= 0) & (edges.target >= 0)
-        source, target = self._links(edges.source[known], edges.target[known])
+        known = np.flatnonzero((edges.source >= 0) & (edges.target >= 0))
+        source, target, at_edge = self._links(edges.source[known], edges.target[known])
         ends = np.concatenate([edges.source, edges.target])
         self._reserve(1 + int(ends.max(initial=0)))
         has_vectors = (source < self.num_nodes) & (target < self.num_nodes)
@@ -168,6 +166,7 @@ class EdgeHistory:
             is_new=is_new[has_vectors],
             link_sources=source,
             link_targets=target,
+            link_edges=known[at_edge],
             new_nodes=self._new_nodes(edges.source, edges.target),
             history=self,
         )
@@ -182,7 +181,7 @@ class EdgeHistory:
             edges = np.setdiff1d(graph.adjacency.edges_of(node), list(self.removed))
             self.removed_nodes.add(node)
         known = edges[self._known[edges]]
-        ends = self._links(graph.src[known], graph.dst[known])
+        *ends, at_edge = self._links(graph.src[known], graph.dst[known])
         links = [*zip(*(end.tolist() for end in ends), strict=True)]
         out, into = (Counter(each.get(node, {})) for each in (self._arrived, self._sources))
         linking = [n for n in {node, *into, *ends[0].tolist()} if n < self.num_nodes]
@@ -200,7 +199,7 @@ class EdgeHistory:
             node=node,
             edges=edges,
             link_targets=ends[1],
-            link_edges=np.resize(known, len(ends[1])),
+            link_edges=known[at_edge],
             neighbors=neighbors,
             sources={n: (*links, self._links_left(n, links[0])) for n, links in before.items()},
             lost=lost,
@@ -258,8 +257,12 @@ class EdgeHistory:
                 room = np.zeros(num_nodes + num_nodes // 2 - len(array), array.dtype)
                 setattr(self, name, np.concatenate([array, room]))
 
-    def _links(self, source: IntArray, target: IntArray) -> tuple[Ids, Ids]:
-        if not self._is_undirected:
-            return np.asarray(source, np.int64), np.asarray(target, np.int64)
-        ends = np.concatenate([source, target]).astype(np.int64)
-        return ends, np.roll(ends, len(source))
+    def _links(self, source: IntArray, target: IntArray) -> tuple[Ids, Ids, Ids]:
+        """The sources and targets of edges [m] as links, and the position of each link's edge.
+
+        An undirected edge is two links, one after the other.
+        """
+        ends, edges = np.stack([source, target]).astype(np.int64), np.arange(len(source))
+        if self._is_undirected:
+            ends, edges = np.stack([ends, ends[::-1]], 2).reshape(2, -1), np.repeat(edges, 2)
+        return ends[0], ends[1], edges

@@ -25,6 +25,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EdgeLoader, EgoLoader
 from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
+from edgeformers.data.splits import NO_TIME
 from edgeformers.data.tokenize import add_tokens
 from edgeformers.data.tokens import TOKEN_LIMIT, TokenStore
 from edgeformers.data.types import Ids, Side
@@ -262,6 +263,8 @@ class FittedModel(ABC, Generic[Loader]):
         if self.attached is None:
             return self.network_facts
         graph, parts = self.attached.graph, self.attached.parts
+        times = None if graph.times is None else graph.times[parts["train"]]
+        last = NO_TIME if times is None else int(times.max(initial=NO_TIME))
         return {
             "name": graph.name,
             "origin": graph.origin,
@@ -269,6 +272,7 @@ class FittedModel(ABC, Generic[Loader]):
             "edges": graph.num_edges,
             "split": self.attached.split,
             "parts": {part: len(edges) for part, edges in parts.items()},
+            **({} if last == NO_TIME else {"last_training_time": last}),  # microseconds since 1970
         }
 
 

@@ -23,7 +23,7 @@ from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.beyond_accuracy import recommendation_metrics
-from edgeformers.evaluation.links import node_positions
+from edgeformers.evaluation.links import index_blocks, node_positions
 from edgeformers.evaluation.network_links import (
     candidate_nodes,
     known_links,
@@ -47,9 +47,11 @@ from edgeformers.inference.trained_components import (
 from edgeformers.inference.vector_search import highest
 from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.link_head import LinkHead
+from edgeformers.progress import progress_bar
 
 RECOMMENDED = 10  # candidates per source that are judged
 JUDGED_SOURCES = 10_000
+READ_EDGES = 10_000  # later edges at a time
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
 
 
@@ -161,7 +163,10 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def report(self, pairs: Ids, *, protocols: Sequence[LinkProtocol] = PROTOCOLS) -> LinkReport:
         """The ranks of links, given as edges of the network, under each protocol."""
         if "_history" in self.__dict__ and len(self._history.later_edges):
-            raise InputError("links cannot be ranked after `read_all_edges`, which has read them")
+            raise InputError(
+                "links cannot be evaluated after `read_all_edges`: scores already include them; "
+                "load the model again"
+            )
         network = self.network
         return rank_links(
             network.graph,
@@ -474,23 +479,29 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         graph = self.network.graph
         is_read = np.isin(graph.split(self.network.split), (TRAIN, PROFILE))
         is_read[self._history.later_edges] = True
+        is_read[list(self._history.removed)] = True  # and not to be read again
         return np.flatnonzero(~is_read & graph.is_positive)
 
-    def read_all_edges(self) -> int:
+    def read_all_edges(self, *, show: bool = False) -> int:
         """Take in the validation and test links of the network, as `update` does; returns how many.
 
-        Recommendations are then as of the last edge. These parts cannot be evaluated any more.
+        Recommendations are then as of the last edge. These parts can no longer be evaluated.
         """
-        graph, times, later = self.network.graph, None, self.unread_edges()
-        if not len(later):
-            return 0
-        if graph.times is not None and (graph.times[later] != NO_TIME).all():
+        graph, later = self.network.graph, self.unread_edges()
+        has_times = graph.times is not None and bool((graph.times[later] != NO_TIME).all())
+        if has_times:
+            assert graph.times is not None
             later = later[np.argsort(graph.times[later], kind="stable")]
-            times = graph.times[later].astype(np.int64)
-        ends = graph.src[later].astype(np.int64), graph.dst[later].astype(np.int64)
-        new = NewEdges(source=ends[0], target=ends[1], texts=graph.texts(later), times=times)
-        self.scorer.update(new, self._history)
-        self._history.later_edges = later
+        with progress_bar(len(later), desc="reading later edges", unit="edges", show=show) as bar:
+            for block in index_blocks(len(later), READ_EDGES):
+                edges = later[block]
+                ends = graph.src[edges].astype(np.int64), graph.dst[edges].astype(np.int64)
+                times = graph.times[edges].astype(np.int64) if has_times else None  # type: ignore[index]
+                texts = graph.texts(edges)
+                new = NewEdges(source=ends[0], target=ends[1], texts=texts, times=times)
+                self.scorer.update(new, self._history)
+                bar.update(len(edges))
+        self._history.later_edges = np.append(self._history.later_edges, later)
         return len(later)
 
     def remove_edges(self, node: str, side: Side | None = None) -> int:
@@ -508,11 +519,11 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             (number,) = self.live_nodes.numbers([node], each).tolist()
             if number >= 0:
                 later = len(self.text.later_edges(number))
-                later -= int(np.isin(self._history.later_edges, self._edges_of(number)).sum())
                 adjacency = self.network.loader.source_sampler.adjacency
                 gone = self._history.remove(number, adjacency)
                 self.scorer.remove(gone)
-                count += len(gone.edges) + later
+                both = np.isin(gone.edges, self._history.later_edges).sum()
+                count += len(gone.edges) + later - int(both)
                 for other in [number, *gone.neighbors.tolist()]:
                     if self._history.degrees[other] == 0:
                         self.live_nodes.forget(other)
@@ -528,12 +539,6 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def _history(self) -> EdgeHistory:
         adjacency = self.network.loader.source_sampler.adjacency
         return EdgeHistory(self.network.graph, self.network.split, adjacency.degrees())
-
-    def _edges_of(self, node: int) -> Ids:
-        """The edges of a node in the network; a later node has none."""
-        graph = self.network.graph
-        edges = graph.adjacency.edges_of(node) if node < graph.num_nodes else ()
-        return np.asarray(edges, np.int64)
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:

@@ -69,6 +69,7 @@ class LinkScorer:
         self.components, self._candidates = components, GrowingArray(candidates)
         self.num_trained = len(candidates)  # candidates that arrived later come after these
         hidden = np.zeros(len(candidates), bool) if is_hidden is None else is_hidden.copy()
+        self._had_no_edges = hidden.copy()  # [C], when the model was fitted
         self._is_hidden = GrowingArray(hidden)  # [C], candidates that are not recommended
         self.device = torch.device(device)
         self.weights, self._group = (
@@ -141,11 +142,13 @@ class LinkScorer:
     def component_scores(self, queries: Ids | Queries) -> Vectors:
         """What each component adds to the scores of all candidates: [n, P, C]."""
         sources = queries if isinstance(queries, Queries) else self.queries(queries)
-        keys = torch.from_numpy(np.concatenate([self._candidate_keys, self._later_keys.rows]))
-        vectors = torch.from_numpy(sources.vectors)
-        parts = zip(vectors.split(sources.widths, 1), keys.split(sources.widths, 1), strict=True)
-        # Not numpy: its threads and those of torch would wait for each other's cores.
-        tables: Vectors = torch.stack([query @ key.T for query, key in parts], 1).numpy()
+        # By torch, not NumPy: two pools of threads would compete for the same cores.
+        parts = torch.from_numpy(sources.vectors).split(sources.widths, 1)
+        blocks = []
+        for keys in (self._candidate_keys, self._later_keys.rows):
+            own = torch.from_numpy(keys).split(sources.widths, 1)
+            blocks.append(torch.stack([q @ k.T for q, k in zip(parts, own, strict=True)], 1))
+        tables: Vectors = torch.cat(blocks, 2).numpy()
         for at, bonus, weights in self.bonuses(sources, self.candidates):
             tables[bonus.queries, at, bonus.candidates] += weights[bonus.queries]
         return tables
@@ -269,8 +272,10 @@ class LinkScorer:
             component.remove(departures)
         ends = np.append(departures.neighbors, departures.node)
         self.group[ends] = degree_group(history.degrees[ends])
-        later = np.intersect1d(ends, self.candidates[self.num_trained :])
-        self._is_hidden.rows[self._places(later[history.degrees[later] == 0])] = True
+        rows = self._places(ends[history.degrees[ends] == 0])
+        is_later = rows >= self.num_trained
+        is_later[~is_later] = self._had_no_edges[rows[~is_later]]
+        self._is_hidden.rows[rows[is_later]] = True
         self.__dict__.pop("mean_key", None)
         self._renew_keys(np.unique(ends))
 

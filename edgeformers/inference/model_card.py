@@ -1,6 +1,7 @@
 """The model card: the README.md of a saved model, from its config.json and the files of its run."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -141,14 +142,14 @@ def _results(results: Mapping[str, Any]) -> Iterator[str]:
         protocols = list(dict.fromkeys(n.partition("/")[0] for n in scores if "/" in n))
         yield f"On the {part} part, with 95% confidence intervals:"
         if not protocols:
-            rows = [[name, value, _interval(values, name)] for name, value in scores.items()]
+            rows = [[name, value, format_interval(values, name)] for name, value in scores.items()]
             yield _table(["Metric", "Value", "Interval"], rows)
             continue
         metrics = [n.partition("/")[2] for n in scores if n.startswith(f"{protocols[0]}/")]
         rows = []
         for name in protocols:
             row = [scores.get(f"{name}/{metric}") for metric in metrics]
-            rows.append([name, *row, _interval(values, f"{name}/mrr")])
+            rows.append([name, *row, format_interval(values, f"{name}/mrr")])
         yield _table(["Protocol", *metrics, "Interval of mrr"], rows)
     if any("full/mrr" in values for values in results.values() if isinstance(values, Mapping)):
         yield "`full` ranks a target among all targets; other protocols rank it among fewer."
@@ -188,9 +189,11 @@ def _limitations(facts: Mapping[str, Any], verdict: Mapping[str, Any]) -> Iterat
         yield "The folder `network` contains the training edges with their texts."
 
 
-def _interval(values: Mapping[str, Any], name: str) -> str:
-    bounds = values.get(f"{name}_interval")
-    return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+def format_interval(results: Mapping[str, Any], name: str) -> str:
+    """The 95% interval of a metric; empty if there is none, as with a single source."""
+    low, high = results.get(f"{name}_interval") or (None, None)
+    is_known = low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
+    return f"{low:.4f} to {high:.4f}" if is_known else ""
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -92,7 +92,7 @@ class NoveltyPreferenceComponent(NoveltyComponent):
         return query * float(share * (links + PRIOR_LINKS) / (share * links + PRIOR_LINKS))
 
     def update(self, arrivals: Arrivals) -> None:
-        times = arrivals.link_times(self._times(arrivals.edges))
+        times = self._times(arrivals.edges)[arrivals.link_edges]
         super().update(arrivals)
         values, counted = self._novelty(arrivals.link_targets, times)
         for source, value in zip(

@@ -16,14 +16,18 @@ from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_grou
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
-MAX_LINKS = 2_000  # that are scored; more change the result little (docs/decisions.md)
+MAX_LINKS = 2_000  # that are scored; more would hardly change the result (docs/decisions.md)
+#: Scores that vary less are not weighed: novelty over a few days, say, where all targets are years
+#: old. A weight on that scale would let the first new target decide everything.
+LEAST_SPREAD = 1e-6
 
 
 class RollingValidation:
     """What the trained score and other components say about validation links [n], in time order.
 
     Each link is scored with strictly earlier edges only. Of many links, evenly spaced ones among
-    the first are kept. Scores of a component are divided by their standard deviation, 1 / `scales`.
+    the first are kept. Scores of a component are divided by their standard deviation, 1 / `scales`;
+    if they hardly vary, they and their scale are 0.
 
     Shapes: P components after the trained score, C candidates. `tables` are [n, 1 + P, C]; link i
     is to candidate `columns[i]`, ranked among those where `is_other[i]`.
@@ -40,18 +44,14 @@ class RollingValidation:
         every = math.ceil(len(links) / max(1, min(fitting, MAX_LINKS))) or 1
         queries, tables, columns, others, groups = [], [], [], [], []
         for block in links.blocks(predictor.observe, every=every):
-            has_score = predictor.has_arrived[block.columns]
-            if not has_score.any():
-                continue
-            sources = block.sources[has_score]
-            scores = predictor.component_scores_at(sources, block.time)
+            scores = predictor.component_scores_at(block.sources, block.time)
             trained = scores.shape[1] - len(components)  # parts of the trained score
             total = scores[:, :trained].sum(1, keepdims=True)
             tables.append(np.concatenate([total, scores[:, trained:]], 1))
-            queries.append(sources)
-            columns.append(block.columns[has_score])
-            others.append(block.is_other[has_score] & predictor.has_arrived)
-            groups.append(predictor.groups(sources))
+            queries.append(block.sources)
+            columns.append(block.columns)
+            others.append(block.is_other)
+            groups.append(predictor.groups(block.sources))
         self.queries = np.concatenate([np.empty(0, np.int64), *queries])
         self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
         self.columns = np.concatenate([np.empty(0, np.int64), *columns])
@@ -59,8 +59,10 @@ class RollingValidation:
         self.is_other: Mask = np.concatenate([empty, *others])
         empty_tables = np.empty((0, count, links.num_candidates), np.float32)
         self.tables = torch.from_numpy(np.concatenate([empty_tables, *tables]))
-        spread = [self.tables[:, at][self.is_other].std().item() for at in range(count) if queries]
-        self.scales = np.array([1 / std if std > 0 else 1.0 for std in spread or [0.0] * count])
+        spread = np.zeros(count)
+        if queries:
+            spread[:] = [self.tables[:, at][self.is_other].std() for at in range(count)]
+        self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= LEAST_SPREAD)
         self.tables *= torch.from_numpy(self.scales).float()[:, None]
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ its moment in proportion to exp(score), as in a conditional logit (McFadden, 197
 components can be weighed with this than by a search over ranks.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from edgeformers.baselines.temporal.history import TimedLinks, timed_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
 from edgeformers.data.types import Ids, Mask
+from edgeformers.errors import EdgeformersError
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.audience import AudienceComponent, singular_vectors
 from edgeformers.inference.components import (
@@ -203,6 +205,11 @@ def _maximum(tables: Tensor, choices: Choices, prior: Tensor) -> Tensor:
     excluded[torch.arange(len(excluded)), choices.columns] = False
     weights = prior.double()
     point = _Point.at(weights, tables, choices.columns, excluded, prior)
+    if not math.isfinite(point.loss):
+        raise EdgeformersError(
+            "some scores of validation links are NaN or infinite, so they cannot be weighted; "
+            "links.ensemble=false trains without weights"
+        )
     for _ in range(ITERATIONS):
         step = torch.linalg.solve(point.hessian, point.gradient)
         if float(point.gradient @ step) / 2 < TOLERANCE * len(tables):

@@ -102,7 +102,7 @@ class DecayingComponent(ScoreComponent):
 
     def update(self, arrivals: Arrivals) -> None:
         edges, rows = arrivals.edges, self._levels.rows
-        targets, times = arrivals.link_targets, arrivals.link_times(self._times(edges))
+        targets, times = arrivals.link_targets, self._times(edges)[arrivals.link_edges]
         missing = int(targets.max(initial=-1)) + 1 - len(rows)
         self._levels.append(np.full((max(0, missing), len(self.memory)), -np.inf))
         self._add(self._levels.rows, targets, self._amounts(times))
@@ -308,7 +308,7 @@ class RecentHistoryComponent(EASEComponent):
         ends = zip(
             arrivals.link_sources.tolist(),
             arrivals.link_targets.tolist(),
-            arrivals.link_times(times).tolist(),
+            times[arrivals.link_edges].tolist(),
             strict=True,
         )
         for source, target, time in ends:

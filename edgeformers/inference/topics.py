@@ -96,12 +96,10 @@ class TopicsComponent(AudienceComponent):
         return unit(folded + unit(self._read(edges.texts).sum(0)))
 
     def update(self, arrivals: Arrivals) -> None:
-        edges = arrivals.edges
-        known = np.flatnonzero((edges.source >= 0) & (edges.target >= 0))
-        read = self._read([edges.texts[at] for at in known.tolist()])
-        ends = zip(arrivals.link_sources.tolist(), arrivals.link_targets.tolist(), strict=True)
-        for at, (source, target) in enumerate(ends):
-            topics = read[at % len(read)]  # an undirected edge is two links
+        edges, place = np.unique(arrivals.link_edges, return_inverse=True)
+        read = self._read([arrivals.edges.texts[edge] for edge in edges.tolist()])
+        ends = arrivals.link_sources.tolist(), arrivals.link_targets.tolist()
+        for source, target, topics in zip(*ends, read[torch.from_numpy(place)], strict=True):
             self._topics[target] = self._topics_of(target) + topics
             self._texts[source][target] = self._texts[source].get(target, 0.0) + topics
             self._add_link(source, target)
@@ -121,7 +119,7 @@ class TopicsComponent(AudienceComponent):
         for neighbor in departures.neighbors.tolist():
             self._texts.get(neighbor, {}).pop(departures.node, None)
         empty = [target for target in departures.lost if not history.popularity[target]]
-        for target in (departures.node, *empty):  # nothing is left but rounding
+        for target in (departures.node, *empty):  # only rounding error is left
             self._topics[target] = torch.zeros(self.topics.size(1))
 
     def _new_item(self, target: int) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 
 from edgeformers.baselines.temporal.recent_popularity import DecayedCounts, RecentPopularity
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.splits import TEST, TRAIN, VAL, SplitConfig
+from edgeformers.data.splits import NONE, TEST, TRAIN, VAL, SplitConfig
 from edgeformers.errors import InputError
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
@@ -184,3 +184,21 @@ def test_the_memory_is_chosen_on_validation(make_timed):
         alone = RecentPopularity((memory,)).fit_rolling(graph, "link")
         scores[memory] = RollingLinks(graph, "link", "val").rank(alone).metrics("rolling")["mrr"]
     assert model.setting["memory_days"] == max(scores, key=scores.get)
+
+
+def test_edges_outside_of_all_parts_arrive_but_are_not_ranked(make_network):
+    """Links of known pairs, which the split drops."""
+    rows = draw_rows("bipartite", edges=200)
+    how = {"how": "chronological", "fractions": (0.5, 0.2, 0.3), "new_pairs": True}
+    splits = [SplitConfig(name="link", **how)]
+    graph = make_network(rows, config=PrepareConfig(tokenizer=None, progress=False, splits=splits))
+    codes, times = graph.split("link"), graph.times
+    dropped = np.flatnonzero(codes == NONE)
+    test, val = RollingLinks(graph, "link"), RollingLinks(graph, "link", "val")
+    assert len(dropped)
+    assert np.isin(dropped, [*test.earlier, *test.arriving]).all()
+    assert not set(dropped) & {link for block in test.blocks(np.size) for link in block.links}
+    own = val.arriving[codes[val.arriving] == NONE]
+    assert len(own)
+    assert (times[own] < times[codes == TEST].min()).all()
+    assert not (codes[val.arriving] == TEST).any()

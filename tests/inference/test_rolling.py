@@ -9,7 +9,7 @@ from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.rolling import RollingPredictor
-from tests.evaluation.test_rolling import draw_rows
+from tests.evaluation.test_rolling import KINDS, draw_rows
 
 SETTINGS = {
     "train.epochs": 1,
@@ -23,11 +23,12 @@ def fitted(make_network):
     return fit(make_network, draw_rows("bipartite"))
 
 
-def fit(make_network, rows, **options):
+def fit(make_network, rows, kind="bipartite", **options):
     splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))]
     config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits, **options)
     predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
-    return predictor.fit(make_network(rows, config=config)).fitted_
+    graph = make_network(rows, config=config, bipartite=kind == "bipartite", **KINDS[kind])
+    return predictor.fit(graph).fitted_
 
 
 def test_every_link_is_ranked_and_the_model_stays_as_it_is(fitted):
@@ -108,3 +109,51 @@ def test_edges_that_are_not_links_change_no_score(make_network):
         rolling.observe(edges)
         scores.append(rolling.scores_at(sources, 0))
     np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_edges_observed_together_equal_edges_observed_one_by_one(make_network, kind):
+    fitted = fit(make_network, draw_rows(kind), kind)
+    graph, sources = fitted.network.graph, np.arange(fitted.network.graph.num_sources)
+    links = RollingLinks(graph, "link")
+    later = np.concatenate([links.earlier, links.arriving])
+    together, one_by_one = (RollingPredictor(fitted, growth=1.0) for _ in range(2))
+    together.observe(later)
+    for edge in later:
+        one_by_one.observe(np.array([edge]))
+    expected = one_by_one.component_scores_at(sources, 0)
+    np.testing.assert_allclose(together.component_scores_at(sources, 0), expected, atol=1e-4)
+
+
+def test_removed_edges_are_not_read_again(fitted):
+    graph = fitted.network.graph
+    later = fitted.unread_edges()
+    source = int(np.bincount(graph.src[later]).argmax())
+    name, own = graph.node_names(np.array([source]))[0], graph.adjacency.edges_of(source)
+    assert fitted.remove_edges(name, "source") == len(own)
+    assert fitted.read_all_edges() == (graph.src[later] != source).sum()
+    assert fitted._history.degrees[source] == 0
+
+
+def test_removals_after_all_edges_were_read_count_each_edge_once(fitted):
+    graph, edges = fitted.network.graph, fitted.network.graph.adjacency
+    later = fitted.unread_edges()
+    fitted.read_all_edges()
+    source = int(np.bincount(graph.src[later]).argmax())
+    target = int(graph.dst[later[graph.src[later] == source][0]])
+    names = graph.node_names(np.array([source, target]))
+    assert fitted.remove_edges(names[0], "source") == len(edges.edges_of(source))
+    assert fitted.remove_edges(names[0], "source") == 0
+    left = graph.src[edges.edges_of(target)] != source
+    assert fitted.remove_edges(names[1], "target") == left.sum()
+
+
+def test_a_target_that_loses_its_later_edges_is_not_recommended_any_more(fitted):
+    graph = fitted.network.graph
+    has_edges = fitted.network.loader.source_sampler.adjacency.degrees()[graph.num_sources :] > 0
+    cold = graph.node_names(graph.num_sources + np.flatnonzero(~has_edges)[:1])[0]
+    source = graph.node_names(np.array([0]))[0]
+    fitted.update([(source, cold, "fine")])
+    assert cold in {each.node for each in fitted.recommend(source, 100, exclude_seen=False)}
+    fitted.remove_edges(cold, "target")
+    assert cold not in {each.node for each in fitted.recommend(source, 100, exclude_seen=False)}
