@@ -52,7 +52,7 @@ def _shuffle_free(
     keys = hash_keys(seed, _NEGATIVE_STREAM, rows[:, None], columns[:, None], candidates)
     keys[linked[:, candidates][position] | (candidates == columns[:, None])] = LAST_KEY
     lowest = lowest_keys(keys, count)
-    return np.where(lowest < 0, -1, candidates[lowest])
+    return np.append(candidates, -1)[np.where(lowest < 0, len(candidates), lowest)]
 
 
 def lowest_keys(keys: NDArray[np.uint64], count: int) -> Ids:

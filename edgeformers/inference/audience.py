@@ -139,8 +139,8 @@ class AudienceComponent(ScoreComponent):
     def _has_item(self, targets: Ids) -> Mask:
         """Which targets `item` has a vector of: those that training knew links to."""
         place = np.minimum(targets, len(self.item) - 1)
-        is_trained: Mask = self._is_trained.numpy()[place]
-        return (targets == place) & is_trained
+        has_item: Mask = (targets == place) & self._is_trained.numpy()[place]
+        return has_item
 
     def _new_item(self, target: int) -> Tensor:
         """What stands for `item` [R] of a target that training never saw."""

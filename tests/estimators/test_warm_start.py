@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pandas as pd
 import pytest
@@ -36,13 +37,13 @@ def edges(count, *, classes=2):
     )
 
 
-def network(rows, out, **options):
+def network(rows, out, splits=("edge=chronological", "link=chronological"), **options):
     columns = {name: name for name in rows.columns}
     return edgeformers.prepare(
         rows,
         out,
         **columns,
-        splits=["edge=chronological", "link=chronological"],
+        splits=[*splits],
         tokenizer=None,
         progress=False,
         **options,
@@ -220,6 +221,25 @@ def test_a_split_that_tests_on_edges_of_the_earlier_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="trained"):
         later(LinkPredictor, run, {"data.split": "random"}).fit(graph)
     later(LinkPredictor, run, {"data.split": "chronological:0.9/0.05/0.05"}).fit(graph)
+
+
+def test_a_run_on_a_split_that_is_gone_may_be_continued(tmp_path):
+    config = tiny(LinkPredictor).config
+    first = network(edges(200), tmp_path / "network")
+    train_run(first, tmp_path / "run", config, device="cpu", show=False)
+    shutil.rmtree(tmp_path / "network")
+    again = network(edges(200), tmp_path / "network", splits=["later=chronological"])
+    later(LinkPredictor, tmp_path / "run", {"data.split": "later"}).fit(again)
+
+
+def test_edges_before_the_end_of_the_earlier_training_are_not_held_out(tmp_path):
+    """Rows of earlier years are added, so that training ends sooner."""
+    config, table = tiny(LinkPredictor).config, edges(400)
+    train_run(
+        network(table[200:], tmp_path / "new"), tmp_path / "run", config, device="cpu", show=False
+    )
+    with pytest.raises(InputError, match="until"):
+        later(LinkPredictor, tmp_path / "run").fit(network(table, tmp_path / "all"))
 
 
 def test_a_damaged_run_is_refused(yesterday, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeformers.data.random import hash_keys
-from edgeformers.evaluation import sample_negatives
+from edgeformers.evaluation import LinkTable, sample_negatives
 from tests.evaluation.problems import draw_problem, known_links
 
 
@@ -70,3 +70,9 @@ def test_memory_for_a_query_of_many_links_follows_its_unlinked_candidates(monkey
     known = known_links(np.zeros(9_900, np.int64), np.arange(9_900), 1)
     sample_negatives(np.zeros(200, np.int64), np.arange(200), 10_000, known=known)
     assert sum(sizes) == 200 * 100
+
+
+def test_a_query_that_is_linked_to_all_candidates_has_no_negatives():
+    known = LinkTable.from_pairs([0, 0, 0], [0, 1, 2], 1)
+    drawn = sample_negatives([0, 0], [1, 2], 3, known=known, count=2)
+    assert (drawn == -1).all()
