@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from edgeformers.inference.fitted_edges import FittedEdgeClassifier
     from edgeformers.inference.fitted_links import FittedLinkPredictor
 
+ALL_EDGES = (
+    "Also read the validation and test edges, so that recommendations reflect the latest edges."
+)
 ENGINE = "local, or ray: compute on a Ray cluster."
 OUT = ("--out", "-o")
 

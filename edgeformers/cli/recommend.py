@@ -1,10 +1,19 @@
 """The commands that recommend: recommend, and index, which makes it fast."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edgeformers.cli.command import ENGINE, OUT, RunCommand, argument, leave_pandas_out, option
+from edgeformers.cli.command import (
+    ALL_EDGES,
+    ENGINE,
+    OUT,
+    RunCommand,
+    argument,
+    leave_pandas_out,
+    option,
+)
 from edgeformers.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +34,7 @@ REASON_NOTE = (
     "adds: sums to the score. without: how the score changes if these edges are removed, computed "
     "again."
 )
-UNREAD_NOTE = (
-    "The last {:,} edges, which validate and test the model, are not read; --all-edges reads them."
-)
+UNREAD_NOTE = "The {:,} links after training are not read; to read them, pass --all-edges."
 NO_RATINGS_NOTE = (
     "The network has neither ratings nor --positive labels: reasons are chosen by what they add, "
     "and may be complaints."
@@ -61,9 +68,7 @@ Examples:
     explain: int = option("Edges of the source to show as reasons for each recommendation.", 0)
     full_text: bool = option("With --explain, do not shorten texts.", False)
     include_seen: bool = option("Include targets that are already linked.", False)
-    all_edges: bool = option(
-        "Read the validation and test edges, too: recommend as of the last edge.", False
-    )
+    all_edges: bool = option(ALL_EDGES, False)
     allow: list[str] | None = option(
         "Recommend only these: an id, or a file with an id per line. Repeatable.",
         metavar="ID|FILE",
@@ -92,22 +97,18 @@ Examples:
         edges = self._edges(predictor.nodes)
         if self.all_edges:
             predictor.read_all_edges()
+        candidates = self._candidates()
         recommendations = predictor.recommend(
             self.node,
             self.k,
             exclude_seen=exclude_seen,
             edges=edges,
             explain=self.explain,
-            candidates=self._candidates(),
+            candidates=candidates,
         )
-        lines = recommendation_lines(recommendations, full_text=self.full_text) or [
-            f"{self.node or 'this source'} is already linked to every target that may be "
-            "recommended; pass --include-seen to rank those"
-        ]
-        if 0 < len(recommendations) < self.k and exclude_seen and not self.likes:
-            lines.append(
-                f"All others are linked to {self.node} (see --include-seen) or have no edges."
-            )
+        lines = recommendation_lines(recommendations, full_text=self.full_text)
+        if len(recommendations) < self.k:
+            lines.append(self._why_no_more(recommendations, candidates))
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
         graph, split = predictor.network.graph, predictor.network.split
@@ -115,6 +116,16 @@ Examples:
             lines.append(UNREAD_NOTE.format(len(predictor.unread_edges())))
         values = [asdict(recommendation) for recommendation in recommendations]
         self.print({"node": self.node, "recommendations": values}, *lines)
+
+    def _why_no_more(self, found: Sequence[Any], candidates: "CandidateFilter | None") -> str:
+        """Which targets are left out, with the options that bring them back."""
+        reasons = [] if self.include_seen else ["are already linked to it (--include-seen)"]
+        reasons.append("have no training edges" + ("" if self.all_edges else " (--all-edges)"))
+        if candidates is not None:
+            reasons.append("are excluded by --allow, --deny or --label")
+        which = "The other" if found else "There is nothing to recommend: all"
+        *others, last = reasons
+        return f"{which} targets {', '.join(others)}{' or ' if others else ''}{last}."
 
     def _recommend_to_all(self, out: Path) -> None:
         from edgeformers.inference.batch_inference import write_recommendations

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeformers.cli.command import Command, argument, option
+from edgeformers.cli.command import ALL_EDGES, Command, argument, option
 from edgeformers.errors import require
 from edgeformers.threads import available_cores
 
@@ -43,9 +43,7 @@ For other machines, with a secret token:
         "File of edges that arrive. [default: RUN.edges.sqlite next to the first run]"
     )
     network: Path | None = option("The network, if it has moved since training.")
-    all_edges: bool = option(
-        "Read the validation and test edges, too: recommend as of the last edge.", False
-    )
+    all_edges: bool = option(ALL_EDGES, False)
     device: str | None = option("cpu or cuda. [default: a GPU if available]")
 
     def run(self) -> None:

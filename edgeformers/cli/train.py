@@ -40,9 +40,9 @@ LINK_KINDS = {  # protocol -> groups whose MRR is printed
     },
 }
 ROLLING_NOTE = (
-    "rolling: {:,} links, each ranked like a recommendation, with all earlier edges. Left out are "
-    "links whose pair had an edge before or whose target had none. A link of a new source may also "
-    "be to a new target."
+    "rolling: {}, each ranked as of its own time, like a recommendation, using all earlier edges. "
+    "Left out are links whose pair already had an edge or whose target had none. A link of a new "
+    "source may also be to a new target."
 )
 NEXT_COMMANDS = {
     "edge-classification": """
@@ -165,13 +165,15 @@ Examples:
 
     part: str = option("train, val or test.", "test")
     rolling: bool = option(
-        "Also rank each link as of its time, with all earlier edges. The split must be "
-        "chronological.",
+        "Also rank each link as of its own time, using all earlier edges. Requires a "
+        "chronological split.",
         False,
     )
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
 
     def run(self) -> None:
+        from edgeformers.data.card.phrasing import counted
+
         part = choose("part", self.part, ("train", "val", "test"))
         fitted = self.open()
         task, network = fitted.config.task, fitted.network
@@ -185,9 +187,10 @@ Examples:
             metrics = rolling.results(fitted.config.train.seed)
             results["groups"] |= metrics.pop("groups")
             results |= metrics
-            notes = [ROLLING_NOTE.format(len(rolling.ranks["rolling"]))]
+            number = len(rolling.ranks["rolling"])
+            notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
         verdict = self._verdict(fitted)
-        examples = "edges" if task == "edge-classification" else "links"
+        example = "edge" if task == "edge-classification" else "link"
         self.print(
             {
                 "run": str(self.folder),
@@ -197,7 +200,7 @@ Examples:
                 "results": results,
                 "verdict": None if verdict is None else asdict(verdict),
             },
-            f"{self.folder} on {count:,} {examples} of the {part} part of "
+            f"{self.folder} on {counted(count, example, f'{example}s')} of the {part} part of "
             f"{split_title(network.graph, network.split)}:",
             *metric_lines(results),
             *notes,
@@ -218,8 +221,8 @@ Examples:
         report = report_rolling(fitted, part, show=not self.quiet)
         if not len(report.ranks["rolling"]):
             raise InputError(
-                f"no link of the {part} part can be ranked over time: its pair had an edge before, "
-                "or its target had none; leave --rolling out"
+                f"no link of the {part} part can be ranked over time: every pair already had an "
+                "edge, or the target had none; leave --rolling out"
             )
         return report
 

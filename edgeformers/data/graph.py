@@ -19,6 +19,7 @@ from edgeformers.data.node_index import NodeIndex
 from edgeformers.data.sampler import EgoSampler
 from edgeformers.data.scratch import count_values, rows_where
 from edgeformers.data.splits import (
+    FUTURE_SPLIT,
     NO_TIME,
     PROFILE,
     TRAIN,
@@ -234,7 +235,8 @@ class EdgeTextGraph:
             config = SplitConfig.parse(name)
             if config.how != "column" and not (config.needs_times and self.times is None):
                 return config
-        raise InputError(f"the network has no split '{name}'; {suggest(name, self.splits)}")
+        reason = " (it needs a time for every edge)" if name == FUTURE_SPLIT.name else ""
+        raise InputError(f"the network has no split '{name}'{reason}; {suggest(name, self.splits)}")
 
     def seen_in_training(self, split: str) -> Mask:
         """Whether each node has a training edge [V]."""

@@ -245,8 +245,8 @@ def _read_raw(raw: str, paths: Sequence[Path], on_error: OnError) -> EdgeTable:
     """Edges from the files of a raw format, or from its folder."""
     if len(paths) > 1 and raw in FOLDER_FORMATS:
         raise InputError(
-            f"{paths[0]} and {paths[1]}: the format {raw} is a single folder; prepare each of "
-            "them by itself"
+            f"{paths[0]} and {paths[1]}: a network of the format {raw} is a single folder; prepare "
+            "each folder separately"
         )
     return RAW_READERS[raw](paths[0] if len(paths) == 1 else paths, on_error=on_error)
 

@@ -215,7 +215,11 @@ def split_future(edges: EdgeList) -> tuple[SplitCodes | None, str]:
         return None, problem
     codes = _cut_all(FUTURE_SPLIT, edges)
     (_, end), (start, _) = (_first_and_last(edges.times, codes, [part]) for part in (TRAIN, TEST))
-    return (codes, "") if NO_TIME < end < start else (None, _overlap(edges, start))
+    return (
+        (codes, "")
+        if NO_TIME < end < start
+        else (None, _overlap("not all test edges are", edges, start))
+    )
 
 
 def missing_column(config: SplitConfig) -> str:
@@ -301,8 +305,8 @@ def _sort_keys(config: SplitConfig, edges: EdgeList) -> SortKeys:
         )
     if problem := _missing_times(edges):
         raise InputError(
-            f"the split '{config.name}' is {_as_written(config.how)} and needs a time for every "
-            f"edge, but {problem}; fill in the times, remove these rows, or use a random split"
+            f"the {_as_written(config.how)} split '{config.name}' needs a time for every edge, but "
+            f"{problem}; fill in the times, remove these rows, or use a random split"
         )
     # flipping the sign bit keeps the order of signed times
     return lambda rows: times[rows].astype(np.uint64) ^ np.uint64(1 << 63)
@@ -331,19 +335,19 @@ def _without_order(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> s
     if NO_TIME in (end, last):  # there is nothing to train on, or nothing to test
         return ""
     needed = end if config.how == "chronological" else min(first, start)
-    return "" if max(end, last) > needed else _overlap(edges, start)
+    return "" if max(end, last) > needed else _overlap("no held-out edge is", edges, start)
 
 
-def _overlap(edges: EdgeList, start: int) -> str:
-    """That training and test, which begins at some time, overlap; with the number of times."""
+def _overlap(which: str, edges: EdgeList, start: int) -> str:
+    """Which edges are later than training, where they begin, and how many times there are."""
     assert edges.times is not None
     count, different = len(edges.times), len(np.unique(edges.times))
     begin = np.datetime_as_string(np.datetime64(start, "us"), "s")
     if different == 1:
-        return f"all {count:,} edges have the same time, {begin}"
+        return f"all edges have the same time, {begin}"
     return (
-        f"its test edges are not all later than training: test begins at {begin}, and the "
-        f"{count:,} edges have {different:,} different times"
+        f"{which} later than training: they begin at {begin}, and the {count:,} edges have "
+        f"{different:,} different times"
     )
 
 

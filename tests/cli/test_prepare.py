@@ -137,7 +137,7 @@ DAYS = [f"2024-01-{day:02}" for day in range(1, 21)]
 WITHOUT_FUTURE = {
     "missing": (["", "", *DAYS[:1], "", *DAYS[4:]], ("3 of 20", "edges.csv, line 2")),
     "late": ([*DAYS[:9], "", *DAYS[10:]], ("1 of 20", "edges.csv, line 12")),
-    "same": (DAYS[:1] * 20, ("20 edges", "2024-01-01")),
+    "same": (DAYS[:1] * 20, ("same time", "2024-01-01")),
     "tied": (DAYS[:10] + DAYS[-1:] * 10, ("2024-01-20", "11")),
 }
 

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -265,11 +266,11 @@ def test_tokens_with_a_flipped_bit_are_refused(net, tmp_path, name):
 @pytest.mark.parametrize("task", ["link-prediction", "edge-classification"])
 def test_a_test_part_with_a_single_source_has_no_interval(tmp_path, monkeypatch, task):
     monkeypatch.chdir(tmp_path)
-    with open("edges.csv", "w") as file:
-        file.write("source,target,text,time,label\n")
-        for at in range(60):
-            source = f"u{at % 5}" if at < 40 else "last"
-            file.write(f"{source},t{at % 7},fine {at % 3},2020-01-{1 + at // 2:02},{at % 2}\n")
+    rows = ["source,target,text,time,label"]
+    for at in range(60):
+        source = f"u{at % 5}" if at < 40 else "last"
+        rows.append(f"{source},t{at % 7},fine {at % 3},2020-01-{1 + at // 2:02},{at % 2}")
+    Path("edges.csv").write_text("\n".join(rows))
     columns = [word for name in ("label", "time") for word in (f"--{name}", name)]
     assert call("prepare", "edges.csv", "-o", "network", *columns, "--quiet").code == 0
     answer = call("train", task, "network", "-o", "run", *TINY, "--set", "data.split=chronological")
