@@ -17,9 +17,10 @@ from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_grou
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
 MAX_LINKS = 2_000  # that are scored; more would hardly change the result (docs/decisions.md)
-#: Scores that vary less are not weighed: novelty over a few days, say, where all targets are years
-#: old. A weight on that scale would let the first new target decide everything.
-LEAST_SPREAD = 1e-6
+#: Standard deviation below which scores are not weighted: novelty over a few days, say, where all
+#: targets are years old. A weight on that scale would let the first new target decide everything.
+#: An indicator of one candidate in a million has this much.
+LEAST_SPREAD = 1e-3
 
 
 class RollingValidation:
