@@ -193,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     baselines = [row for row in test.gains if not row.startswith(ours)]
     summary = summarize(val, test, args.ours, baselines)
     facts = {"network": graph.name, "experiment": args.experiment, "cutoffs": list(args.cutoffs)}
-    facts |= {"backbone": args.backbone, "settings": args.set or []}  # of this call
+    epochs = [f"train.epochs={args.epochs}"] if args.epochs else []
+    facts |= {"backbone": args.backbone, "settings": [*epochs, *(args.set or [])]}  # of this call
     path = args.out / f"{args.experiment}.json"
     write_atomic(path, json.dumps({**facts, **summary}, indent=1) + "\n")
     for row, mrr in summary["rows"].items():

@@ -489,7 +489,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         return self.fitted_.report(self.fitted_.network.part(part), protocols=protocols)
 
     def report_rolling(self, part: str = "test") -> LinkReport:
-        """The same as of the time of each link, which may read all earlier edges.
+        """The ranks of a part's links, each as of its own time, from earlier edges only.
 
         The split must be chronological.
         """

@@ -507,8 +507,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def remove_edges(self, node: str, side: Side | None = None) -> int:
         """Forget all edges of a node on a side (by default on both); returns how many.
 
-        Their texts are not read, quoted or used for any vector any more, neither of the node nor
-        of its neighbors, and the links are not counted. Parameters that were learned from them
+        Their texts are no longer read, quoted or used for any vector, neither of the node nor of
+        its neighbors, and the links are not counted. Parameters that were learned from them
         stay until the next training. A node that is known from these edges only becomes unknown.
         An unknown node has no edges. No other thread may use the object meanwhile.
         """

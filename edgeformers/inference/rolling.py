@@ -57,7 +57,7 @@ class RollingPredictor:
         self._candidates = candidate_nodes(network.graph)
 
     def observe(self, edges: Ids) -> None:
-        """Read the edges of the network that are links; others change nothing."""
+        """Read the edges of the network that are links; other edges are ignored."""
         edges = edges[self._graph.is_positive[edges]]
         if not len(edges):
             return
