@@ -132,7 +132,7 @@ def run_all(graph: EdgeTextGraph, args: argparse.Namespace) -> list[dict[str, An
                 write_atomic(path, text + "\n")
             records.append(json.loads(path.read_text()))
             if records[-1].get("settings", []) != settings_of(row, args):
-                raise SystemExit(f"{path} was recorded with different settings; choose another --results")
+                raise SystemExit(f"{path} has different settings; choose another --results")
             mrr = {part: records[-1][part]["mrr"]["all"] for part in PARTS}
             print(f"{row:20} {seed} val {mrr['val']:.4f} test {mrr['test']:.4f}", flush=True)
     return records

@@ -126,7 +126,7 @@ On several GPUs:
         node = shlex.quote(graph.node_index.ids_of([0])[0])
         lines.append("\nNext:" + NEXT_COMMANDS[config.task].format(run=self.out, node=node))
         is_chronological = graph.split_config(choose_split(config, graph)).how == "chronological"
-        if is_chronological and config.task == "link-prediction":
+        if test and is_chronological and config.task == "link-prediction":
             lines.append(f"  edgeformers evaluate {self.out} --rolling")
         self.print(values, *lines)
 

@@ -156,7 +156,8 @@ def _check_parts(fitted: Any, parent: Parent) -> None:
                 f"keep the split '{before}', or train from scratch"
             )
     last = facts.get("last_training_time")
-    if isinstance(last, int) and can_roll(graph, split):
+    is_later = any(can_roll(graph, split, part) for part in ("val", "test"))
+    if isinstance(last, int) and is_later:
         assert graph.times is not None
         if count := int((graph.times[is_held_out] < last).sum()):
             day = np.datetime64(last, "us").astype("datetime64[D]")

@@ -92,7 +92,7 @@ class RollingLinks:
         if part not in _CODES:
             raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
         self.graph, self.num_candidates = graph, len(candidate_nodes(graph))
-        codes, times = graph.split(split), _checked_times(graph, split)
+        codes, times = graph.split(split), _checked_times(graph, split, part)
         trained = rows_where(lambda r: (codes[r] == TRAIN) | (codes[r] == PROFILE), len(codes))
         end = int(times[trained].max())
         later = rows_where(
@@ -275,10 +275,10 @@ class _KnownPairs:
             self._seen[sources] = True
 
 
-def can_roll(graph: EdgeTextGraph, split: str) -> bool:
-    """Whether edges have times and validation and test come after training."""
+def can_roll(graph: EdgeTextGraph, split: str, part: str = "val") -> bool:
+    """Whether edges have times, and there is such a part, which comes after training."""
     try:
-        _checked_times(graph, split)
+        _checked_times(graph, split, part)
     except InputError:
         return False
     return True
@@ -293,19 +293,23 @@ def _remedy(graph: EdgeTextGraph) -> str:
 
 
 def _first_time(times: IntArray, codes: IntArray, part: int) -> int:
-    return int(times[rows_where(lambda r: codes[r] == part, len(codes))].min())
+    """When a part begins; if it is empty, never."""
+    own = times[rows_where(lambda r: codes[r] == part, len(codes))]
+    return int(own.min(initial=np.iinfo(np.int64).max))
 
 
-def _checked_times(graph: EdgeTextGraph, split: str) -> IntArray:
-    """The times of edges, if validation and test come after training."""
+def _checked_times(graph: EdgeTextGraph, split: str, ranked: str) -> IntArray:
+    """The times of edges, if there is such a part, and the parts follow each other."""
     times, codes = graph.times, graph.split(split)
     if times is None or (np.asarray(times) == NO_TIME).any():
         raise InputError(f"{graph.path}: `rolling` needs a time for every edge")
     ends: list[int] = []
-    for part in ((TRAIN, PROFILE), (VAL,), (TEST,)):
+    for name, part in (("train", (TRAIN, PROFILE)), ("val", (VAL,)), ("test", (TEST,))):
         own = times[rows_where(lambda r, part=part: np.isin(codes[r], part), len(codes))]  # type: ignore[misc]
+        if not len(own) and name not in ("train", ranked):
+            continue
         if not len(own):
-            raise InputError(f"{graph.path}: a part of the split '{split}' has no edges")
+            raise InputError(f"{graph.path}: the part '{name}' of the split '{split}' has no edges")
         if ends and own.min() < ends[-1]:
             raise InputError(
                 f"{graph.path}: `rolling` needs a chronological split, but '{split}' tests edges "

@@ -80,9 +80,7 @@ class EdgeHistory:
         self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target
         self._sources: dict[int, Counter[int]] = defaultdict(Counter)  # target -> edges per source
         self._lost: dict[int, Counter[int]] = defaultdict(Counter)  # source -> removed per target
-        self.later_edges = np.empty(
-            0, np.int64
-        )  # edges of the network that were read after fitting
+        self.later_edges = np.empty(0, np.int64)  # of the network, read after fitting
         self.removed: set[int] = set()  # edges of the network
         self.removed_nodes: set[int] = set()  # whose edges in the network are removed
         self.num_links = self._trained.degrees.copy()  # [N], targets of each source

@@ -156,6 +156,17 @@ def test_a_random_split_is_refused(make_timed):
         RollingLinks(make_timed(how="random"), "link")
 
 
+def test_a_part_that_is_not_ranked_may_be_empty(make_network):
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.7, 0.3, 0.0))]
+    config = PrepareConfig(tokenizer=None, progress=False, splits=splits)
+    graph = make_network(draw_rows("bipartite"), config=config)
+    report = RollingLinks(graph, "link", "val").rank(Recorder(graph))
+    by_hand = ranks_by_hand(graph, Recorder(graph).table, VAL)
+    np.testing.assert_allclose(np.sort(report.ranks["rolling"]), by_hand)
+    with pytest.raises(InputError, match="test"):
+        RollingLinks(graph, "link", "test")
+
+
 def test_decayed_counts_equal_sums_and_do_not_underflow():
     day, counts = 86_400_000_000, DecayedCounts(4, memory=2.0)
     counts.add(np.array([0, 1, 0]), np.array([0, 0, 3]) * day)

@@ -134,11 +134,15 @@ def sequel_rows(sources=40, targets=30, length=12):
     return rows
 
 
+def make_chronological(make_network, rows, fractions):
+    splits = [SplitConfig(name="link", how="chronological", fractions=fractions)]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    return make_network(rows, config=config)
+
+
 @pytest.fixture
 def fashions(make_network):
-    splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.25, 0.25))]
-    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
-    return make_network(fashion_rows(), config=config)
+    return make_chronological(make_network, fashion_rows(), (0.5, 0.25, 0.25))
 
 
 def untrained(graph):
@@ -153,6 +157,17 @@ def test_fitted_weights_follow_fashions(fashions):
     links = RollingLinks(fashions, "link")
     ours = links.rank(RollingPredictor(fitted)).metrics("rolling")["mrr"]
     popularity = RecentPopularity([1e6]).fit_rolling(fashions, "link")
+    assert ours > 1.3 * links.rank(popularity).metrics("rolling")["mrr"]
+
+
+def test_weights_need_no_test_part(make_network):
+    """Whoever recommends every night trains on all edges, and keeps none for a test."""
+    graph = make_chronological(make_network, fashion_rows(), (0.7, 0.3, 0.0))
+    alone = untrained(graph)
+    fitted = replace(alone, ensemble=fit_ensemble(alone))
+    links = RollingLinks(graph, "link", "val")
+    ours = links.rank(RollingPredictor(fitted)).metrics("rolling")["mrr"]
+    popularity = RecentPopularity([1e6]).fit_rolling(graph, "link")
     assert ours > 1.3 * links.rank(popularity).metrics("rolling")["mrr"]
 
 
