@@ -31,6 +31,7 @@ class ScoreComponent(ABC):
 
     name: ClassVar[str]  # shown to users and part of the names of saved tensors
     generation = 0  # rises when `update` has changed the keys of all nodes
+    least_spread: ClassVar[float] = 1e-6  # of scores that get a weight as of each moment
 
     @abstractmethod
     def vectors(self, nodes: Ids, side: Side) -> Tensor:

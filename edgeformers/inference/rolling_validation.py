@@ -17,10 +17,6 @@ from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_grou
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
 MAX_LINKS = 2_000  # that are scored; more would hardly change the result (docs/decisions.md)
-#: Standard deviation below which scores are not weighted: novelty over a few days, say, where all
-#: targets are years old. A weight on that scale would let the first new target decide everything.
-#: An indicator of one candidate in a million has this much.
-LEAST_SPREAD = 1e-3
 
 
 class RollingValidation:
@@ -28,7 +24,7 @@ class RollingValidation:
 
     Each link is scored with strictly earlier edges only. Of many links, evenly spaced ones among
     the first are kept. Scores of a component are divided by their standard deviation, 1 / `scales`;
-    if they hardly vary, they and their scale are 0.
+    if that is below the component's `least_spread`, they and their scale are 0.
 
     Shapes: P components after the trained score, C candidates. `tables` are [n, 1 + P, C]; link i
     is to candidate `columns[i]`, ranked among those where `is_other[i]`.
@@ -63,7 +59,8 @@ class RollingValidation:
         spread = np.zeros(count)
         if queries:
             spread[:] = [self.tables[:, at][self.is_other].std() for at in range(count)]
-        self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= LEAST_SPREAD)
+        least = np.array([one.least_spread for one in (ScoreComponent, *components)])
+        self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= least)
         self.tables *= torch.from_numpy(self.scales).float()[:, None]
 
     def __len__(self) -> int:

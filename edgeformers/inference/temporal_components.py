@@ -173,9 +173,14 @@ class FlatPopularityComponent(RecentPopularityComponent):
 
 
 class NoveltyComponent(DecayingComponent):
-    """exp(-age / memory) of a candidate's first edge, as of the last edge of all."""
+    """exp(-age / memory) of a candidate's first edge, as of the last edge of all.
+
+    Where all targets are years old, novelty over a few days is almost 0 and gets no weight: on that
+    scale, the first new target would decide everything.
+    """
 
     name = "novelty"
+    least_spread: ClassVar = 1e-3  # one new target in a million has this much
 
     @staticmethod
     def _add(levels: Floats, targets: Ids, amounts: Floats) -> None:
