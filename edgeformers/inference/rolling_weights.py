@@ -50,7 +50,7 @@ RIDGE = 20.0  # of standardized weights, in units of the log-likelihood
 ITERATIONS = 50
 STEP_SIZES = tuple(0.5**halvings for halvings in range(20))
 TOLERANCE = 1e-6  # of the log-likelihood of a link
-BLOCK = 256  # links at a time
+BLOCK = 32  # links at a time, so that their scores stay in the cache
 
 
 def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
@@ -169,8 +169,7 @@ class Choices:
 
     def combined(self, matrix: Tensor) -> "Choices":
         """Columns in the combinations [P, Q] instead."""
-        tables = torch.einsum("npc,pq->nqc", self.tables, matrix.float())
-        return Choices(tables, self.columns, self.is_other)
+        return Choices(matrix.float().T @ self.tables, self.columns, self.is_other)
 
     def spread(self) -> Tensor:
         """The standard deviation of each column among the other candidates; 1 if constant."""
@@ -249,6 +248,6 @@ class _Point:
             mean = weighted.sum(2)  # [n, P]
             loss -= float(log_probs[at, linked].double().sum())
             gradient = gradient + (mean - table[at, :, linked]).double().sum(0)
-            second = torch.einsum("npc,nqc->pq", weighted, table)
+            second = (weighted @ table.mT).sum(0)
             hessian = hessian + (second - mean.T @ mean).double()
         return cls(loss, gradient, hessian)

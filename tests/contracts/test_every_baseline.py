@@ -32,6 +32,7 @@ from tests.baselines.tiny import write_backbone
 pytest.importorskip("sklearn")
 
 EDGES = 2_400
+NOISY = {"tgn"}  # one seed says little on so few links
 EVERY_EDGE = pytest.mark.parametrize("name", EDGE_BASELINES)
 EVERY_LINK = pytest.mark.parametrize("name", LINK_BASELINES)
 
@@ -51,7 +52,7 @@ QUICK = {
     "recent-lightgcn": PAIRS,
     "sasrec": {"grid": [SASRecConfig(width=32, lr=3e-3, epochs=8, length=20)]},
     "sasrec-text": {"grid": [SASRecConfig(width=32, lr=3e-3, epochs=8, length=20)]},
-    "tgn": {"grid": [TGNConfig(width=16, epochs=2, batch=100, lr=3e-3)]},
+    "tgn": {"grid": [TGNConfig(width=16, epochs=8, batch=100, lr=3e-3)]},
     "alpharec": {"grid": [AlphaRecConfig(epochs=30, batch=512)]},
     "graph-transformer": {"grid": [GraphTransformerConfig(width=32, steps=40)]},
 }
@@ -208,9 +209,11 @@ def test_accepts_no_queries_and_no_candidates(name, graph, fitted):
 
 
 @EVERY_LINK
-def test_ranks_links_better_than_random(name, graph, fitted):
+def test_ranks_links_better_than_random(name, graph, make, fitted):
     places = np.arange(1, graph.num_targets + 1)
-    assert rank_test_links(graph, fitted(name)) > 1.3 * np.mean(1 / places)
+    more = [make(name, seed).fit(graph, "link") for seed in (1, 2)] if name in NOISY else []
+    found = [rank_test_links(graph, model) for model in (fitted(name), *more)]
+    assert np.mean(found) > 1.3 * np.mean(1 / places)
 
 
 @EVERY_LINK

@@ -66,7 +66,8 @@ def compare(plain, model, read, batch):
     for name in right.keys() | made.keys():
         zero = torch.zeros_like(dict(model.named_parameters())[name])
         one, other = made.get(name, zero), right.get(name, zero)
-        torch.testing.assert_close(one, other, **close, msg=lambda m, name=name: f"{name}: {m}")
+        near = {**close, "atol": 1e-5 * max(1.0, float(other.abs().max()))}  # sums cancel
+        torch.testing.assert_close(one, other, **near, msg=lambda m, name=name: f"{name}: {m}")
 
 
 @pytest.mark.parametrize("name", [n for n, entry in MODELS.items() if not entry.context])
