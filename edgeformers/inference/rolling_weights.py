@@ -189,8 +189,9 @@ def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
     used = torch.ones(len(prior), dtype=torch.bool)
     while used.any():
         tables = choices.tables if used.all() else choices.tables[:, used]
+        found = _maximum(tables, choices, prior[used], start=weights[used])
         weights = torch.zeros_like(prior)
-        weights[used] = _maximum(tables, choices, prior[used])
+        weights[used] = found
         wrong = (weights < 0) & torch.from_numpy(is_positive)
         if not wrong.any():
             break
@@ -198,11 +199,11 @@ def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
     return weights.clamp(min=0.0).where(torch.from_numpy(is_positive), weights)
 
 
-def _maximum(tables: Tensor, choices: Choices, prior: Tensor) -> Tensor:
+def _maximum(tables: Tensor, choices: Choices, prior: Tensor, start: Tensor) -> Tensor:
     """Where the penalized likelihood, a concave function, is highest: by Newton's method."""
     excluded = ~choices.is_other
     excluded[torch.arange(len(excluded)), choices.columns] = False
-    weights = prior.double()
+    weights = start.double()
     point = _Point.at(weights, tables, choices.columns, excluded, prior)
     if not math.isfinite(point.loss):
         raise EdgeformersError(
