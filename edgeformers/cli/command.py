@@ -150,9 +150,11 @@ def choose(name: str, value: str, choices: Iterable[Any]) -> Any:
     return known[known.index(value)]
 
 
-def split_list(text: str | None) -> list[str] | None:
-    """The words of a comma-separated option."""
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+def split_list(texts: Sequence[str] | None) -> list[str] | None:
+    """The words of a repeatable, comma-separated option; None if it was not given."""
+    if not texts:
+        return None
+    return [word.strip() for text in texts for word in text.split(",") if word.strip()]
 
 
 def add_command(app: typer.Typer, name: str, command: type[Command]) -> None:

@@ -57,6 +57,16 @@ def test_unusable_rows_stop_the_command_or_are_listed(edgeformers, tmp_path):
     assert listed["count"] == 1
 
 
+@pytest.mark.parametrize("given", [("4,5",), ("4", "5"), ("4, 5", "5")])
+def test_labels_of_links_are_a_list_or_given_one_at_a_time(edgeformers, tmp_path, given):
+    rows = [f"a{i},b{i},text,{i % 5 + 1}" for i in range(20)]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target,text,stars", *rows]))
+    options = [word for labels in given for word in ("--positive", labels)]
+    edgeformers("prepare", "edges.csv", "--label", "stars", "-o", "net", *options, *QUICK)
+    graph = library.EdgeTextGraph.open(tmp_path / "net")
+    assert graph.is_positive.sum() == 8
+
+
 def test_repeats_and_nodes_with_few_edges_are_dropped_and_noted(edgeformers, tmp_path):
     rows = ["a,x,1", "a,y,2", "b,x,3", "b,y,4", "b,y,4", "b,z,5"]
     (tmp_path / "edges.csv").write_text("\n".join(["source,target,text", *rows]) + "\n")
