@@ -59,8 +59,8 @@ class RollingValidation:
         spread = np.zeros(count)
         if queries:
             spread[:] = [self.tables[:, at][self.is_other].std() for at in range(count)]
-        least = np.array([one.least_spread for one in (ScoreComponent, *components)])
-        self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= least)
+        least = [ScoreComponent.least_spread, *(each.least_spread for each in components)]
+        self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= np.array(least))
         self.tables *= torch.from_numpy(self.scales).float()[:, None]
 
     def __len__(self) -> int:
