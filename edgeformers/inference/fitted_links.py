@@ -182,7 +182,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """Coverage, novelty, popularity lift and diversity of k recommendations to each source.
 
         The sources are those of the given edges, at most 10,000 of them; what they link to in
-        training is not recommended. Diversity compares the model's vectors of candidates.
+        training is not recommended. Diversity compares the model's vectors of candidates,
+        relative to their mean, since those of a language model all point in similar directions.
         """
         graph, candidates = self.network.graph, candidate_nodes(self.network.graph)
         sources = np.unique(graph.src[pairs]).astype(np.int64)
@@ -194,11 +195,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         own = np.bincount(trained.queries, popularity[trained.candidates], len(sources))
         known = trained.degrees > 0
         ranking = self.scorer.rank(sources, k, exclude=trained)
+        vectors = self.embed_nodes(candidates, side="target")
         return recommendation_metrics(
             ranking.row,
             node_positions(ranking.node, candidates),
             popularity,
-            vectors=self.embed_nodes(candidates, side="target"),
+            vectors=vectors - vectors.mean(0),
             own_popularity=own[known] / trained.degrees[known],
         )
 

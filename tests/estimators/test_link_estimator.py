@@ -45,7 +45,7 @@ def test_a_predictor_says_how_well_it_ranks_under_each_protocol(predictor):
 def test_an_evaluation_also_judges_what_is_recommended(predictor):
     judged = predictor.evaluate()["recommendations"]
     assert 0 < judged["coverage"] <= 1
-    assert 0 <= judged["diversity"] <= 2
+    assert 0.1 < judged["diversity"] <= 2  # though all vectors of this small model are alike
     assert judged["novelty"] > 0
     assert judged["popularity_lift"] > -1
 
