@@ -139,27 +139,35 @@ def run_all(graph: EdgeTextGraph, args: argparse.Namespace) -> list[dict[str, An
 
 
 def compare(records: Sequence[dict[str, Any]]) -> list[str]:
-    """`default`, the mean of its seeds, with the baseline that validation picks, by group."""
+    """`default`, the mean of its seeds, with the baselines that validation picks, by group.
+
+    One baseline is picked on all validation links, another on those of the group.
+    """
     if len({each["row"] in (DEFAULT, UNTRAINED) for each in records}) < 2:
         return ["nothing to compare: one of `default` or `untrained` and a baseline are needed"]
     ours_row = DEFAULT if any(each["row"] == DEFAULT for each in records) else UNTRAINED
-    gains = {each["row"]: each["val"]["mrr"]["all"] for each in records}
-    baseline = max(
-        (row for row in gains if row not in (DEFAULT, UNTRAINED)), key=lambda row: gains[row]
-    )
-    first = next(each["test"] for each in records if each["row"] == baseline)
-    mine = [each["test"]["ranks"] for each in records if each["row"] == ours_row]
-    ours, theirs = np.mean(1 / np.array(mine), axis=0), 1 / np.array(first["ranks"])
-    sources, lines = np.array(first["sources"]), [f"picked on validation: {baseline}"]
-    groups = next(each["test"] for each in records if each["row"] == ours_row)
-    for name, rows in groups_of(groups).items():
-        if len(rows):
+    own = [each["test"] for each in records if each["row"] == ours_row]
+    baselines = [each for each in records if each["row"] not in (DEFAULT, UNTRAINED)]
+    ours = np.mean(1 / np.array([each["ranks"] for each in own]), axis=0)
+    sources, overall = np.array(own[0]["sources"]), _picked(baselines, "all")
+    lines = [f"picked on validation: {overall['row']}"]
+    for name, rows in groups_of(own[0]).items():
+        for baseline in {each["row"]: each for each in (overall, _picked(baselines, name))}.values():
+            if not len(rows):
+                continue
+            theirs = 1 / np.array(baseline["test"]["ranks"])
             found = ratio(ours[rows], theirs[rows], sources[rows])
             low, high = found["interval"]
             shown = f"{found['ratio']:.3f} ({low:.3f} to {high:.3f})"
             means = f"{found['ours']:.4f} {found['baseline']:.4f}"
-            lines.append(f"{name:15} {found['links']:6,} {means} {shown}")
+            lines.append(f"{name:15} {baseline['row']:18} {found['links']:6,} {means} {shown}")
     return lines
+
+
+def _picked(baselines: Sequence[dict[str, Any]], group: str) -> dict[str, Any]:
+    """The baseline with the best validation MRR in a group; overall, if it is not recorded."""
+    name = group if all(group in each["val"]["mrr"] for each in baselines) else "all"
+    return max(baselines, key=lambda each: each["val"]["mrr"][name])
 
 
 def ratio(ours: Floats, theirs: Floats, sources: NDArray[Any]) -> dict[str, Any]:
