@@ -152,7 +152,9 @@ def compare(records: Sequence[dict[str, Any]]) -> list[str]:
     sources, overall = np.array(own[0]["sources"]), _picked(baselines, "all")
     lines = [f"picked on validation: {overall['row']}"]
     for name, rows in groups_of(own[0]).items():
-        for baseline in {each["row"]: each for each in (overall, _picked(baselines, name))}.values():
+        for baseline in {
+            each["row"]: each for each in (overall, _picked(baselines, name))
+        }.values():
             if not len(rows):
                 continue
             theirs = 1 / np.array(baseline["test"]["ranks"])

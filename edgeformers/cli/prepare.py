@@ -58,7 +58,9 @@ With a table of your own:
     undirected: bool = edge_option("Edges have no direction.", False)
     label_kind: str | None = edge_option("class, multi or number.")
     label_separator: str | None = edge_option("Separator between the labels of an edge.")
-    classes: list[str] | None = edge_option("Allowed labels: 1,2,3,4,5. Repeatable.")
+    classes: list[str] | None = edge_option(
+        "Allowed labels: 1,2,3,4,5. Repeatable.", metavar="LABELS"
+    )
     delimiter: str | None = edge_option("Field delimiter, if not a comma or tab.")
     quote: str = edge_option("Quote character, or 'none'.", '"')
 
@@ -91,7 +93,7 @@ With a table of your own:
         metavar="STORE",
     )
     positive: list[str] | None = network_option(
-        "Labels that count as links: 4,5. Repeatable. [default: all]"
+        "Labels that count as links: 4,5. Repeatable. [default: all]", metavar="LABELS"
     )
     tokenizer: str = network_option("minilm, a folder, a Hub name, train:8000, or none.", "auto")
     edges: int = network_option("Edges of the simulated network.", 20_000)

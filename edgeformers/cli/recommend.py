@@ -1,6 +1,5 @@
 """The commands that recommend: recommend, and index, which makes it fast."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from edgeformers.data.node_index import NodeIndex
     from edgeformers.estimators import Reason, Recommendation
     from edgeformers.inference.candidate_filter import CandidateFilter
+    from edgeformers.inference.fitted import AttachedNetwork
+    from edgeformers.inference.fitted_links import FittedLinkPredictor
 
 REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
 REASON_KINDS = {
@@ -34,7 +35,7 @@ REASON_NOTE = (
     "adds: sums to the score. without: how the score changes if these edges are removed, computed "
     "again."
 )
-UNREAD_NOTE = "The {:,} links after training are not read; to read them, pass --all-edges."
+UNREAD_NOTE = "Not read: {} after training; to read them, pass --all-edges."
 NO_RATINGS_NOTE = (
     "The network has neither ratings nor --positive labels: reasons are chosen by what they add, "
     "and may be complaints."
@@ -96,7 +97,7 @@ Examples:
             raise InputError(f"{self.folder} classifies edges; use: {command}")
         edges = self._edges(predictor.nodes)
         if self.all_edges:
-            predictor.read_all_edges()
+            predictor.read_all_edges(show=not self.quiet)
         candidates = self._candidates()
         recommendations = predictor.recommend(
             self.node,
@@ -108,24 +109,40 @@ Examples:
         )
         lines = recommendation_lines(recommendations, full_text=self.full_text)
         if len(recommendations) < self.k:
-            lines.append(self._why_no_more(recommendations, candidates))
+            lines.append(self._why_no_more(predictor, len(recommendations)))
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
-        graph, split = predictor.network.graph, predictor.network.split
-        if graph.split_config(split).how == "chronological" and not self.all_edges:
-            lines.append(UNREAD_NOTE.format(len(predictor.unread_edges())))
         values = [asdict(recommendation) for recommendation in recommendations]
-        self.print({"node": self.node, "recommendations": values}, *lines)
+        unread = [] if self.as_json else self._unread_note(predictor.network)
+        self.print({"node": self.node, "recommendations": values}, *lines, *unread)
 
-    def _why_no_more(self, found: Sequence[Any], candidates: "CandidateFilter | None") -> str:
+    def _unread_note(self, network: "AttachedNetwork[Any]") -> list[str]:
+        """How many links came after training and are not read, if any."""
+        from edgeformers.data.card.phrasing import counted
+        from edgeformers.inference.fitted_links import unread_links
+
+        graph, split = network.graph, network.split
+        if self.all_edges or graph.split_config(split).how != "chronological":
+            return []
+        return [UNREAD_NOTE.format(counted(len(unread_links(graph, split)), "link", "links"))]
+
+    def _why_no_more(self, predictor: "FittedLinkPredictor", count: int) -> str:
         """Which targets are left out, with the options that bring them back."""
-        reasons = [] if self.include_seen else ["are already linked to it (--include-seen)"]
-        reasons.append("have no training edges" + ("" if self.all_edges else " (--all-edges)"))
-        if candidates is not None:
-            reasons.append("are excluded by --allow, --deny or --label")
-        which = "The other" if found else "There is nothing to recommend: all"
-        *others, last = reasons
-        return f"{which} targets {', '.join(others)}{' or ' if others else ''}{last}."
+        from edgeformers.data.card.phrasing import counted, listed
+
+        hidden = int(predictor.scorer.is_hidden.sum())
+        others = len(predictor.scorer.candidates) - count
+        reasons = []
+        if hidden:
+            reasons.append("no edges" if self.all_edges else "no training edges (--all-edges)")
+        if not self.include_seen and others > hidden:
+            reasons.append("a link from this source (--include-seen)")
+        if self.allow or self.deny or self.label:
+            reasons.append("been excluded by --allow, --deny or --label")
+        if not reasons:
+            return "There are no other targets."
+        have = counted(others, "other target has", "other targets have")
+        return f"{have} {listed(reasons, 'or')}."
 
     def _recommend_to_all(self, out: Path) -> None:
         from edgeformers.inference.batch_inference import write_recommendations
@@ -144,7 +161,8 @@ Examples:
             show=not self.quiet,
         )
         line = f"{count:,} recommendations: {out}"
-        self.print({"out": str(out), "recommendations": count}, line)
+        unread = [] if self.as_json else self._unread_note(self.open().network)
+        self.print({"out": str(out), "recommendations": count}, line, *unread)
 
     def _candidates(self) -> "CandidateFilter | None":
         from edgeformers.inference.candidate_filter import CandidateFilter

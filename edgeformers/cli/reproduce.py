@@ -46,7 +46,7 @@ On a dataset of the paper, with its settings, next to its numbers:
     data: Path | None = option("A prepared network.")
     out: Path = option("Folder of all runs and tables.", Path("reproduced"), names=OUT)
     seeds: int = option("Runs per row.", 3)
-    models: list[str] | None = option("Rows to run: bert,edgeformer-e. Repeatable.")
+    models: list[str] | None = option("Rows to run: bert,edgeformer-e. Repeatable.", metavar="ROWS")
     tune: bool = option("First search learning rates on validation; paper-tuned does.", False)
     values: str | None = option("For node-dimension and neighbor-size, values to compare: 2,4,8.")
     labels: Path | None = option("For node-classification, a table with columns node and label.")

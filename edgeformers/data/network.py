@@ -397,8 +397,8 @@ class _NetworkWriter:
             self._write_split(FUTURE_SPLIT, codes, edges)
         elif problem:
             print_message(
-                "no split 'future' is made, so links will be trained on a random split: "
-                f"{problem}; to get one, correct the times or remove these rows",
+                "the split 'future' was not made, so links will be trained on a random split: "
+                f"{problem}; to get it, correct the times or remove these rows",
                 show=self.config.progress,
             )
 

@@ -346,8 +346,8 @@ def _overlap(which: str, edges: EdgeList, start: int) -> str:
     if different == 1:
         return f"all edges have the same time, {begin}"
     return (
-        f"{which} later than training: they begin at {begin}, and the {count:,} edges have "
-        f"{different:,} different times"
+        f"{which} later than training: held-out edges begin at {begin}, and the {count:,} edges "
+        f"have {different:,} different times"
     )
 
 

@@ -1,4 +1,4 @@
-"""DTGB's link tasks, as of each moment: future link prediction and destination node retrieval.
+"""DTGB's link tasks, as-of-time: future link prediction and destination node retrieval.
 
 DTGB (Zhang et al., NeurIPS 2024) evaluates dynamic text-attributed graphs. Every link, also of a
 pair that had one before, is compared with drawn nodes: with one by average precision and ROC-AUC,

@@ -1,4 +1,4 @@
-"""Protocol `rolling`: links in time order, each ranked with everything that is strictly earlier.
+"""Protocol `rolling`: links in time order, each ranked from strictly earlier edges only.
 
 A model is fitted on training edges. All later edges then arrive in time order. At each moment the
 model first ranks the links of that moment, and then reads its edges; nothing is fitted again.
@@ -93,23 +93,21 @@ class RollingLinks:
             raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
         self.graph, self.num_candidates = graph, len(candidate_nodes(graph))
         codes, times = graph.split(split), _checked_times(graph, split, part)
-        trained = rows_where(lambda r: (codes[r] == TRAIN) | (codes[r] == PROFILE), len(codes))
-        end = int(times[trained].max())
-        later = rows_where(
-            lambda r: np.isin(codes[r], (VAL, TEST)) | ((codes[r] == NONE) & (times[r] >= end)),
-            len(codes),
-        )
+        trained, later = _edges_of(graph, split, TRAIN, PROFILE), later_edges(graph, split)
         if part == "val":
-            own, before_test = codes[later], times[later] < _first_time(times, codes, TEST)
+            own, before_test = codes[later], times[later] < _first_time(graph, split, TEST)
             later = later[(own == VAL) | ((own == NONE) & before_test)]
-        later = later[np.argsort(times[later], kind="stable")]
-        start = int(np.searchsorted(times[later], _first_time(times, codes, _CODES[part])))
+        start = int(np.searchsorted(times[later], _first_time(graph, split, _CODES[part])))
         self.earlier, self.arriving = later[:start], later[start:][:limit]
-        is_query = (codes[self.arriving] == _CODES[part]) & (times[self.arriving] > end)
-        self._is_query = is_query & graph.is_positive[self.arriving]
         self._in_training = np.zeros(graph.num_nodes, bool)
         self._in_training[graph.src[trained]] = self._in_training[graph.dst[trained]] = True
         self._known = _KnownPairs(graph, trained)
+        is_query = codes[self.arriving] == _CODES[part]
+        is_query &= times[self.arriving] > int(times[trained].max())
+        self._is_query = is_query & graph.is_positive[self.arriving]
+        is_seen, is_new = self._known.before(times, later[: start + len(self.arriving)])
+        self._is_query &= is_seen[start:]
+        self._is_new = is_new[start:]
 
     def rank(self, scorer: RollingScorer, *, show: bool = False) -> LinkReport:
         """The ranks of all links, with the groups `new source`, `new target` and `both known`."""
@@ -148,23 +146,31 @@ class RollingLinks:
         assert self.graph.times is not None
         observe(self.earlier)
         observed, ranked = 0, 0  # arriving edges, and links so far
-        for moment, links, known in self._rankable(repeated=repeated):
+        known = self._known.copy()
+        known.add(self.earlier)
+        is_ranked = self._is_query if repeated else self._is_query & self._is_new
+        for moment in self._moments():
+            edges = self.arriving[moment]
+            links = edges[is_ranked[moment]]
             chosen = links[(ranked + np.arange(len(links))) % every == 0]
             ranked += len(links)
             if len(chosen):
                 observe(self.arriving[observed : moment.start])
                 observed = moment.start
-            current = known.by_source(self.arriving[moment]) if len(chosen) else {}
+            current = known.by_source(edges) if len(chosen) else {}
             for at in index_blocks(len(chosen), block_rows(self.num_candidates)):
                 own = chosen[at]
                 sources, columns = known.pairs(own)
                 time = int(self.graph.times[own[0]])
                 masks = known.candidates(sources, current)
                 yield RollingBlock(own, sources, columns, *masks, time)
+            known.add(edges)
         observe(self.arriving[observed:])
 
-    def __len__(self) -> int:
-        return sum(len(links) for _, links, _ in self._rankable())
+    @property
+    def num_links(self) -> int:
+        """How many links are ranked."""
+        return int((self._is_query & self._is_new).sum())
 
     def is_inductive(self, links: Ids) -> Mask:
         """Whether training did not have the source or the target of each link."""
@@ -174,16 +180,6 @@ class RollingLinks:
         """Whether training had the source and the target of each link."""
         sources, targets = self.graph.src[links], self.graph.dst[links]
         return self._in_training[sources], self._in_training[targets]
-
-    def _rankable(self, *, repeated: bool = False) -> "Iterator[tuple[slice, Ids, _KnownPairs]]":
-        """Each moment, its links to rank, and the pairs that had an edge before it."""
-        known = self._known.copy()
-        known.add(self.earlier)
-        for moment in self._moments():
-            edges = self.arriving[moment]
-            links = edges[self._is_query[moment]]
-            yield moment, links[known.is_rankable(links, repeated=repeated)], known
-            known.add(edges)
 
     def _moments(self) -> Iterator[slice]:
         """The arriving edges in groups of equal times."""
@@ -239,15 +235,26 @@ class _KnownPairs:
         sources, targets = self.graph.src[edges], self.graph.dst[edges]
         return sources.astype(np.int64), targets.astype(np.int64) - self._first
 
-    def is_rankable(self, edges: Ids, *, repeated: bool) -> Mask:
-        """Whether each edge's target had a link but, unless `repeated`, no edge with its source."""
-        sources, columns = self.pairs(edges)
-        if repeated:
-            return np.asarray(self._seen[columns])
-        is_known = self._trained.contains(sources, columns)
-        for at, (source, column) in enumerate(zip(sources.tolist(), columns.tolist(), strict=True)):
-            is_known[at] |= column in self._arrived.get(source, ())
-        return np.asarray(self._seen[columns] & ~is_known)
+    def before(self, times: IntArray, later: Ids) -> tuple[Mask, Mask]:
+        """Whether the target of each later edge [m] had a link, and whether its pair had no edge.
+
+        Only training edges and strictly earlier ones of `later` count.
+        """
+        own, (sources, columns) = times[later].astype(np.int64), self.pairs(later)
+        never = np.iinfo(np.int64).max
+        seen = np.where(self._seen, np.iinfo(np.int64).min, never)  # since when, by column
+        _, targets = self._links(later[self.graph.is_positive[later]])
+        since = own[self.graph.is_positive[later]]
+        np.minimum.at(seen, targets, np.resize(since, len(targets)))
+        if not self.graph.is_bipartite:
+            np.minimum.at(seen, sources[self.graph.is_positive[later]], since)
+        keys = np.minimum(sources, columns) if self._is_undirected else sources
+        others = np.maximum(sources, columns) if self._is_undirected else columns
+        _, pair = np.unique(keys * len(seen) + others, return_inverse=True)
+        first = np.full(len(later), never)
+        np.minimum.at(first, pair, own)
+        is_new = (first[pair] == own) & ~self._trained.contains(sources, columns)
+        return seen[columns] < own, is_new
 
     def candidates(self, sources: Ids, current: Mapping[int, list[int]]) -> tuple[Mask, Mask, Mask]:
         """The masks `is_seen`, `is_linked` and `is_current` of a `RollingBlock` of sources [q]."""
@@ -275,6 +282,28 @@ class _KnownPairs:
             self._seen[sources] = True
 
 
+def later_edges(graph: EdgeTextGraph, split: str) -> Ids:
+    """The edges that arrive after training, in time order: those of validation and test.
+
+    So do edges in no part of the split, except those that are older than the end of training.
+    """
+    later = _edges_of(graph, split, VAL, TEST, NONE)
+    times = graph.times
+    if times is None or (times[later] == NO_TIME).any():
+        return later
+    trained = _edges_of(graph, split, TRAIN, PROFILE)
+    codes, end = graph.split(split)[later], times[trained].max(initial=np.iinfo(np.int64).min)
+    later = later[(codes != NONE) | (times[later] >= end)]
+    ordered: Ids = later[np.argsort(times[later], kind="stable")]
+    return ordered
+
+
+def _edges_of(graph: EdgeTextGraph, split: str, *parts: int) -> Ids:
+    """The edges in some parts of a split."""
+    codes = graph.split(split)
+    return rows_where(lambda rows: np.isin(codes[rows], parts), len(codes))
+
+
 def can_roll(graph: EdgeTextGraph, split: str, part: str = "val") -> bool:
     """Whether edges have times, and there is such a part, which comes after training."""
     try:
@@ -292,20 +321,20 @@ def _remedy(graph: EdgeTextGraph) -> str:
     return "prepare the network with a split such as link=chronological"
 
 
-def _first_time(times: IntArray, codes: IntArray, part: int) -> int:
+def _first_time(graph: EdgeTextGraph, split: str, part: int) -> int:
     """When a part begins; if it is empty, never."""
-    own = times[rows_where(lambda r: codes[r] == part, len(codes))]
-    return int(own.min(initial=np.iinfo(np.int64).max))
+    assert graph.times is not None
+    return int(graph.times[_edges_of(graph, split, part)].min(initial=np.iinfo(np.int64).max))
 
 
 def _checked_times(graph: EdgeTextGraph, split: str, ranked: str) -> IntArray:
     """The times of edges, if there is such a part, and the parts follow each other."""
-    times, codes = graph.times, graph.split(split)
+    times = graph.times
     if times is None or (np.asarray(times) == NO_TIME).any():
         raise InputError(f"{graph.path}: `rolling` needs a time for every edge")
     ends: list[int] = []
     for name, part in (("train", (TRAIN, PROFILE)), ("val", (VAL,)), ("test", (TEST,))):
-        own = times[rows_where(lambda r, part=part: np.isin(codes[r], part), len(codes))]  # type: ignore[misc]
+        own = times[_edges_of(graph, split, *part)]
         if not len(own) and name not in ("train", ranked):
             continue
         if not len(own):

@@ -167,10 +167,8 @@ class _Recommender:
     ) -> None:
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
-        if all_edges:
-            fitted.read_all_edges(show=show)
-        self.all_edges = all_edges
-        self.fitted, self.k, self.exclude_seen = fitted, k, exclude_seen
+        self.all_edges, self.show = all_edges, show
+        self.loaded, self.k, self.exclude_seen = fitted, k, exclude_seen
         self.allowed = fitted.allowed(candidates)
         self.block = max(1, cells // max(1, len(fitted.scorer.candidates)))
         total = fitted.network.graph.num_sources
@@ -178,15 +176,22 @@ class _Recommender:
         self.chunks = [range(at, min(at + chunk, total)) for at in range(0, total, chunk)]
 
     @cached_property
+    def fitted(self) -> FittedLinkPredictor:
+        """The model with all edges that it is to read; not needed where chunks are only written."""
+        if self.all_edges:
+            self.loaded.read_all_edges(show=self.show)
+        return self.loaded
+
+    @cached_property
     def identity(self) -> str:
         facts = {
-            "model": model_fingerprint(self.fitted.model),
-            "head": tensors_fingerprint(self.fitted.head_tensors()),
-            "network": network_fingerprint(self.fitted.network.graph),
-            "settings": self.fitted.config.to_dict(),
+            "model": model_fingerprint(self.loaded.model),
+            "head": tensors_fingerprint(self.loaded.head_tensors()),
+            "network": network_fingerprint(self.loaded.network.graph),
+            "settings": self.loaded.config.to_dict(),
             "k": self.k,
             "exclude_seen": self.exclude_seen,
-            "all_edges": self.all_edges,
+            **({"all_edges": True} if self.all_edges else {}),
             **(
                 {}
                 if self.allowed is None

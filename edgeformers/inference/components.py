@@ -31,7 +31,7 @@ class ScoreComponent(ABC):
 
     name: ClassVar[str]  # shown to users and part of the names of saved tensors
     generation = 0  # rises when `update` has changed the keys of all nodes
-    least_spread: ClassVar[float] = 1e-6  # of scores that get a weight as of each moment
+    least_spread: ClassVar[float] = 1e-6  # of scores that get a time-aware weight
 
     @abstractmethod
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
@@ -75,6 +75,9 @@ class ScoreComponent(ABC):
 
     def remove(self, departures: Departures) -> None:  # noqa: B027 (as above)
         """Forget the edges of a node; what was learned from them stays."""
+
+    def renew(self, nodes: Ids) -> None:  # noqa: B027 (most parts store nothing)
+        """Compute what is stored of nodes again, after their edges have changed."""
 
     def check(self, num_nodes: int) -> None:  # noqa: B027 (few parts are restored)
         """Raise a ValueError if restored tensors do not fit so many nodes."""

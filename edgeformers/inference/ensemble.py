@@ -85,11 +85,11 @@ class Standardized:
 def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     """Fit collaborative components and choose all weights by full-ranking MRR on validation.
 
-    Sources with few, some and many edges are weighed separately. The trained score may get
+    Sources with few, some and many edges are weighted separately. The trained score may get
     weight 0 where links alone rank better. With one node type and directed edges, reciprocity is
     a component too; so are activity profiles if edges have times and validation shows a gain. If
     validation comes after training, there are also weights for a score that takes in edges, fitted
-    as of each moment of validation, with components of recent links.
+    as-of-time on validation links, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed

@@ -1,7 +1,7 @@
 """FittedLinkPredictor: ranks, scores, recommends, explains and embeds nodes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from edgeformers.config import LinkSettings
 from edgeformers.data.batch import UNKNOWN
+from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
-from edgeformers.data.splits import NO_TIME, PROFILE, TRAIN
+from edgeformers.data.splits import NO_TIME, PROFILE
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
@@ -30,6 +31,7 @@ from edgeformers.evaluation.network_links import (
     rank_links,
     seen_links,
 )
+from edgeformers.evaluation.rolling import later_edges
 from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.counterfactual import Counterfactual
@@ -134,7 +136,9 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         ensemble = ensemble.used(rolling=rolling)
         shared = ensemble.weights[:, :1].expand(-1, len(trained))  # one weight for all of these
         candidates = candidate_nodes(self.network.graph)
-        degrees = self.network.loader.source_sampler.adjacency.degrees()
+        graph, split = self.network.graph, self.network.split
+        has_edges, profiles = graph.seen_in_training(split).copy(), graph.split(split) == PROFILE
+        has_edges[graph.src[profiles]] = has_edges[graph.dst[profiles]] = True
         return LinkScorer(
             [*trained, *map(copy, ensemble.components)],  # `update` changes only the copies
             weights=torch.cat([shared, ensemble.weights[:, 1:]], 1),
@@ -142,7 +146,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
             candidates=candidates,
             device=self.options.device,
             index=self.index if rolling else None,
-            is_hidden=degrees[candidates] == 0,
+            is_hidden=~has_edges[candidates],
         )
 
     def evaluate(
@@ -195,11 +199,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         own = np.bincount(trained.queries, popularity[trained.candidates], len(sources))
         known = trained.degrees > 0
         ranking = self.scorer.rank(sources, k, exclude=trained)
-        vectors = self.embed_nodes(candidates, side="target")
+        listed = ~self.scorer.is_hidden[: len(candidates)]  # others are never recommended
+        vectors = self.embed_nodes(candidates[listed], side="target")
         return recommendation_metrics(
             ranking.row,
-            node_positions(ranking.node, candidates),
-            popularity,
+            node_positions(ranking.node, candidates[listed]),
+            popularity[listed],
             vectors=vectors - vectors.mean(0),
             own_popularity=own[known] / trained.degrees[known],
         )
@@ -349,7 +354,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         if len(unread := np.setdiff1d(removed, own.neighbor)):
             raise InputError(
                 f"'{node}' has no edge with '{self.live_nodes.ids_of(unread)[0]}' that the model "
-                "reads; edges outside of the training part are not read"
+                "reads; edges after training are read only after `read_all_edges`"
             )
         seen = self.seen(sources) if exclude_seen else None
         ranking, shares = self._counterfactual.rank(int(sources[0]), removed, k, seen)
@@ -476,34 +481,23 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         )
         self.scorer.update(new, self._history)
 
-    def unread_edges(self) -> Ids:
-        """The links of the network that are not read: those of validation and test."""
-        graph = self.network.graph
-        is_read = np.isin(graph.split(self.network.split), (TRAIN, PROFILE))
-        is_read[self._history.later_edges] = True
-        is_read[list(self._history.removed)] = True  # and not to be read again
-        return np.flatnonzero(~is_read & graph.is_positive)
-
     def read_all_edges(self, *, show: bool = False) -> int:
-        """Take in the validation and test links of the network, as `update` does; returns how many.
+        """Take in the later links of the network, as `update` does; returns how many.
 
+        These are the links of validation and test, and those of no part that came after training.
         Recommendations are then as of the last edge. These parts can no longer be evaluated.
         """
-        graph, later = self.network.graph, self.unread_edges()
-        has_times = graph.times is not None and bool((graph.times[later] != NO_TIME).all())
-        if has_times:
-            assert graph.times is not None
-            later = later[np.argsort(graph.times[later], kind="stable")]
+        later, history = unread_links(self.network.graph, self.network.split), self._history
+        later = later[~np.isin(later, [*history.later_edges, *history.removed])]
         with progress_bar(len(later), desc="reading later edges", unit="edges", show=show) as bar:
-            for block in index_blocks(len(later), READ_EDGES):
-                edges = later[block]
-                ends = graph.src[edges].astype(np.int64), graph.dst[edges].astype(np.int64)
-                times = graph.times[edges].astype(np.int64) if has_times else None  # type: ignore[index]
-                texts = graph.texts(edges)
-                new = NewEdges(source=ends[0], target=ends[1], texts=texts, times=times)
-                self.scorer.update(new, self._history)
-                bar.update(len(edges))
-        self._history.later_edges = np.append(self._history.later_edges, later)
+
+            def blocks() -> Iterator[NewEdges]:
+                for rows in index_blocks(len(later), READ_EDGES):
+                    yield edges_of(self.network.graph, later[rows])
+                    bar.update(len(later[rows]))
+
+            self.scorer.update_each(blocks(), history)
+        history.later_edges = np.append(history.later_edges, later)
         return len(later)
 
     def remove_edges(self, node: str, side: Side | None = None) -> int:
@@ -562,6 +556,24 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 def _check_one(node: str | None, edges: EdgeTexts | None) -> None:
     if (node is None) == (edges is None):
         raise InputError("give either a node of the network or the edges of a new node")
+
+
+def unread_links(graph: EdgeTextGraph, split: str) -> Ids:
+    """The links that a model of a split does not read unless asked to, in time order."""
+    later = later_edges(graph, split)
+    links: Ids = later[graph.is_positive[later]]
+    return links
+
+
+def edges_of(graph: EdgeTextGraph, edges: Ids) -> NewEdges:
+    """Edges of the network, given in time order, as edges that arrive."""
+    times = None if graph.times is None else graph.times[edges].astype(np.int64)
+    return NewEdges(
+        source=graph.src[edges].astype(np.int64),
+        target=graph.dst[edges].astype(np.int64),
+        texts=graph.texts(edges),
+        times=None if times is None or (times == NO_TIME).any() else times,
+    )
 
 
 def make_link_head(settings: LinkSettings, num_nodes: int) -> LinkHead:

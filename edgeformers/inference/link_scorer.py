@@ -1,6 +1,6 @@
 """LinkScorer: ranks, scores and explains links as a weighted sum of components."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,8 +69,7 @@ class LinkScorer:
         self.components, self._candidates = components, GrowingArray(candidates)
         self.num_trained = len(candidates)  # candidates that arrived later come after these
         hidden = np.zeros(len(candidates), bool) if is_hidden is None else is_hidden.copy()
-        self._had_no_edges = hidden.copy()  # [C], when the model was fitted
-        self._is_hidden = GrowingArray(hidden)  # [C], candidates that are not recommended
+        self._is_hidden = GrowingArray(hidden)
         self.device = torch.device(device)
         self.weights, self._group = (
             weights.float().cpu(),
@@ -82,6 +81,11 @@ class LinkScorer:
     def candidates(self) -> Ids:
         """The nodes [C] that can be recommended, sorted."""
         return self._candidates.rows
+
+    @property
+    def is_hidden(self) -> Mask:
+        """Which candidates [C] have no edges, and are therefore not recommended."""
+        return self._is_hidden.rows
 
     @property
     def group(self) -> Ids:
@@ -245,8 +249,20 @@ class LinkScorer:
 
     def update(self, edges: NewEdges, history: EdgeHistory) -> None:
         """Take in edges that arrived after fitting, in time order, and append them to `history`."""
-        arrivals = history.add(edges)
+        self.update_each([edges], history)
+
+    def update_each(self, blocks: Iterable[NewEdges], history: EdgeHistory) -> None:
+        """Take in several blocks of edges; nodes with new edges are read once, after the last."""
         before = [component.generation for component in self.components]
+        ends = np.unique(np.concatenate([_NOTHING, *(self._add(own, history) for own in blocks)]))
+        self._renew(ends)
+        for at, component in enumerate(self.components):
+            if component.generation != before[at]:
+                self._renew_component(at)
+
+    def _add(self, edges: NewEdges, history: EdgeHistory) -> Ids:
+        """Take in edges; returns the nodes at their ends, whose vectors are still the old ones."""
+        arrivals = history.add(edges)
         for component in self.components:
             component.update(arrivals)
         ends = np.unique(np.concatenate([edges.source, edges.target]))
@@ -257,33 +273,33 @@ class LinkScorer:
         self._candidates.append(later[later > self.candidates[-1]])
         self._is_hidden.append(np.zeros(len(self.candidates) - len(self._is_hidden.rows), bool))
         self._is_hidden.rows[self._places(ends)] = False
-        self._renew_keys(ends)
-        for at, component in enumerate(self.components):
-            if component.generation != before[at]:
-                self._renew_component(at)
+        return ends
 
     def remove(self, departures: Departures) -> None:
         """Forget the edges of a node, which were removed from the history.
 
-        A node that is known from nothing else is not a candidate until it has an edge again.
+        A node without other edges is not recommended until it has an edge again.
         """
         history = departures.history
         for component in self.components:
             component.remove(departures)
         ends = np.append(departures.neighbors, departures.node)
         self.group[ends] = degree_group(history.degrees[ends])
-        rows = self._places(ends[history.degrees[ends] == 0])
-        is_later = rows >= self.num_trained
-        is_later[~is_later] = self._had_no_edges[rows[~is_later]]
-        self._is_hidden.rows[rows[is_later]] = True
+        self._is_hidden.rows[self._places(ends[history.degrees[ends] == 0])] = True
         self.__dict__.pop("mean_key", None)
-        self._renew_keys(np.unique(ends))
+        self._renew(np.unique(ends))
 
     def weighted(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         """Sources [n] of degree groups [n], from the query vectors of each component."""
         weights, widths = self.weights[group], [part.size(1) for part in parts]
         vectors = _joined(parts) * weights.repeat_interleave(torch.tensor(widths), dim=1).numpy()
         return Queries(nodes=nodes, vectors=vectors, weights=weights.numpy(), widths=widths)
+
+    def _renew(self, nodes: Ids) -> None:
+        """Compute everything that is stored of nodes again, since their edges have changed."""
+        for component in self.components:
+            component.renew(nodes)
+        self._renew_keys(nodes)
 
     def _renew_component(self, at: int) -> None:
         """Compute the keys of all candidates for one component again."""
@@ -302,7 +318,7 @@ class LinkScorer:
             moved[:, own] = new[: self.num_trained].to(moved)
 
     def _renew_keys(self, nodes: Ids) -> None:
-        """Compute the keys of nodes with new edges again; all others stay as they are."""
+        """Compute the keys of nodes again, if those of all candidates are stored."""
         if self._index is None and "_candidate_keys" not in self.__dict__:
             return
         rows = self._places(nodes)

@@ -1,4 +1,4 @@
-"""RollingPredictor: a fitted link predictor that reads edges as they come, as `rolling` asks.
+"""RollingPredictor: a fitted link predictor that reads edges as they arrive, for `rolling`.
 
 Nodes that training never saw are nodes that arrive with their first edge, as on a server.
 """
@@ -28,13 +28,13 @@ GROWTH = 1.25  # the texts of a node are read again when its edges have grown by
 def report_rolling(
     fitted: FittedLinkPredictor, part: str = "test", *, show: bool = False
 ) -> LinkReport:
-    """The ranks of a part's links, each as of its time."""
+    """The ranks of a part's links, each as of its own time."""
     links = RollingLinks(fitted.network.graph, fitted.network.split, part)
     return links.rank(RollingPredictor(fitted), show=show)
 
 
 class RollingPredictor:
-    """Ranks as of each moment; the fitted model itself stays as it is.
+    """Ranks links as of their time; the fitted model itself stays as it is.
 
     Reading texts takes most of the time, so a node is read again only after a quarter more edges;
     `growth=1` reads it with every edge, as `update` does.
@@ -42,7 +42,8 @@ class RollingPredictor:
 
     def __init__(self, fitted: FittedLinkPredictor, *, growth: float = GROWTH) -> None:
         network = fitted.network
-        self._graph, self._scorer = network.graph, replace(fitted).scorer
+        self._graph = network.graph
+        self._scorer = replace(fitted, index_folder=None).scorer  # which would be kept up to date
         degrees = network.loader.source_sampler.adjacency.degrees()
         self._history = EdgeHistory(network.graph, network.split, degrees)
         text, *others = self._scorer.components
@@ -81,7 +82,7 @@ class RollingPredictor:
 
     @property
     def has_arrived(self) -> Mask:
-        """Which candidates have had a link [C]; others have no score."""
+        """Which candidates have had an edge [C]; others have no score."""
         return np.asarray(self._number[self._candidates] != NOT_ARRIVED)
 
     def groups(self, sources: Ids) -> Ids:

@@ -1,4 +1,4 @@
-"""Validation as of each moment: what every component says about links when they come."""
+"""As-of-time validation: what every component scored validation links when they came."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MAX_LINKS = 2_000  # that are scored; more would hardly change the result (docs/
 
 
 class RollingValidation:
-    """What the trained score and other components say about validation links [n], in time order.
+    """The scores of all components for validation links [n], in time order.
 
     Each link is scored with strictly earlier edges only. Of many links, evenly spaced ones among
     the first are kept. Scores of a component are divided by their standard deviation, 1 / `scales`;
@@ -38,7 +38,7 @@ class RollingValidation:
         predictor = RollingPredictor(replace(fitted, ensemble=options))
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
-        every = math.ceil(len(links) / max(1, min(fitting, MAX_LINKS))) or 1
+        every = math.ceil(links.num_links / max(1, min(fitting, MAX_LINKS))) or 1
         queries, tables, columns, others, groups = [], [], [], [], []
         for block in links.blocks(predictor.observe, every=every):
             scores = predictor.component_scores_at(block.sources, block.time)
@@ -57,8 +57,8 @@ class RollingValidation:
         empty_tables = np.empty((0, count, links.num_candidates), np.float32)
         self.tables = torch.from_numpy(np.concatenate([empty_tables, *tables]))
         spread = np.zeros(count)
-        if queries:
-            spread[:] = [self.tables[:, at][self.is_other].std() for at in range(count)]
+        if self.is_other.any():
+            spread[:] = [self.tables[:, p][self.is_other].std(correction=0) for p in range(count)]
         least = [ScoreComponent.least_spread, *(each.least_spread for each in components)]
         self.scales = np.divide(1.0, spread, out=np.zeros(count), where=spread >= np.array(least))
         self.tables *= torch.from_numpy(self.scales).float()[:, None]

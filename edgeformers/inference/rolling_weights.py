@@ -1,8 +1,9 @@
-"""Weights of a link score that takes in edges as they come, fitted as of each moment of validation.
+"""Time-aware weights of a link score that takes in edges as they arrive.
 
-The weights maximize the likelihood of the validation links: a link is drawn from all candidates of
-its moment in proportion to exp(score), as in a conditional logit (McFadden, 1974). Many more
-components can be weighed with this than by a search over ranks.
+Each validation link is scored as of its own time. The weights maximize the likelihood of these
+links: a link is drawn from all candidates of its moment in proportion to exp(score), as in a
+conditional logit (McFadden, 1974). Many more components can be weighted this way than by a search
+over ranks.
 """
 
 import math
@@ -54,7 +55,7 @@ BLOCK = 32  # links at a time, so that their scores stay in the cache
 
 
 def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ensemble:
-    """The same with components of recent links, and weights as of each moment of validation.
+    """The same with components of recent links and time-aware weights, if they can be fitted.
 
     All memories of a component are weighted first; then they are mixed, and degree groups get
     weights of their own, shrunk toward those of all sources. Collaborative components whose target
@@ -68,6 +69,8 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
         return ensemble
     sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
     mixes, rolling = fit_mixed_weights(validation, sizes)
+    if not rolling.any():  # no component tells candidates apart
+        return ensemble
     mixed = zip(families, mixes[1 + len(own) :], strict=True)
     components += [family.mixed(mix) for family, mix in mixed]
     counted = torch.tensor([True, *(type(component) not in FIXED for component in components)])
@@ -145,7 +148,7 @@ def fit_mixed_weights(
         for group in range(GROUPS)
     ]
     raw = (mix * torch.from_numpy(validation.scales)).split(list(sizes))
-    units = torch.stack([own[0] if len(own) == 1 else torch.ones(()) for own in raw])
+    units = torch.stack([own[0] if len(own) == 1 else own.any().float() for own in raw])
     return list(raw), torch.stack(groups) / scale * units
 
 
@@ -173,7 +176,8 @@ class Choices:
 
     def spread(self) -> Tensor:
         """The standard deviation of each column among the other candidates; 1 if constant."""
-        each = [self.tables[:, p][self.is_other].std() for p in range(self.tables.size(1))]
+        own = (self.tables[:, p][self.is_other] for p in range(self.tables.size(1)))
+        each = [scores.std(correction=0) for scores in own]
         return torch.stack([std if std > 0 else torch.ones(()) for std in each])
 
 

@@ -318,7 +318,8 @@ class RecentHistoryComponent(EASEComponent):
         )
         for source, target, time in ends:
             if target < len(self.left):
-                self._arrived[source][target] = time
+                own = self._arrived[source]
+                own[target] = max(time, own.get(target, time))
                 self._gone[source].discard(target)
         self._fold_in_again(arrivals)
 
@@ -340,7 +341,8 @@ class RecentHistoryComponent(EASEComponent):
         if 0 <= source < len(self.left):
             own = slice(*self.offsets[source : source + 2].tolist())
             last = dict(zip(self.targets[own].tolist(), self.times[own].tolist(), strict=True))
-        last |= self._arrived.get(source, {})
+        for target, time in self._arrived.get(source, {}).items():
+            last[target] = max(time, last.get(target, time))
         for target in self._gone.get(source, ()):
             last.pop(target, None)
         return _arrays(last)

@@ -151,7 +151,7 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
     idf = np.log((1 + len(texts)) / (1 + frequency[used]))
     weighted = normalize(counts[:, used].multiply(idf[None]).tocsr())
     svd = TruncatedSVD(rank, random_state=0).fit(weighted)
-    is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # texts that repeat
+    is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # as when few texts differ
     topics = idf[:, None] * svd.components_[~is_noise].T
     words = torch.zeros(HASHED_WORDS, topics.shape[1])
     words[torch.from_numpy(used)] = torch.from_numpy(topics).float()

@@ -100,13 +100,11 @@ class TextComponent(ScoreComponent):
                 self._arrived[source].append((target, text, True, UNKNOWN))
             if target >= 0:
                 self._arrived[target].append((source, text, False, UNKNOWN))
-        self._renew_stored(np.unique(np.concatenate([edges.source, edges.target])))
 
-    def _renew_stored(self, nodes: Ids) -> None:
-        """Read the texts of nodes again whose edges have changed."""
+    def renew(self, nodes: Ids) -> None:
         tables = {} if self.stored is None else {id(t): (s, t) for s, t in self.stored.items()}
         for side, table in tables.values():  # one table if every node has one side
-            changed = nodes[(nodes >= 0) & (nodes < len(table))]
+            changed = nodes[nodes < len(table)]
             table[changed] = self._read(changed, side)
         self._norms = None
 
@@ -121,7 +119,6 @@ class TextComponent(ScoreComponent):
                 self._arrived[other] = kept
             if gone and other < self.loader.graph.num_nodes:
                 self._removed[other] = self.removed_from(other) | gone
-        self._renew_stored(np.array(ends))
 
     def removed_from(self, node: int) -> EdgeNumbers:
         """The edges of the network that are not read any more for a node."""

@@ -79,6 +79,12 @@ def test_a_source_that_is_linked_to_every_target_gets_a_sentence(home, monkeypat
     assert "--include-seen" in answer.out
 
 
+def test_a_list_of_all_targets_says_that_there_are_no_others(home):
+    answer = call("recommend", "run-links", "user-000003", "-k", 1000, "--include-seen", "--quiet")
+    assert "no other targets" in answer.out
+    assert "--include-seen" not in answer.out
+
+
 def test_long_reasons_are_shortened_in_the_terminal():
     reason = Reason(node="item", text="words " * 1000, weight=1.0, effect=0.5)
     recommendation = Recommendation(node="other", score=1.0, because=[reason], quotes=[reason])

@@ -13,11 +13,14 @@ import torch
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import INFERENCE
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.splits import SplitConfig
 from edgeformers.errors import FormatError, InputError
 from edgeformers.estimators import LinkPredictor, NotFittedError, load
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.inference.fitted_links import make_link_head
 from tests.estimators.conftest import tiny
+from tests.evaluation.test_rolling import draw_rows
 
 
 def all_scores(predictor, node):
@@ -48,6 +51,21 @@ def test_an_evaluation_also_judges_what_is_recommended(predictor):
     assert 0.1 < judged["diversity"] <= 2  # though all vectors of this small model are alike
     assert judged["novelty"] > 0
     assert judged["popularity_lift"] > -1
+
+
+def test_nodes_that_are_never_recommended_do_not_count_for_diversity(make_network):
+    rows = draw_rows("bipartite")
+    split = SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=[split])
+    graph = make_network(rows, config=config)
+    fitted = LinkPredictor("scratch:2x32", recipe="fast", settings={"train.epochs": 1}, show=False)
+    fitted = fitted.fit(graph).fitted_
+    cold = fitted.scorer.is_hidden
+    assert cold.any()
+    pairs = fitted.network.part("test")
+    judged = fitted.recommendation_metrics(pairs, k=int((~cold).sum()))
+    assert judged["coverage"] == 1.0
+    assert 0.5 < judged["diversity"] < 1.5  # everything that can be recommended, in lists of all
 
 
 def test_recommendations_are_the_best_scores_of_what_is_not_linked_yet(predictor):

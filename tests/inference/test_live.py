@@ -237,3 +237,17 @@ def test_removed_links_are_not_seen_any_more(fitted):
     (target, *_) = linked
     fitted.update([(name, target, "again")])
     assert target not in {answer.node for answer in fitted.recommend(name, 1000)}
+
+
+def test_a_target_without_edges_is_not_recommended_until_it_has_one(fitted):
+    (target,) = known(fitted, "target", 6)[5:]
+    (source,) = known(fitted, "source", 1)
+
+    def is_recommended():
+        return target in {a.node for a in fitted.recommend(source, 1000, exclude_seen=False)}
+
+    assert is_recommended()
+    fitted.remove_edges(target)
+    assert not is_recommended()
+    fitted.update([(source, target, "a good film")])
+    assert is_recommended()

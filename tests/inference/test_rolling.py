@@ -1,14 +1,19 @@
 """A fitted link predictor ranks as of each moment, with nodes that training never saw."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.splits import SplitConfig
+from edgeformers.data.splits import NONE, TEST, VAL, SplitConfig
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.inference.fitted_links import unread_links
+from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.trained_components import TextComponent
 from tests.evaluation.test_rolling import KINDS, draw_rows
 
 SETTINGS = {
@@ -24,8 +29,9 @@ def fitted(make_network):
 
 
 def fit(make_network, rows, kind="bipartite", **options):
-    splits = [SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))]
-    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits, **options)
+    split = SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))
+    options = {"splits": [split], "tokenizer": "train:200", "progress": False, **options}
+    config = PrepareConfig(**options)
     predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
     graph = make_network(rows, config=config, bipartite=kind == "bipartite", **KINDS[kind])
     return predictor.fit(graph).fitted_
@@ -64,7 +70,7 @@ def test_scores_after_all_edges_equal_those_of_a_rolling_predictor(fitted):
     graph = fitted.network.graph
     links, rolling = RollingLinks(graph, "link"), RollingPredictor(fitted, growth=1.0)
     later = np.concatenate([links.earlier, links.arriving])
-    assert sorted(fitted.unread_edges()) == sorted(later)
+    assert sorted(unread_links(graph, fitted.network.split)) == sorted(later)
     rolling.observe(later)
     assert fitted.read_all_edges() == len(later)
     assert fitted.read_all_edges() == 0
@@ -127,7 +133,7 @@ def test_edges_observed_together_equal_edges_observed_one_by_one(make_network, k
 
 def test_removed_edges_are_not_read_again(fitted):
     graph = fitted.network.graph
-    later = fitted.unread_edges()
+    later = unread_links(graph, fitted.network.split)
     source = int(np.bincount(graph.src[later]).argmax())
     name, own = graph.node_names(np.array([source]))[0], graph.adjacency.edges_of(source)
     assert fitted.remove_edges(name, "source") == len(own)
@@ -137,7 +143,7 @@ def test_removed_edges_are_not_read_again(fitted):
 
 def test_removals_after_all_edges_were_read_count_each_edge_once(fitted):
     graph, edges = fitted.network.graph, fitted.network.graph.adjacency
-    later = fitted.unread_edges()
+    later = unread_links(graph, fitted.network.split)
     fitted.read_all_edges()
     source = int(np.bincount(graph.src[later]).argmax())
     target = int(graph.dst[later[graph.src[later] == source][0]])
@@ -157,3 +163,50 @@ def test_a_target_that_loses_its_later_edges_is_not_recommended_any_more(fitted)
     assert cold in {each.node for each in fitted.recommend(source, 100, exclude_seen=False)}
     fitted.remove_edges(cold, "target")
     assert cold not in {each.node for each in fitted.recommend(source, 100, exclude_seen=False)}
+
+
+def test_with_an_index_every_node_is_read_once_after_all_edges(fitted, tmp_path, monkeypatch):
+    LinkIndex.build(fitted, tmp_path / "index", show=False)
+    indexed, read = replace(fitted, index_folder=tmp_path / "index"), []
+    monkeypatch.setattr("edgeformers.inference.fitted_links.READ_EDGES", 2)
+    encode = TextComponent._encode
+
+    def recorded(component, nodes, edges):
+        read.extend(nodes.tolist())
+        return encode(component, nodes, edges)
+
+    monkeypatch.setattr(TextComponent, "_encode", recorded)
+    indexed.recommend(indexed.nodes.ids_of([0])[0], 1)
+    assert indexed.read_all_edges() > 10
+    assert read
+    assert max(np.bincount(read)) == 1
+    monkeypatch.undo()
+    plain = replace(fitted)
+    plain.read_all_edges()
+    sources = np.arange(fitted.network.graph.num_sources)
+    np.testing.assert_allclose(
+        indexed.scorer.scores(sources), plain.scorer.scores(sources), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_ranks_over_time_do_not_depend_on_an_index(fitted, tmp_path):
+    links = RollingLinks(fitted.network.graph, "link")
+    expected = links.rank(RollingPredictor(fitted)).ranks["rolling"]
+    LinkIndex.build(fitted, tmp_path / "index", show=False)
+    indexed = replace(fitted, index_folder=tmp_path / "index")
+    np.testing.assert_array_equal(links.rank(RollingPredictor(indexed)).ranks["rolling"], expected)
+
+
+def test_unused_edges_from_before_the_end_of_training_are_not_read(make_network):
+    rows = [{**row, "split": "train"} for row in draw_rows("bipartite")]
+    for at, row in enumerate(sorted(rows, key=lambda row: row["time"])):
+        share = at / len(rows)
+        early = "train" if at % 3 else ""
+        row["split"] = early if share < 0.5 else "val" if share < 0.7 else "test"
+    splits = [SplitConfig(name="link", how="column", column="split")]
+    fitted = fit(make_network, rows, splits=splits)
+    graph, codes = fitted.network.graph, fitted.network.graph.split("link")
+    assert (codes == NONE).any()
+    unread = unread_links(graph, "link")
+    assert sorted(unread) == np.flatnonzero(np.isin(codes, (VAL, TEST))).tolist()
+    assert fitted.read_all_edges() == len(unread)

@@ -194,7 +194,7 @@ def test_targets_without_links_are_not_compared(make_network):
         assert predictor.has_arrived[block.columns].all()
         assert not (block.is_other & ~predictor.has_arrived).any()
     assert not predictor.has_arrived.all()
-    assert len(RollingValidation(fitted, [])) == len(links) > 0
+    assert len(RollingValidation(fitted, [])) == links.num_links > 0
 
 
 def test_recent_histories_count_where_one_target_leads_to_the_next(make_network):
@@ -225,4 +225,31 @@ def test_scores_that_hardly_vary_in_validation_get_no_weight(make_network):
     assert ensemble.rolling_weights.isfinite().all()
     assert ensemble.rolling_weights.any()
     scores = replace(fitted, ensemble=ensemble).scorer.scores(np.arange(20))
+    assert scores.std() > 0
+
+
+def test_components_that_get_no_weight_are_left_out(make_network):
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.7, 0.15, 0.15))]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    fitted = untrained(make_network(old_target_rows(), config=config))
+    ensemble = fit_ensemble(fitted)
+    for component, weights in zip(ensemble.components, ensemble.rolling_weights.T[1:], strict=True):
+        if not getattr(component, "mix", torch.ones(1)).any():
+            assert not weights.any()
+    names = {c.name for c in replace(fitted, ensemble=ensemble).scorer.components}
+    assert "novelty" not in names  # all targets are years old
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_tell_targets_apart_where_validation_compares_almost_nothing(make_network, seed):
+    draw = np.random.default_rng(seed)
+    rows = [
+        {"source": f"u{draw.integers(6)}", "target": f"t{draw.integers(3)}", "time": DAY * at}
+        for at in range(20)
+    ]
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.7, 0.15, 0.15))]
+    config = PrepareConfig(tokenizer="train:200", progress=False, splits=splits)
+    graph = make_network([{**row, "text": "fine"} for row in rows], config=config)
+    fitted = untrained(graph)
+    scores = replace(fitted, ensemble=fit_ensemble(fitted)).scorer.scores(np.arange(3))
     assert scores.std() > 0

@@ -118,6 +118,13 @@ def test_the_links_of_a_recent_history_fade():
     torch.testing.assert_close(without, left[2] * np.exp(-2) + left[5])
 
 
+def test_an_edge_that_is_told_late_moves_no_link_back_in_time():
+    component, untouched = make(RecentHistoryComponent), make(RecentHistoryComponent)
+    component.update(history_of().add(timed([0], [2], [5])))  # linked on day 10 already
+    pair = (one.vectors(np.array([0]), "source") for one in (component, untouched))
+    torch.testing.assert_close(*pair)
+
+
 @pytest.mark.parametrize("kind", [RecentPopularityComponent, NoveltyComponent])
 def test_memories_are_mixed(kind):
     links = np.array([2, 4, 3]), DAY * np.array([1, 9, 12])

@@ -41,6 +41,6 @@ def counted(count: int, singular: str, plural: str) -> str:
     return f"1 {singular}" if count == 1 else f"{count:,} {plural}"
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str], conjunction: str = "and") -> str:
     """'a', 'a and b', 'a, b and c'."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    return f" {conjunction} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -17,7 +17,7 @@ from edgeformers.errors import InputError, suggest
 DELIMITERS = (";", "\t", "|", ",")  # likely ones, if the header has a single column
 LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
 MAX_EXACT_FLOAT = 1 << 53  # integers below are exact as floats
-TIME = "a time; write it as 2023-05-31T12:00:00, 2023-05-31 or as a Unix time in seconds, ms or us"
+TIME = "a time; write it as 2023-05-31T12:00:00, 2023-05-31, or a Unix time in s, ms or us"
 
 #: (Size below which a number is in this unit, microseconds in the unit) of Unix times.
 TIME_UNITS = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
