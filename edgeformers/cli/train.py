@@ -185,8 +185,8 @@ Examples:
         notes = []
         if rolling is not None:
             metrics = rolling.results(fitted.config.train.seed)
-            results["groups"] |= metrics.pop("groups")
-            results |= metrics
+            groups = results["groups"] | metrics["groups"]
+            results = {**results, **metrics, "groups": groups}
             number = len(rolling.ranks["rolling"])
             notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
         verdict = self._verdict(fitted)

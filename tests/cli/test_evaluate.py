@@ -1,7 +1,10 @@
 import json
+from pathlib import Path
 
 import pytest
 
+from edgeformers.cli.train import Evaluate
+from edgeformers.inference.load import load_fitted
 from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
 
@@ -37,7 +40,7 @@ def test_json_is_the_only_output(home):
     assert 0 <= told["results"]["accuracy"] <= 1
 
 
-def test_links_are_ranked_over_time(edgeformers):
+def test_links_are_ranked_over_time(edgeformers, monkeypatch):
     split = "link=chronological"
     edgeformers("prepare", "simulated", "-o", "network", "--edges", 300, "--split", split)
     edgeformers("train", "link-prediction", "network", "-o", "run", *TINY)
@@ -47,8 +50,12 @@ def test_links_are_ranked_over_time(edgeformers):
     low, high = results["rolling/mrr_interval"]
     assert 0 < low <= results["rolling/mrr"] <= high <= 1
     assert set(results["groups"]["rolling"]) == {"new source", "new target", "both known"}
+    fitted = load_fitted(Path("run"), show=False)
+    monkeypatch.setattr(Evaluate, "open", lambda command: fitted)
     shown = edgeformers("evaluate", "run", "--rolling", "--quiet").out
     assert f"{results['rolling/mrr']:.4f}" in shown
+    assert results.keys() > fitted.results["test"].keys()  # those of the model stay as they are
+    assert "rolling" not in fitted.results["test"]["groups"]
 
 
 def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):
