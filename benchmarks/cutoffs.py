@@ -8,13 +8,14 @@ edges, and `reproduce chronological` (or `--experiment rolling`) runs on it: 80%
 train, the next 10% validate, the last 10% test. The test links of all cutoffs are then pooled, and
 the row of `--ours` is compared with the baseline that is best on the pooled validation links, pair
 by pair, resampling sources. Everything is in one folder, and finished runs are not run again; the
-summary, OUT/EXPERIMENT.json, covers the rows of all calls with this folder.
+summary, OUT/EXPERIMENT.json, covers the rows of all calls with this folder, which must have the
+same settings.
 """
 
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import EdgeTable
 from edgeformers.data.types import Floats, IntArray
+from edgeformers.errors import InputError
 from edgeformers.evaluation.rolling import ROLLING_GROUPS
 from edgeformers.experiments.plan import ExperimentOptions
 from edgeformers.experiments.reproduce import reproduce
@@ -82,14 +84,11 @@ def network_until(graph: EdgeTextGraph, share: float, folder: Path) -> EdgeTextG
     return write_network(table, folder, config=config)
 
 
-def run_cutoff(graph: EdgeTextGraph, share: float, args: argparse.Namespace) -> dict[str, Any]:
-    """Run an experiment at a cutoff; row -> the ranks of its runs, one table per seed."""
-    name = f"{share:.0%}".replace("%", "")
-    network = network_until(graph, share, args.out / "networks" / f"{graph.name}-{name}")
+def experiment_options(args: argparse.Namespace) -> ExperimentOptions:
     settings = {} if args.backbone is None else {"model.backbone": args.backbone}
     settings |= {"train.epochs": args.epochs} if args.epochs else {}
     settings |= dict(map(parse_setting, args.set or ()))
-    options = ExperimentOptions(
+    return ExperimentOptions(
         seeds=args.seeds,
         settings=settings,
         models=args.models,
@@ -98,16 +97,55 @@ def run_cutoff(graph: EdgeTextGraph, share: float, args: argparse.Namespace) -> 
         jobs=args.jobs,
         estimate=False,
     )
-    results = reproduce(args.experiment, network, args.out / name, options, show=False)
+
+
+def finished_runs(folder: Path, experiment: str) -> dict[str, list[Path]]:
+    """The folders of the finished runs at a cutoff, by row."""
+    runs: dict[str, list[Path]] = {}
+    for finished in sorted((folder / "runs").glob(f"*-{experiment}/*/{RESULTS}")):
+        row = finished.parts[-3].removesuffix(f"-{experiment}")
+        runs.setdefault(row, []).append(finished.parent)
+    return runs
+
+
+def check_settings(network: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> None:
+    """Exit if runs of earlier calls have other settings than this call, or another network."""
+    runs = finished_runs(folder, args.experiment)
+    if not runs:
+        return
+    seeds = max(map(len, runs.values()))
+    options = replace(experiment_options(args), models=[*runs], seeds=seeds, dry_run=True)
+    try:
+        reproduce(args.experiment, network, folder, options, show=False)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
+
+
+def run_cutoff(network: EdgeTextGraph, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Run an experiment at a cutoff; row -> the ranks of its runs, one table per seed."""
+    results = reproduce(args.experiment, network, folder, experiment_options(args), show=False)
     for failure in results.failures:
-        print(f"failed at {share:.0%}: {failure}", flush=True)
-    tables: dict[str, list[pa.Table]] = {}
-    for finished in sorted((args.out / name / "runs").glob(f"*-{args.experiment}/*/{RESULTS}")):
-        if (table := read_examples(finished.parent)) is not None:
-            row = finished.parts[-3].removesuffix(f"-{args.experiment}")
-            tables.setdefault(row, []).append(table)
-    print(f"{share:.0%}: {network.num_edges:,} edges, {len(tables)} rows", flush=True)
+        print(f"failed at {folder.name}%: {failure}", flush=True)
+    tables = read_tables(finished_runs(folder, args.experiment))
+    print(f"{folder.name}%: {network.num_edges:,} edges, {len(tables)} rows", flush=True)
     return {"network": network, "tables": tables}
+
+
+def read_tables(runs: Mapping[str, Sequence[Path]]) -> dict[str, list[pa.Table]]:
+    """The ranks of runs, all of the same links."""
+    tables: dict[str, list[pa.Table]] = {}
+    first: tuple[Path, pa.Table] | None = None
+    for row, folders in runs.items():
+        for folder in folders:
+            if (table := read_examples(folder)) is None:
+                continue
+            first = first or (folder, table)
+            if not table["edge"].equals(first[1]["edge"]):
+                raise SystemExit(
+                    f"{folder} and {first[0]} rank different links; remove the older one"
+                )
+            tables.setdefault(row, []).append(table)
+    return tables
 
 
 def pool(cutoffs: Sequence[dict[str, Any]], part: str, protocol: str) -> Links:
@@ -121,7 +159,6 @@ def pool(cutoffs: Sequence[dict[str, Any]], part: str, protocol: str) -> Links:
         chosen = {row: [_of_part(table, part) for table in each["tables"][row]] for row in rows}
         first = chosen[rows[0]][0]
         for row, tables in chosen.items():
-            assert all(table["edge"].equals(first["edge"]) for table in tables)
             gains[row].append(np.mean([1 / table[protocol].to_numpy() for table in tables], axis=0))
         sources += each["network"].node_names(first["query"].to_numpy())
         for name in ROLLING_GROUPS:
@@ -187,14 +224,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device")
     args = parser.parse_args(arguments)
     graph = EdgeTextGraph.open(args.network)
-    cutoffs = [run_cutoff(graph, share, args) for share in args.cutoffs]
+    names = [f"{share:.0%}".removesuffix("%") for share in args.cutoffs]
+    networks = [
+        network_until(graph, share, args.out / "networks" / f"{graph.name}-{name}")
+        for share, name in zip(args.cutoffs, names, strict=True)
+    ]
+    folders = [args.out / name for name in names]
+    for network, folder in zip(networks, folders, strict=True):
+        check_settings(network, folder, args)
+    cutoffs = [run_cutoff(*each, args) for each in zip(networks, folders, strict=True)]
     val, test = (pool(cutoffs, part, PROTOCOLS[args.experiment]) for part in ("val", "test"))
     ours = ("edgeformer", args.ours)
     baselines = [row for row in test.gains if not row.startswith(ours)]
     summary = summarize(val, test, args.ours, baselines)
     facts = {"network": graph.name, "experiment": args.experiment, "cutoffs": list(args.cutoffs)}
     epochs = [f"train.epochs={args.epochs}"] if args.epochs else []
-    facts |= {"backbone": args.backbone, "settings": [*epochs, *(args.set or [])]}  # of this call
+    facts |= {"backbone": args.backbone, "settings": [*epochs, *(args.set or [])]}
     path = args.out / f"{args.experiment}.json"
     write_atomic(path, json.dumps({**facts, **summary}, indent=1) + "\n")
     for row, mrr in summary["rows"].items():

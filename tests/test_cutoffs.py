@@ -3,12 +3,14 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.cutoffs import Links, main, network_until, summarize
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.prepare import prepare_simulated
+from edgeformers.experiments.scoring import RANKS
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +28,15 @@ def test_the_network_as_it_was_has_the_first_edges(network, tmp_path):
     assert np.array_equal(EdgeTextGraph.open(tmp_path / "early").src, before.src)
 
 
+def arguments(network, out, *models):
+    common = ["--network", str(network.path), "-o", str(out), "--seeds", "1", "--device", "cpu"]
+    return [*common, "--cutoffs", "0.7", "1", "--models", *models]
+
+
 def test_test_links_of_all_cutoffs_are_pooled(network, tmp_path, capsys):
-    arguments = ["--network", str(network.path), "-o", str(tmp_path), "--seeds", "1"]
-    arguments += ["--cutoffs", "0.7", "1", "--models", "popularity", "recent-popularity"]
-    arguments += ["--device", "cpu"]
+    given = arguments(network, tmp_path, "popularity", "recent-popularity")
     for _ in range(2):  # the second time nothing is run
-        main([*arguments, "--ours", "recent-popularity"])
+        main([*given, "--ours", "recent-popularity"])
         summary = json.loads((tmp_path / "chronological.json").read_text())
         assert summary["links"] > 5
         assert summary["baseline"] == "popularity"
@@ -39,6 +44,27 @@ def test_test_links_of_all_cutoffs_are_pooled(network, tmp_path, capsys):
         low, high = summary["ratios"]["all"]["interval"]
         assert low <= summary["ratios"]["all"]["ratio"] <= high
     assert "picked on validation" in capsys.readouterr().out
+
+
+def test_rows_of_earlier_calls_with_other_settings_are_refused(network, tmp_path):
+    tiny = ["--backbone", "scratch:2x32", "--set", "data.max_tokens=8", "links.ensemble=false"]
+    main([*arguments(network, tmp_path, "edgeformer-n"), *tiny, "--epochs", "1"])
+    popularity = arguments(network, tmp_path, "popularity")
+    with pytest.raises(SystemExit, match="edgeformer-n-chronological"):
+        main([*popularity, *tiny, "--epochs", "2"])
+    assert not (tmp_path / "70" / "runs" / "popularity-chronological").exists()
+    main([*popularity, *tiny, "--epochs", "1"])
+    summary = json.loads((tmp_path / "chronological.json").read_text())
+    assert summary["rows"].keys() == {"edgeformer-n", "popularity"}
+
+
+def test_runs_that_rank_different_links_are_refused(network, tmp_path):
+    given = arguments(network, tmp_path, "popularity", "recent-popularity")
+    main(given)
+    file = tmp_path / "100" / "runs" / "popularity-chronological" / "0" / RANKS
+    pq.write_table(pq.read_table(file).slice(1), file)
+    with pytest.raises(SystemExit, match=str(file.parent)):
+        main(given)
 
 
 def test_the_baseline_is_picked_on_validation():

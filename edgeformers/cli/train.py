@@ -31,18 +31,19 @@ PROTOCOL_NOTE = (
     "full: ranked among all targets. The other protocols rank among other candidates, so their "
     "values cannot be compared with it."
 )
-LINK_KINDS = {  # protocol -> groups whose MRR is printed
-    "full": {"warm": "links between known nodes", "cold": "links with a new node"},
+KNOWN = "between known nodes"
+LINK_KINDS = {  # protocol -> groups whose MRR is printed, unless all links are between known nodes
+    "full": {"warm": KNOWN, "cold": "with a new node"},
     "rolling": {
-        "both known": "links between known nodes",
-        "new source": "links of new sources",
-        "new target": "links to new targets",
+        "both known": KNOWN,
+        "new source": "with a new source",
+        "new target": "with a new target",
     },
 }
 ROLLING_NOTE = (
     "rolling: {}, each ranked as of its own time, like a recommendation, using all earlier edges. "
-    "Left out are links whose pair already had an edge or whose target had none. A link of a new "
-    "source may also be to a new target."
+    "Left out are links whose pair already had an edge or whose target had no link. A link with a "
+    "new source may also have a new target."
 )
 NEXT_COMMANDS = {
     "edge-classification": """
@@ -185,8 +186,8 @@ Examples:
         notes = []
         if rolling is not None:
             metrics = rolling.results(fitted.config.train.seed)
-            results["groups"] |= metrics.pop("groups")
-            results |= metrics
+            groups = results["groups"] | metrics["groups"]
+            results = {**results, **metrics, "groups": groups}
             number = len(rolling.ranks["rolling"])
             notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
         verdict = self._verdict(fitted)
@@ -222,7 +223,7 @@ Examples:
         if not len(report.ranks["rolling"]):
             raise InputError(
                 f"no link of the {part} part can be ranked over time: every pair already had an "
-                "edge, or the target had none; leave --rolling out"
+                "edge, or the target had no link; leave --rolling out"
             )
         return report
 
@@ -255,6 +256,7 @@ def split_title(graph: "EdgeTextGraph", split: str) -> str:
 
 def metric_lines(results: Mapping[str, Any]) -> list[str]:
     """Metrics with their intervals, one line each; those of links one line per protocol."""
+    from edgeformers.data.card.phrasing import counted
     from edgeformers.files import json_values
     from edgeformers.inference.model_card import format_interval
     from edgeformers.report.formatting import format_table
@@ -272,12 +274,13 @@ def metric_lines(results: Mapping[str, Any]) -> list[str]:
     lines = [*format_table(rows, left=(0, len(metrics) + 1)), PROTOCOL_NOTE]
     for protocol, kinds in LINK_KINDS.items():
         groups = results.get("groups", {}).get(protocol, {})
-        means = [
-            f"{groups[name]['metrics']['mrr']:.4f} on {groups[name]['pairs']:,} {kind}"
-            for name, kind in kinds.items()
-            if name in groups and groups[name]["pairs"]
-        ]
-        if len(means) > 1:
+        shown = [name for name in kinds if name in groups and groups[name]["pairs"]]
+        means = (
+            f"{groups[name]['metrics']['mrr']:.4f} on "
+            f"{counted(groups[name]['pairs'], 'link', 'links')} {kinds[name]}"
+            for name in shown
+        )
+        if any(kinds[name] != KNOWN for name in shown):
             lines.append(f"{protocol}/mrr: {', '.join(means)}")
     if recommended := results.get("recommendations"):
         judged = ", ".join(

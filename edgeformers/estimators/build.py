@@ -23,7 +23,7 @@ from edgeformers.config import (
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import BATCH_SIZES, default_batch_size
 from edgeformers.data.scratch import row_slices
-from edgeformers.data.splits import FUTURE_SPLIT, TRAIN
+from edgeformers.data.splits import DEFAULT_SPLITS, FUTURE_SPLIT, NO_TIME, TRAIN
 from edgeformers.data.tokens import TokenStore
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError, InputError
@@ -121,20 +121,34 @@ def run_config(
     return make_config(task, recipe, file=file, settings=settings, model_settings=defaults)
 
 
-def describe_future(graph: EdgeTextGraph, split: str, tested: Ids) -> str:
-    """What a split by time means for the links that are tested; empty for other splits."""
-    config = graph.split_config(split)
-    if config.how != FUTURE_SPLIT.how or not len(tested):
+def describe_split(config: RunConfig, graph: EdgeTextGraph, tested: Ids) -> str:
+    """What a split by time means for the links that are tested, or why there is none; or empty."""
+    name = choose_split(config, graph)
+    split = graph.split_config(name)
+    if split.how != FUTURE_SPLIT.how:
+        is_missing = _uses_defaults(config, graph) and _lacks_times(graph)
+        return "some edges have no time, so links are split at random" if is_missing else ""
+    if not len(tested):
         return ""
-    train, val, test = (f"{share:.0%}" for share in config.fractions)
-    seen = graph.seen_in_training(split)
+    train, val, test = (f"{share:.0%}" for share in split.fractions)
+    seen = graph.seen_in_training(name)
     known = float((seen[graph.src[tested]] & seen[graph.dst[tested]]).mean())
-    other = split == FUTURE_SPLIT.name and "link" in graph.splits
+    other = name == FUTURE_SPLIT.name and "link" in graph.splits
     return (
         f"links are split by time: the first {train} of the edges train, the next {val} validate, "
         f"the last {test} test; {known:.0%} of the test links are between nodes known from training"
         + (" (data.split=link splits them at random)" if other else "")
     )
+
+
+def _uses_defaults(config: RunConfig, graph: EdgeTextGraph) -> bool:
+    """Whether the split was chosen neither in `prepare` nor for this run."""
+    is_chosen = bool(config.data.split) or config.recipe in PAPER_RECIPES
+    return not is_chosen and list(graph.split_configs.values()) == list(DEFAULT_SPLITS)
+
+
+def _lacks_times(graph: EdgeTextGraph) -> bool:
+    return graph.times is not None and bool((graph.times == NO_TIME).any())
 
 
 def _default_split(config: RunConfig, graph: EdgeTextGraph) -> str:

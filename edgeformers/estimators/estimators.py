@@ -23,7 +23,7 @@ from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.readers.sources import is_frame
 from edgeformers.data.readers.tables import read_edges
 from edgeformers.errors import ConfigError, InputError
-from edgeformers.estimators.build import build_model, describe_future, find_model, run_config
+from edgeformers.estimators.build import build_model, describe_split, find_model, run_config
 from edgeformers.estimators.cpu_plan import describe_plan, has_plan, measure_speed, measure_workload
 from edgeformers.estimators.scikit_learn import ScikitLearnParameters, label_rows
 from edgeformers.estimators.warm_start import Parent, continued, open_parent
@@ -342,9 +342,9 @@ class Estimator(ScikitLearnParameters, ABC, Generic[Fitted]):
         split = choose_split(self.config, graph)
         parts = task_parts(self.task, graph, split)  # raises if there are none
         if self.task == "link-prediction" and (
-            by_time := describe_future(graph, split, parts["test"])
+            description := describe_split(self.config, graph, parts["test"])
         ):
-            print_message(by_time, show=self.show)
+            print_message(description, show=self.show)
         return graph, from_frame
 
 

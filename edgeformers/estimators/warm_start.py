@@ -171,15 +171,28 @@ def _check_parts(fitted: Any, parent: Parent) -> None:
 def choose_examples(objective: Objective, parent: Parent) -> Ids:
     """The training examples that are new, and a sample of the earlier ones.
 
-    As many are new as the training part has grown by. They are the latest ones or, without times,
-    the last of the table.
+    The latest ones are new or, without times, the last of the table.
     """
     config, graph = objective.fitted.config.train, objective.fitted.network.graph
     train = objective.parts["train"]
-    parts = decode(dict[str, int], parent.network_facts.get("parts", {}), path="parts")
-    count = min(max(len(train) - parts.get("train", 0), 0), len(train))
-    ordered = train if graph.times is None else train[np.argsort(graph.times[train], kind="stable")]
+    times = None if graph.times is None else graph.times[train]
+    count = _count_new(times, len(train), parent.network_facts)
+    ordered = train if times is None else train[np.argsort(times, kind="stable")]
     earlier, new = np.split(ordered, [len(train) - count])
     keys = hash_keys(config.seed, REPLAY, len(train), earlier)
     repeated = earlier[np.argsort(keys)[: max(objective.batch_size, round(config.replay * count))]]
     return np.sort(np.concatenate([repeated, new]))
+
+
+def _count_new(times: Ids | None, size: int, before: Mapping[str, Any]) -> int:
+    """How many training examples are new: the growth of the training part, in most cases.
+
+    If more are later than the earlier training, old ones were removed. Those of its last moment
+    are then new too: it may have ended within a day.
+    """
+    parts = decode(dict[str, int], before.get("parts", {}), path="parts")
+    growth = min(max(size - parts.get("train", 0), 0), size)
+    last = before.get("last_training_time")
+    if times is None or not isinstance(last, int) or (times > last).sum() <= growth:
+        return growth
+    return int((times >= last).sum())

@@ -1,7 +1,11 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from edgeformers.cli.train import Evaluate, metric_lines
+from edgeformers.inference.load import load_fitted
 from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
 
@@ -37,7 +41,7 @@ def test_json_is_the_only_output(home):
     assert 0 <= told["results"]["accuracy"] <= 1
 
 
-def test_links_are_ranked_over_time(edgeformers):
+def test_links_are_ranked_over_time(edgeformers, monkeypatch):
     split = "link=chronological"
     edgeformers("prepare", "simulated", "-o", "network", "--edges", 300, "--split", split)
     edgeformers("train", "link-prediction", "network", "-o", "run", *TINY)
@@ -47,8 +51,30 @@ def test_links_are_ranked_over_time(edgeformers):
     low, high = results["rolling/mrr_interval"]
     assert 0 < low <= results["rolling/mrr"] <= high <= 1
     assert set(results["groups"]["rolling"]) == {"new source", "new target", "both known"}
+    fitted = load_fitted(Path("run"), show=False)
+    monkeypatch.setattr(Evaluate, "open", lambda command: fitted)
     shown = edgeformers("evaluate", "run", "--rolling", "--quiet").out
     assert f"{results['rolling/mrr']:.4f}" in shown
+    assert results.keys() > fitted.results["test"].keys()  # those of the model stay as they are
+    assert "rolling" not in fitted.results["test"]["groups"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "pairs", "shown"),
+    [
+        ("full", {"warm": 1, "cold": 2_000}, ["1 link ", "2,000 links "]),
+        ("full", {"warm": 0, "cold": 3}, ["3 links "]),
+        ("full", {"warm": 3, "cold": 0}, []),  # as in the table
+        ("rolling", {"both known": 0, "new source": 1, "new target": 1}, ["1 link ", "1 link "]),
+    ],
+)
+def test_links_with_a_new_node_are_shown_separately(protocol, pairs, shown):
+    groups = {name: {"pairs": n, "metrics": {"mrr": 0.5}} for name, n in pairs.items()}
+    values = {f"{protocol}/mrr": 0.5, f"{protocol}/mrr_interval": [0.4, 0.6]}
+    lines = metric_lines({**values, "groups": {protocol: groups}})
+    found = [line for line in lines if line.startswith(f"{protocol}/mrr: ")]
+    assert len(found) == bool(shown)
+    assert re.findall(r"[\d,]+ links? ", "".join(found)) == shown
 
 
 def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):

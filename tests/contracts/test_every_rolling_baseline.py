@@ -5,34 +5,36 @@ import pytest
 
 from edgeformers.baselines.registry import BACKBONE_BASELINES, LINK_BASELINES, ROLLING_BASELINES
 from edgeformers.baselines.temporal.base import BUDGET
-from edgeformers.baselines.temporal.history import DAY
-from edgeformers.data.network import PrepareConfig, write_network
-from edgeformers.data.splits import TRAIN, SplitConfig
-from edgeformers.data.table import EdgeTable
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
 from tests.baselines.tiny import write_backbone
 from tests.contracts.test_every_baseline import QUICK
-from tests.evaluation.test_rolling import draw_rows
+from tests.evaluation.later_edges import (
+    check_reads_nothing_later,
+    scores_until,
+    write_two_networks,
+)
 
 EVERY = pytest.mark.parametrize("name", sorted(ROLLING_BASELINES))
 
 
-def write(folder, *, late="of"):
-    """A network of 25 days in which nodes keep appearing; `late` is a word of its last texts."""
-    rows = draw_rows("bipartite", edges=400, nodes=30)
-    for number, row in enumerate(rows):
-        word = "of" if number < 350 else late
-        row["text"] = f"word{number % 7} {word} {row['target']}"
-    table = EdgeTable.from_rows(lambda: rows, fields=["time"], origin="rows", bipartite=True)
-    splits = [SplitConfig(name="link", how="chronological", fractions=(0.6, 0.2, 0.2))]
-    config = PrepareConfig(tokenizer=None, progress=False, splits=splits)
-    return write_network(table, folder, config=config)
+#: What a scorer could learn from later edges: counts of their ends, their labels, their texts.
+LEAKS = {
+    "targets": lambda graph: np.bincount(graph.dst, minlength=graph.num_nodes),
+    "adjacency": lambda graph: graph.adjacency.degrees(),
+    "labels": lambda graph: np.full(graph.num_nodes, graph.is_positive.mean()),
+    "texts": lambda graph: np.full(graph.num_nodes, graph.text_lengths.mean()),
+}
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("rolling") / "network")
+def networks(tmp_path_factory):
+    return write_two_networks(tmp_path_factory.mktemp("rolling"))
+
+
+@pytest.fixture(scope="module")
+def network(networks):
+    return networks[0]
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +48,17 @@ def make(network, tmp_path_factory):
     return make
 
 
-def scores_before(model, graph, time):
-    """The scores of all sources as of a moment, after reading all that is strictly earlier."""
-    later = np.flatnonzero((graph.split("link") != TRAIN) & (graph.times < time))
-    model.observe(later[np.argsort(graph.times[later], kind="stable")])
-    return np.asarray(model.scores_at(np.arange(graph.num_sources), time))
+class Leaking:
+    """Scores by counts over the whole network, which no scorer may do."""
+
+    def __init__(self, graph, leak):
+        self.counts = LEAKS[leak](graph)[candidate_nodes(graph)]
+
+    def observe(self, edges):
+        pass
+
+    def scores_at(self, sources, time):
+        return np.tile(self.counts, (len(sources), 1))
 
 
 @EVERY
@@ -64,28 +72,22 @@ def test_ranks_every_link_and_every_candidate(name, network, make):
 
 
 @EVERY
-def test_nothing_as_late_as_the_query_is_read(name, network, make, tmp_path):
-    """Texts, targets and times of all later edges are changed; no score of that moment changes."""
-    moment = int(network.times[350])
-    is_later = network.times >= moment
-    twin = write(tmp_path / "twin", late="unlike")
-    draw = np.random.default_rng(0)
-    twin.dst, twin.times = np.array(network.dst), np.array(network.times)
-    twin.dst[is_later] = draw.permutation(twin.dst[is_later])
-    twin.times[is_later] += draw.integers(0, 5, is_later.sum()) * DAY
-    tables = [
-        scores_before(make(name).fit_rolling(graph, "link"), graph, moment)
-        for graph in (network, twin)
-    ]
-    np.testing.assert_allclose(*tables, rtol=1e-5, atol=1e-5)
+def test_nothing_as_late_as_the_query_is_read(name, networks, make):
+    check_reads_nothing_later(lambda graph: make(name).fit_rolling(graph, "link"), networks)
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_scorer_that_reads_later_edges_is_caught(leak, networks):
+    with pytest.raises(AssertionError):
+        check_reads_nothing_later(lambda graph: Leaking(graph, leak), networks)
 
 
 @EVERY
 def test_what_arrives_changes_the_scores_of_what_is_asked_next(name, network, make):
-    model = make(name).fit_rolling(network, "link")
-    before = np.array(model.scores_at(np.arange(network.num_sources), 0))
-    after = scores_before(model, network, int(network.times.max()) + 1)
-    assert (before != after).any()
+    first, *_, last = scores_until(
+        make(name).fit_rolling(network, "link"), network, network.times.max()
+    )
+    assert (first != last).any()
 
 
 @EVERY

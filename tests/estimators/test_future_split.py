@@ -106,6 +106,23 @@ def test_training_says_how_links_are_split(dated, tmp_path, capsys):
     assert load(tmp_path / "model").fitted_.network.split == "future"
 
 
+@pytest.mark.parametrize(
+    ("settings", "prepared", "is_said"),
+    [
+        ({}, {}, True),
+        ({"data.split": "link"}, {}, False),
+        ({}, {"splits": ["link=random"]}, False),
+        ({}, {"days": [1] * 20}, False),
+    ],
+    ids=["default", "chosen in training", "chosen in prepare", "all times"],
+)
+def test_training_says_that_times_are_missing(settings, prepared, is_said, tmp_path, capsys):
+    graph = network(tmp_path, **{"days": [None, *range(2, 21)], **prepared})
+    predictor = LinkPredictor("scratch:2x16", recipe="fast", settings=settings)
+    predictor.make_objective(graph)
+    assert ("time" in capsys.readouterr().err) == is_said
+
+
 def test_the_card_shows_what_of_the_future_is_known(dated):
     card = describe(dated)
     test = card.splits[2].part("test")

@@ -119,13 +119,42 @@ def test_the_new_examples_and_some_of_the_others_are_trained_on(yesterday, tonig
         made = later(LinkPredictor, run, {"train.replay": replay}).make_objective(tonight)
         parts[replay] = set(made.examples.tolist())
     train = made.parts["train"]
-    count = len(train) - edgeformers.load(run).fitted_.network_facts["parts"]["train"]
-    newest = set(train[tonight.times[train].argsort()][-count:].tolist())
+    last = edgeformers.load(run).fitted_.network_facts["last_training_time"]
+    newest = set(train[tonight.times[train] >= last].tolist())  # edges of "n1" are gone
+    count = len(newest)
     assert count > 10
     assert all(newest <= chosen for chosen in parts.values())
     assert len(parts[0.0]) == count + made.batch_size  # at least a batch of earlier ones
     assert len(parts[1.0]) == 2 * count
     assert parts[100.0] == set(train.tolist())
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_as_many_examples_are_new_as_the_training_part_has_grown_by(timed, tmp_path):
+    rows, run = edges(260), tmp_path / "run"
+    rows = rows if timed else rows.drop(columns="time")
+    splits = ["link=chronological"] if timed else ["link=random"]
+    before = network(rows[:200], tmp_path / "before", splits)
+    train_run(before, run, tiny(LinkPredictor).config, device="cpu", show=False)
+    graph = network(rows, tmp_path / "after", splits)
+    made = later(LinkPredictor, run, {"train.replay": 0.0}).make_objective(graph)
+    train = made.parts["train"].tolist()
+    assert set(made.examples.tolist()) >= set(train[-42:])  # 70% of 60
+    assert len(made.examples) == 42 + made.batch_size
+
+
+@pytest.mark.parametrize("unit", ["h", "D"])
+def test_edges_since_the_earlier_run_are_new_though_as_many_are_gone(unit, tmp_path):
+    """A window of 200 rows moves by 60; by day, the earlier training part ends within a day."""
+    rows, run = edges(260), tmp_path / "run"
+    rows["time"] = pd.to_datetime(rows["time"]).dt.floor(unit).astype(str)
+    before = network(rows[:200], tmp_path / "before")
+    train_run(before, run, tiny(LinkPredictor).config, device="cpu", show=False)
+    graph = network(rows[60:], tmp_path / "after")
+    made = later(LinkPredictor, run, {"train.replay": 0.0}).make_objective(graph)
+    assert made.parts["train"].tolist() == [*range(140)]  # 70%; those from 80 on are new
+    assert set(made.examples.tolist()) >= {*range(80, 140)}
+    assert len(made.examples) <= 60 + 24 + made.batch_size
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,8 @@ from edgeformers.inference.fitted_links import unread_links
 from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.trained_components import TextComponent
+from tests.baselines.tiny import write_backbone
+from tests.evaluation.later_edges import check_reads_nothing_later, write_two_networks
 from tests.evaluation.test_rolling import KINDS, draw_rows
 
 SETTINGS = {
@@ -46,6 +48,19 @@ def test_every_link_is_ranked_and_the_model_stays_as_it_is(fitted):
     assert report.groups["new source"].any()
     assert np.isfinite(report.ranks["rolling"]).all()
     np.testing.assert_array_equal(fitted.scorer.scores(np.arange(graph.num_sources)), before)
+
+
+def test_nothing_as_late_as_the_query_is_read(tmp_path):
+    networks = write_two_networks(tmp_path)
+    backbone = write_backbone(
+        tmp_path / "tiny", networks[0], layers=2
+    )  # its words are those of one network
+
+    def fit_rolling(graph):
+        predictor = LinkPredictor(backbone, recipe="fast", settings=SETTINGS, show=False)
+        return RollingPredictor(predictor.fit(graph).fitted_)
+
+    check_reads_nothing_later(fit_rolling, networks)
 
 
 def test_scores_equal_those_after_update_by_id(fitted):

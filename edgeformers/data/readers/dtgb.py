@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from edgeformers.data.readers.canonical import TIME_UNITS
+from edgeformers.data.readers.canonical import TIME_UNITS, parse_numbers
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import parse_rows
+from edgeformers.data.readers.sources import FastReadError
 from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 
@@ -38,14 +40,15 @@ def read_dtgb(folder: str | PathLike[str], *, on_error: OnError = "stop") -> Edg
 
     The text of an edge is that of its relation; the relation is kept as the extra column
     `relation`. Times are read as Unix times: seconds since 1970, or milliseconds or microseconds
-    if they are that large. Models remember in days, so steps such as 0 to 699 should be converted
-    to real times, or only their order is right. Relation texts are held in memory.
+    if the largest is that large. Models remember in days, so steps such as 0 to 699 should be
+    converted to real times, or only their order is right. Relation texts are held in memory.
     """
     root, errors = _folder(folder), RowErrors(on_error)
 
     def rows() -> Iterator[dict[str, Any]]:
-        texts = dict(_texts(root / RELATIONS, errors))
-        for _, row in _rows(root / EDGES, EDGE_COLUMNS, lambda row: _edge(row, texts), errors):
+        texts, unit = dict(_texts(root / RELATIONS, errors)), _time_unit(root / EDGES)
+        parsed = _rows(root / EDGES, EDGE_COLUMNS, lambda row: _edge(row, texts, unit), errors)
+        for _, row in parsed:
             yield row
 
     return EdgeTable.from_rows(
@@ -125,7 +128,7 @@ def _id_and_text(row: dict[str, str]) -> tuple[str, str]:
     return _identifier(row["id"]), row["text"]
 
 
-def _edge(row: dict[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
+def _edge(row: dict[str, str], texts: Mapping[str, str], unit: int) -> dict[str, Any]:
     for end in ("source", "target"):
         if not row[end].strip():
             raise ValueError(f"the {end} is empty; every edge needs a source and a target")
@@ -137,18 +140,35 @@ def _edge(row: dict[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
         "target": _identifier(row["target"]),
         "text": texts[relation],
         "label": _identifier(row["label"]) or None,
-        "time": _time(row["time"]),
+        "time": _time(row["time"], unit),
         "relation": relation,
     }
 
 
-def _time(text: str) -> datetime:
-    """A Unix time, in the unit that its size implies."""
+def _time_unit(file: Path) -> int:
+    """Microseconds in the unit of all times of a file, which the largest one implies."""
+    source = DelimitedSource(file)
+    names = _find_columns(file, list(source.types()), EDGE_COLUMNS)
+    name = names[list(EDGE_COLUMNS).index("time")]
     try:
-        number = float(text)
-        unit = next(unit for limit, unit in TIME_UNITS if abs(number) < limit)
-        return EPOCH + timedelta(microseconds=number * unit)
-    except (ValueError, OverflowError, StopIteration):
+        largest = max(map(_largest_time, source.batches([name])), default=0.0)
+    except FastReadError:
+        slow = source.numbered_batches([name], RowErrors("skip"))
+        largest = max((_largest_time(batch) for batch, _ in slow), default=0.0)
+    return next(unit for limit, unit in TIME_UNITS if largest < limit)
+
+
+def _largest_time(batch: pa.RecordBatch) -> float:
+    """The largest absolute number that can be a time; 0 if there is none."""
+    numbers = pc.abs(parse_numbers(batch.column(0)))
+    return pc.max(numbers.filter(pc.less(numbers, TIME_UNITS[-1][0]))).as_py() or 0.0
+
+
+def _time(text: str, unit: int) -> datetime:
+    """A Unix time in a unit of so many microseconds."""
+    try:
+        return EPOCH + timedelta(microseconds=float(text) * unit)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"the time '{text}' is not a Unix time; write it in seconds, milliseconds or "
             "microseconds since 1970"

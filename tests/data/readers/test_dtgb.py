@@ -1,6 +1,7 @@
 """DTGB's folders: edges with the texts of their relations, entities with theirs, errors by line."""
 
 import csv
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -104,6 +105,17 @@ def test_steps_that_look_like_years_keep_their_order(tmp_path):
     rows = [(*edge[:3], s, edge[4]) for edge, s in zip(EDGES, (999, 1500, 20000101), strict=True)]
     times = read_dtgb(write(tmp_path / "net", rows)).to_arrow().column("time").to_pylist()
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("more", [(), [("a row of", 2)]], ids=["", "malformed"])
+@pytest.mark.parametrize(("limit", "microseconds"), [(10**11, 1000), (10**14, 1)])
+def test_all_times_of_a_file_have_the_unit_of_the_largest(tmp_path, limit, microseconds, more):
+    numbers = (limit - 10**9, limit + 10**9, 5)
+    rows = [(*edge[:3], n, edge[4]) for edge, n in zip(EDGES, numbers, strict=True)]
+    folder = write(tmp_path / "net", [*more, *rows])
+    times = read_dtgb(folder, on_error="skip").to_arrow().column("time").to_pylist()
+    assert times[2] < times[0] < times[1]
+    assert times[1] - times[0] == timedelta(microseconds=2 * 10**9 * microseconds)
 
 
 def test_a_missing_column_is_named(tmp_path):
