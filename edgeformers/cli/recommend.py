@@ -119,7 +119,7 @@ Examples:
     def _unread_note(self, network: "AttachedNetwork[Any]") -> list[str]:
         """How many links came after training and are not read, if any."""
         from edgeformers.data.card.phrasing import counted
-        from edgeformers.inference.fitted_links import unread_links
+        from edgeformers.inference.edge_history import unread_links
 
         graph, split = network.graph, network.split
         if self.all_edges or graph.split_config(split).how != "chronological":

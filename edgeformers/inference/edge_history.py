@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import PROFILE, TRAIN
+from edgeformers.data.splits import NO_TIME, PROFILE, TRAIN
 from edgeformers.data.types import Ids, IntArray, Side
 from edgeformers.evaluation import LinkTable
+from edgeformers.evaluation.rolling import later_edges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,17 @@ class NewEdges:
     target: Ids  # [m]
     texts: Sequence[str | None]  # [m]
     times: Ids | None = None  # [m], microseconds; None: now
+
+    @classmethod
+    def of(cls, graph: EdgeTextGraph, edges: Ids) -> "NewEdges":
+        """Edges of a network, given in time order, as edges that arrive."""
+        times = None if graph.times is None else graph.times[edges].astype(np.int64)
+        return cls(
+            source=graph.src[edges].astype(np.int64),
+            target=graph.dst[edges].astype(np.int64),
+            texts=graph.texts(edges),
+            times=None if times is None or (times == NO_TIME).any() else times,
+        )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -64,6 +76,13 @@ class Departures:
     lost: Mapping[int, int]  # target -> edges to it
     new_nodes: Mapping[Side, Ids]  # neighbors from N on, by side
     history: "EdgeHistory"  # without these edges
+
+
+def unread_links(graph: EdgeTextGraph, split: str) -> Ids:
+    """The links that a model of a split does not read unless asked to, in time order."""
+    later = later_edges(graph, split)
+    links: Ids = later[graph.is_positive[later]]
+    return links
 
 
 class EdgeHistory:

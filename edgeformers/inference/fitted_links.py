@@ -16,10 +16,9 @@ from torch import Tensor
 
 from edgeformers.config import LinkSettings
 from edgeformers.data.batch import UNKNOWN
-from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
-from edgeformers.data.splits import NO_TIME, PROFILE
+from edgeformers.data.splits import PROFILE
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
@@ -31,11 +30,10 @@ from edgeformers.evaluation.network_links import (
     rank_links,
     seen_links,
 )
-from edgeformers.evaluation.rolling import later_edges
 from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.counterfactual import Counterfactual
-from edgeformers.inference.edge_history import EdgeHistory, NewEdges
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges, unread_links
 from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
 from edgeformers.inference.index import LinkIndex
@@ -493,7 +491,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
             def blocks() -> Iterator[NewEdges]:
                 for rows in index_blocks(len(later), READ_EDGES):
-                    yield edges_of(self.network.graph, later[rows])
+                    yield NewEdges.of(self.network.graph, later[rows])
                     bar.update(len(later[rows]))
 
             self.scorer.update_each(blocks(), history)
@@ -556,24 +554,6 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 def _check_one(node: str | None, edges: EdgeTexts | None) -> None:
     if (node is None) == (edges is None):
         raise InputError("give either a node of the network or the edges of a new node")
-
-
-def unread_links(graph: EdgeTextGraph, split: str) -> Ids:
-    """The links that a model of a split does not read unless asked to, in time order."""
-    later = later_edges(graph, split)
-    links: Ids = later[graph.is_positive[later]]
-    return links
-
-
-def edges_of(graph: EdgeTextGraph, edges: Ids) -> NewEdges:
-    """Edges of the network, given in time order, as edges that arrive."""
-    times = None if graph.times is None else graph.times[edges].astype(np.int64)
-    return NewEdges(
-        source=graph.src[edges].astype(np.int64),
-        target=graph.dst[edges].astype(np.int64),
-        texts=graph.texts(edges),
-        times=None if times is None or (times == NO_TIME).any() else times,
-    )
 
 
 def make_link_head(settings: LinkSettings, num_nodes: int) -> LinkHead:

@@ -67,9 +67,7 @@ class RollingPredictor:
             if self._number[node] == NOT_ARRIVED:
                 self._number[node], self._next = self._next, self._next + 1
         source, target = self._number[ends]
-        times = None if self._graph.times is None else self._graph.times[edges].astype(np.int64)
-        texts = self._graph.texts(edges)
-        new = NewEdges(source=source, target=target, texts=texts, times=times)
+        new = replace(NewEdges.of(self._graph, edges), source=source, target=target)
         self._scorer.update(new, self._history)
 
     def scores_at(self, sources: Ids, time: int) -> Vectors:

@@ -10,7 +10,7 @@ from edgeformers.data.splits import NONE, TEST, VAL, SplitConfig
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
-from edgeformers.inference.fitted_links import unread_links
+from edgeformers.inference.edge_history import unread_links
 from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.trained_components import TextComponent
