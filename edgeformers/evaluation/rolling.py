@@ -243,14 +243,12 @@ class _KnownPairs:
         own, (sources, columns) = times[later].astype(np.int64), self.pairs(later)
         never = np.iinfo(np.int64).max
         seen = np.where(self._seen, np.iinfo(np.int64).min, never)  # since when, by column
-        _, targets = self._links(later[self.graph.is_positive[later]])
-        since = own[self.graph.is_positive[later]]
-        np.minimum.at(seen, targets, np.resize(since, len(targets)))
-        if not self.graph.is_bipartite:
-            np.minimum.at(seen, sources[self.graph.is_positive[later]], since)
-        keys = np.minimum(sources, columns) if self._is_undirected else sources
-        others = np.maximum(sources, columns) if self._is_undirected else columns
-        _, pair = np.unique(keys * len(seen) + others, return_inverse=True)
+        is_link = self.graph.is_positive[later]
+        for nodes in (columns,) if self.graph.is_bipartite else (columns, sources):
+            np.minimum.at(seen, nodes[is_link], own[is_link])
+        ends = np.stack([sources, columns])
+        one, other = np.sort(ends, axis=0) if self._is_undirected else ends
+        _, pair = np.unique(one * len(seen) + other, return_inverse=True)
         first = np.full(len(later), never)
         np.minimum.at(first, pair, own)
         is_new = (first[pair] == own) & ~self._trained.contains(sources, columns)
@@ -283,9 +281,10 @@ class _KnownPairs:
 
 
 def later_edges(graph: EdgeTextGraph, split: str) -> Ids:
-    """The edges that arrive after training, in time order: those of validation and test.
+    """The edges that arrive after training, in time order.
 
-    So do edges in no part of the split, except those that are older than the end of training.
+    They are those of validation and test, and those of no part unless they are older than the end
+    of training.
     """
     later = _edges_of(graph, split, VAL, TEST, NONE)
     times = graph.times
