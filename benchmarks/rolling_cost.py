@@ -4,7 +4,7 @@ python -m benchmarks.rolling_cost
 python -m benchmarks.rolling_cost --edges 2000 20000 200000 --record
 
 The model is `default` with an untrained two-layer encoder and its fitted ensemble. Times are CPU
-seconds of the first validation links, the median over moments.
+times of the first validation links, the median over moments.
 """
 
 import argparse

@@ -43,7 +43,7 @@ class RollingPredictor:
     def __init__(self, fitted: FittedLinkPredictor, *, growth: float = GROWTH) -> None:
         network = fitted.network
         self._graph = network.graph
-        self._scorer = replace(fitted, index_folder=None).scorer  # which would be kept up to date
+        self._scorer = replace(fitted, index_folder=None).scorer  # an index would be updated too
         degrees = network.loader.source_sampler.adjacency.degrees()
         self._history = EdgeHistory(network.graph, network.split, degrees)
         text, *others = self._scorer.components

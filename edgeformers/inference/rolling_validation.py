@@ -1,4 +1,4 @@
-"""As-of-time validation: what every component scored validation links when they came."""
+"""As-of-time validation: the score of every component for validation links."""
 
 import math
 from collections.abc import Sequence
