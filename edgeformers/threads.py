@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -23,6 +25,19 @@ def num_threads() -> int:
     """Threads for a task: OMP_NUM_THREADS if it is set, else one for each available core."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(wanted) if wanted.isdecimal() and int(wanted) else available_cores()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use a single thread: for operations so small that more would only wait."""
+    import torch  # slow to import
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def available_cores() -> int:

@@ -4,6 +4,7 @@ Nodes that training never saw are nodes that arrive with their first edge, as on
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.link_scorer import Queries
 from edgeformers.inference.trained_components import TextComponent
+from edgeformers.threads import one_thread
 
 NOT_ARRIVED = -1
 GROWTH = 1.25  # the texts of a node are read again when its edges have grown by this factor
@@ -30,7 +32,13 @@ def report_rolling(
 ) -> LinkReport:
     """The ranks of a part's links, each as of its own time."""
     links = RollingLinks(fitted.network.graph, fitted.network.split, part)
-    return links.rank(RollingPredictor(fitted), show=show)
+    with scoring_threads(fitted):
+        return links.rank(RollingPredictor(fitted), show=show)
+
+
+def scoring_threads(fitted: FittedLinkPredictor) -> AbstractContextManager[None]:
+    """A single CPU thread if texts are encoded on a GPU: the rest is too small for several."""
+    return one_thread() if fitted.device.type == "cuda" else nullcontext()
 
 
 class RollingPredictor:

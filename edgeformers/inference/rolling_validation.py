@@ -11,7 +11,7 @@ from edgeformers.data.types import Mask
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.rolling import RollingPredictor, scoring_threads
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
@@ -40,15 +40,16 @@ class RollingValidation:
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
         every = math.ceil(links.num_links / max(1, min(fitting, MAX_LINKS))) or 1
         queries, tables, columns, others, groups = [], [], [], [], []
-        for block in links.blocks(predictor.observe, every=every):
-            scores = predictor.component_scores_at(block.sources, block.time)
-            trained = scores.shape[1] - len(components)  # parts of the trained score
-            total = scores[:, :trained].sum(1, keepdims=True)
-            tables.append(np.concatenate([total, scores[:, trained:]], 1))
-            queries.append(block.sources)
-            columns.append(block.columns)
-            others.append(block.is_other)
-            groups.append(predictor.groups(block.sources))
+        with scoring_threads(fitted):
+            for block in links.blocks(predictor.observe, every=every):
+                scores = predictor.component_scores_at(block.sources, block.time)
+                trained = scores.shape[1] - len(components)  # parts of the trained score
+                total = scores[:, :trained].sum(1, keepdims=True)
+                tables.append(np.concatenate([total, scores[:, trained:]], 1))
+                queries.append(block.sources)
+                columns.append(block.columns)
+                others.append(block.is_other)
+                groups.append(predictor.groups(block.sources))
         self.queries = np.concatenate([np.empty(0, np.int64), *queries])
         self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
         self.columns = np.concatenate([np.empty(0, np.int64), *columns])

@@ -149,7 +149,7 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
     if rank < 1:
         return None
     idf = np.log((1 + len(texts)) / (1 + frequency[used]))
-    weighted = normalize(counts[:, used].multiply(idf[None]).tocsr())
+    weighted = normalize(counts[:, used].multiply(idf[None]).tocsr().astype(np.float32))
     svd = TruncatedSVD(rank, random_state=0).fit(weighted)
     is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # as when few texts differ
     topics = idf[:, None] * svd.components_[~is_noise].T

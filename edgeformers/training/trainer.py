@@ -23,6 +23,7 @@ from edgeformers.errors import EdgeformersError, FormatError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.progress import print_message, progress_bar
 from edgeformers.sharded_nodes import find_sharded, gather_state, row_tensor_names, rows_of
+from edgeformers.threads import one_thread
 from edgeformers.training.callbacks import Callback
 from edgeformers.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from edgeformers.training.cuda_graphs import use_cuda_graphs
@@ -231,14 +232,10 @@ class Trainer:
         if self.device.type != "cpu":
             yield
             return
-        threads = torch.get_num_threads()
         rows = (t.size(0) for b in batches for piece in b for t in tensors_of(piece))
-        if max(rows, default=0) * self.objective.fitted.width < SMALL_STEP:
-            torch.set_num_threads(1)
-        try:
+        is_small = max(rows, default=0) * self.objective.fitted.width < SMALL_STEP
+        with one_thread() if is_small else nullcontext():
             yield
-        finally:
-            torch.set_num_threads(threads)
 
     def _halve_micro_batch(self, examples: int, log: RunLog) -> None:
         if examples <= 1:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgeformers.baselines.collaborative.factors import NodeFactors
 from edgeformers.baselines.collaborative.pairwise import (
     PairwiseBaseline,
     PairwiseConfig,
@@ -39,8 +40,9 @@ class LightGCN(PairwiseBaseline):
         seed: int = 0,
         show: bool = False,
         device: torch.device | str | None = None,
+        start: NodeFactors | None = None,
     ) -> None:
-        super().__init__(grid, seed=seed, show=show, device=device)
+        super().__init__(grid, seed=seed, show=show, device=device, start=start)
         if layers < 1:
             raise ConfigError(f"LightGCN needs at least one layer (got {layers})")
         self.layers = layers

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgeformers.baselines.base import fold_in_means
+from edgeformers.baselines.base import Scores, fold_in_means
 from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
@@ -57,7 +57,8 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     """Vectors trained with Adam so that links score above non-links.
 
     Training stops early by full-ranking MRR on validation; without validation links it runs for
-    all epochs. A cold node is the mean of the vectors that its profile links to.
+    all epochs. A cold node is the mean of the vectors that its profile links to. Vectors are drawn
+    at random, except those that `start` has; rows of zeros stand for new nodes.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
         seed: int = 0,
         show: bool = False,
         device: torch.device | str | None = None,
+        start: NodeFactors | None = None,
     ) -> None:
         super().__init__(grid, seed=seed, device=device)
         self.show = show
+        self.start = start
 
     @abstractmethod
     def _transform(self) -> Transform:
@@ -78,11 +81,10 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     def _fit(self, setting: PairwiseConfig) -> TrainedFactors:
         train = self.links.train
         generator = torch.Generator().manual_seed(self.seed)
+        start = (None, None) if self.start is None else (self.start.queries, self.start.candidates)
         queries, candidates = (
-            (INITIAL_STD * torch.randn(size, setting.width, generator=generator))
-            .to(self.device)
-            .requires_grad_()
-            for size in (train.num_queries, train.num_candidates)
+            _initial_vectors(size, setting.width, generator, known).to(self.device).requires_grad_()
+            for size, known in zip((train.num_queries, train.num_candidates), start, strict=True)
         )
         transform = self._transform()
         best, best_mrr, stale = self._factors(transform, queries, candidates, 0), -np.inf, 0
@@ -135,6 +137,17 @@ def _epochs(
             (loss + config.l2 * penalty).backward()
             optimizer.step()
         yield epoch
+
+
+def _initial_vectors(
+    size: int, width: int, generator: torch.Generator, known: Scores | None
+) -> Tensor:
+    """Random vectors [size, width], and those that are known; a row of zeros is not."""
+    vectors = INITIAL_STD * torch.randn(size, width, generator=generator)
+    if known is None:
+        return vectors
+    given = torch.from_numpy(known)
+    return torch.where(given.any(1, keepdim=True), given, vectors)
 
 
 def bpr_loss(query: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """BPR and LightGCN: their triples and loss, and propagation against torch_geometric."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,24 @@ def test_a_query_linked_to_everything_is_left_out(make_parts):
     links = training_links(make_parts(rows), "given").train
     drawn = draw_triples(links, np.random.default_rng(0))
     assert [part.tolist() for part in drawn] == [[1], [0], [1]]
+
+
+def test_training_starts_from_given_vectors_and_draws_new_nodes(checkerboard, monkeypatch):
+    trained = LightGCN([QUICK], seed=1, device="cpu").fit(checkerboard, "given").fitted
+    monkeypatch.setattr(module, "_epochs", lambda *_: iter(()))  # vectors stay as they start
+    start = replace(trained, queries=trained.queries.copy())
+    start.queries[0] = 0.0  # a new node
+    tables = []
+    for given in (None, start):
+        model = LightGCN([QUICK], layers=1, seed=1, device="cpu", start=given)
+        monkeypatch.setattr(
+            model, "_transform", lambda: lambda queries, candidates: (queries, candidates)
+        )
+        tables.append(model.fit(checkerboard, "given").fitted)
+    drawn, continued = tables
+    np.testing.assert_array_equal(continued.queries[1:], trained.queries[1:])
+    np.testing.assert_array_equal(continued.candidates, trained.candidates)
+    np.testing.assert_array_equal(continued.queries[0], drawn.queries[0])
 
 
 def test_bpr_loss_by_hand():
