@@ -45,10 +45,16 @@ class RollingPredictor:
     """Ranks links as of their time; the fitted model itself stays as it is.
 
     Reading texts takes most of the time, so a node is read again only after a quarter more edges;
-    `growth=1` reads it with every edge, as `update` does.
+    `growth=1` reads it with every edge, as `update` does. `read` says how texts are read.
     """
 
-    def __init__(self, fitted: FittedLinkPredictor, *, growth: float = GROWTH) -> None:
+    def __init__(
+        self,
+        fitted: FittedLinkPredictor,
+        *,
+        growth: float = GROWTH,
+        read: "type[RarelyRead] | None" = None,
+    ) -> None:
         network = fitted.network
         self._graph = network.graph
         self._scorer = replace(fitted, index_folder=None).scorer  # an index would be updated too
@@ -57,7 +63,8 @@ class RollingPredictor:
         text, *others = self._scorer.components
         assert isinstance(text, TextComponent)
         if growth > 1:
-            self._scorer.components = [_RarelyRead(text, self._history, growth), *others]
+            self.texts = (read or RarelyRead)(text, self._history, growth)
+            self._scorer.components = [self.texts, *others]
         is_known = degrees > 0
         self._number = np.where(
             is_known, np.arange(len(degrees)), NOT_ARRIVED
@@ -91,6 +98,15 @@ class RollingPredictor:
         """Which candidates have had an edge [C]; others have no score."""
         return np.asarray(self._number[self._candidates] != NOT_ARRIVED)
 
+    def text_vectors(self, nodes: Ids, side: Side) -> Tensor:
+        """The vectors [n, R] of texts of nodes; without edges so far, that of a new source."""
+        numbers = self._number[nodes]
+        known = torch.from_numpy(numbers != NOT_ARRIVED)
+        nothing = NewEdges(source=numbers[:0], target=numbers[:0], texts=[])
+        vectors = self.texts.fold_in(nothing, "source").repeat(len(nodes), 1)
+        vectors[known] = self.texts.vectors(numbers[numbers != NOT_ARRIVED], side)
+        return vectors
+
     def groups(self, sources: Ids) -> Ids:
         """The degree group of each source [q]."""
         numbers = self._number[sources]
@@ -121,7 +137,7 @@ class RollingPredictor:
         return scores
 
 
-class _RarelyRead(ScoreComponent):
+class RarelyRead(ScoreComponent):
     """A text component that reads a node again only when its edges have grown by a factor."""
 
     name = TextComponent.name
@@ -139,11 +155,15 @@ class _RarelyRead(ScoreComponent):
             if (node, side) not in self._read or degree > self.growth * self._read[node, side][0]
         ]
         if stale:
-            vectors = self.text.vectors(np.array([node for node, _ in stale]), side).cpu()
+            vectors = self.read(np.array([node for node, _ in stale]), side)
             for (node, degree), vector in zip(stale, vectors, strict=True):
                 self._read[node, side] = degree, vector
         rows = [self._read[node, side][1] for node in numbers]
-        return torch.stack(rows) if rows else torch.empty(0, self.text.width)
+        return torch.stack(rows) if rows else self.read(nodes, side)
+
+    def read(self, nodes: Ids, side: Side) -> Tensor:
+        """The vectors [n, R] of nodes with their edges so far."""
+        return self.text.vectors(nodes, side).cpu()
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         return self.text.fold_in(edges, side)

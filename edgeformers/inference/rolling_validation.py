@@ -1,18 +1,23 @@
 """As-of-time validation: the score of every component for validation links."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from edgeformers.data.types import Mask
+from edgeformers.data.types import Ids, Mask, Side
+from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.rolling import RollingPredictor, scoring_threads
+from edgeformers.inference.rolling import RarelyRead, RollingPredictor, scoring_threads
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
+from edgeformers.inference.trained_components import TextComponent
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
@@ -35,21 +40,34 @@ class RollingValidation:
         group = degree_group(network.loader.source_sampler.adjacency.degrees())
         weights = torch.ones(GROUPS, count)
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
-        predictor = RollingPredictor(replace(fitted, ensemble=options))
+        predictor = RollingPredictor(replace(fitted, ensemble=options), read=DeferredTexts)
+        candidates = candidate_nodes(network.graph)
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
         every = math.ceil(links.num_links / max(1, min(fitting, MAX_LINKS))) or 1
         queries, tables, columns, others, groups = [], [], [], [], []
+        pending: list[_TextScores] = []
         with scoring_threads(fitted):
             for block in links.blocks(predictor.observe, every=every):
                 scores = predictor.component_scores_at(block.sources, block.time)
                 trained = scores.shape[1] - len(components)  # parts of the trained score
-                total = scores[:, :trained].sum(1, keepdims=True)
+                total = scores[:, 1:trained].sum(1, keepdims=True)
+                pending.append(
+                    _TextScores(
+                        sources=predictor.text_vectors(block.sources, "source"),
+                        targets=predictor.text_vectors(candidates, "target"),
+                        has_target=torch.from_numpy(predictor.has_arrived),
+                    )
+                )
                 tables.append(np.concatenate([total, scores[:, trained:]], 1))
                 queries.append(block.sources)
                 columns.append(block.columns)
                 others.append(block.is_other)
                 groups.append(predictor.groups(block.sources))
+        assert isinstance(predictor.texts, DeferredTexts)
+        vectors = predictor.texts.encode()
+        for table, texts in zip(tables, pending, strict=True):
+            table[:, 0] += texts.of(vectors).numpy()
         self.queries = np.concatenate([np.empty(0, np.int64), *queries])
         self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
         self.columns = np.concatenate([np.empty(0, np.int64), *columns])
@@ -66,3 +84,50 @@ class RollingValidation:
 
     def __len__(self) -> int:
         return len(self.queries)
+
+
+class DeferredTexts(RarelyRead):
+    """Texts that are read together at the end, which is much faster than a few at a time.
+
+    Until then, the vector of a node [1] is the number of what was to be read: a row of `encode`.
+    """
+
+    def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
+        super().__init__(text, history, growth)
+        self._nodes: dict[Side, list[int]] = {"source": [], "target": []}
+        self._edges: dict[Side, list[Any]] = {"source": [], "target": []}
+
+    def read(self, nodes: Ids, side: Side) -> Tensor:
+        first = 1 + len(self._nodes[side])
+        self._nodes[side] += nodes.tolist()
+        self._edges[side] += self.text.changed_edges(nodes, side)
+        return torch.arange(first, first + len(nodes)).float()[:, None]
+
+    def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
+        """A source without edges is in row 0."""
+        return torch.zeros(1)
+
+    def encode(self) -> dict[Side, Tensor]:
+        """Everything that was to be read of sources and of targets: [rows, R]."""
+        nothing = NewEdges(source=np.empty(0, np.int64), target=np.empty(0, np.int64), texts=[])
+        first = self.text.fold_in(nothing, "source").cpu()[None]
+        read = {
+            side: self.text.vectors_with(np.array(nodes, np.int64), self._edges[side], side).cpu()
+            for side, nodes in self._nodes.items()
+        }
+        return {side: torch.cat([first, rows]) for side, rows in read.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TextScores:
+    """The scores of texts for q sources and C candidates, by the rows of their vectors."""
+
+    sources: Tensor  # [q, 1]
+    targets: Tensor  # [C, 1]
+    has_target: Tensor  # [C], others score 0
+
+    def of(self, vectors: Mapping[Side, Tensor]) -> Tensor:
+        """The scores [q, C]."""
+        queries = vectors["source"][self.sources[:, 0].long()]
+        keys = vectors["target"][self.targets[:, 0].long()] * self.has_target[:, None]
+        return queries @ keys.T

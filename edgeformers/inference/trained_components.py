@@ -154,20 +154,33 @@ class TextComponent(ScoreComponent):
             }
         return self.stored[side], self._norms[side]
 
+    def changed_edges(self, nodes: Ids, side: Side) -> list[list[_Edge] | None]:
+        """The edges that are read of each node now; None if it has those of training."""
+        return [
+            self._read_edges(node, side) if self.is_changed(node) else None
+            for node in nodes.tolist()
+        ]
+
+    def vectors_with(self, nodes: Ids, edges: Sequence[list[_Edge] | None], side: Side) -> Tensor:
+        """The vectors [n, R] of nodes with edges as `changed_edges` has returned them."""
+        return self._factors(self._read_with(nodes, edges, side), side)
+
     def _read(self, nodes: Ids, side: Side) -> Vectors:
         """node_repr [n, D] from the texts of the nodes' edges."""
-        changed = np.array([self.is_changed(node) for node in nodes.tolist()], bool)
+        return self._read_with(nodes, self.changed_edges(nodes, side), side)
+
+    def _read_with(self, nodes: Ids, edges: Sequence[list[_Edge] | None], side: Side) -> Vectors:
+        changed = np.array([own is not None for own in edges], bool)
         if not changed.any():
             return self._read_trained(nodes, side)
         vectors = np.empty((len(nodes), self.width), np.float32)
-        kept, changed_nodes = nodes[~changed], nodes[changed]
-        if len(kept):
-            vectors[~changed] = self._read_trained(kept, side)
+        if not changed.all():
+            vectors[~changed] = self._read_trained(nodes[~changed], side)
         size, parts = self.options.batch, []
-        for at in range(0, len(changed_nodes), size):
-            part = changed_nodes[at : at + size]
-            around = [self._read_edges(node, side) for node in part.tolist()]
-            parts.append(self._encode(part, around).cpu().numpy())
+        around = [own for own in edges if own is not None]
+        for at in range(0, len(around), size):
+            part = nodes[changed][at : at + size]
+            parts.append(self._encode(part, around[at : at + size]).cpu().numpy())
         vectors[changed] = np.concatenate(parts)
         return vectors
 
