@@ -45,6 +45,10 @@ ROLLING_NOTE = (
     "Left out are links whose pair already had an edge or whose target had no link. A link with a "
     "new source may also have a new target."
 )
+COMPARED = (
+    "{run} on the same links: rolling/mrr {mrr:.4f}; difference {difference:+.4f}, 95% interval "
+    "{interval[0]:+.4f} to {interval[1]:+.4f}"
+)
 NEXT_COMMANDS = {
     "edge-classification": """
   edgeformers predict {run} EDGES.csv -o predictions.csv
@@ -170,6 +174,10 @@ Examples:
         "chronological split.",
         False,
     )
+    compare: Path | None = option(
+        "Another run, such as last night's, to rank the same links with. Implies --rolling.",
+        metavar="RUN",
+    )
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
 
     def run(self) -> None:
@@ -181,7 +189,7 @@ Examples:
         count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
-        rolling = self._rank_rolling(fitted, part) if self.rolling else None
+        rolling = self._rank_rolling(fitted, part) if self.rolling or self.compare else None
         results = fitted.evaluate(part)
         notes = []
         if rolling is not None:
@@ -190,6 +198,9 @@ Examples:
             results = {**results, **metrics, "groups": groups}
             number = len(rolling.ranks["rolling"])
             notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
+            if self.compare is not None:
+                results["compared"] = compared = self._compare(rolling, fitted, part)
+                notes.append(COMPARED.format(**compared))
         verdict = self._verdict(fitted)
         example = "edge" if task == "edge-classification" else "link"
         self.print(
@@ -207,6 +218,33 @@ Examples:
             *notes,
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
+
+    def _compare(
+        self, report: "LinkReport", fitted: "FittedEdgeClassifier | FittedLinkPredictor", part: str
+    ) -> dict[str, Any]:
+        """The MRR of another run on the same links, and the paired difference."""
+        from edgeformers.evaluation import compare_paired
+        from edgeformers.inference.load import load_fitted
+        from edgeformers.inference.rolling import report_rolling
+
+        assert self.compare is not None
+        other: Any = load_fitted(self.compare, device=self.device, show=not self.quiet)
+        if other.config.task != fitted.config.task:
+            raise InputError(
+                f"{self.compare} classifies edges; compare with a run that ranks links"
+            )
+        graph, split = fitted.network.graph, fitted.network.split
+        show = not self.quiet
+        before = report_rolling(other, part, graph=graph, split=split, show=show)
+        ours, theirs = (each.values("rolling", "mrr") for each in (report, before))
+        found = compare_paired(ours, theirs, fitted.config.train.seed, groups=report.queries)
+        return {
+            "run": str(self.compare),
+            "mrr": before.metrics("rolling")["mrr"],
+            "difference": found.difference.value,
+            "interval": [found.difference.low, found.difference.high],
+            "p_value": found.p_value,
+        }
 
     def _rank_rolling(
         self, fitted: "FittedEdgeClassifier | FittedLinkPredictor", part: str

@@ -496,12 +496,16 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         """The ranks of a part's links, for comparing two models pair by pair."""
         return self.fitted_.report(self.fitted_.network.part(part), protocols=protocols)
 
-    def report_rolling(self, part: str = "test") -> LinkReport:
+    def report_rolling(
+        self, part: str = "test", *, network: EdgeTextGraph | str | PathLike[str] | None = None
+    ) -> LinkReport:
         """The ranks of a part's links, each as of its own time, from earlier edges only.
 
-        The split must be chronological.
+        The split must be chronological. `network` is another one, such as one that has grown since;
+        its part of the same split is ranked.
         """
-        return report_rolling(self.fitted_, part, show=self.show)
+        graph = None if network is None else open_network(network)
+        return report_rolling(self.fitted_, part, graph=graph, show=self.show)
 
     evaluate = delegated(FittedLinkPredictor.evaluate)
     embed_nodes = delegated(FittedLinkPredictor.embed_nodes)

@@ -3,7 +3,7 @@
 Nodes that training never saw are nodes that arrive with their first edge, as on a server.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -11,7 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.splits import PROFILE, TRAIN, VAL
 from edgeformers.data.types import Ids, Mask, Side
+from edgeformers.errors import InputError
 from edgeformers.evaluation import LinkReport
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks
@@ -28,12 +31,61 @@ GROWTH = 1.25  # the texts of a node are read again when its edges have grown by
 
 
 def report_rolling(
-    fitted: FittedLinkPredictor, part: str = "test", *, show: bool = False
+    fitted: FittedLinkPredictor,
+    part: str = "test",
+    *,
+    graph: EdgeTextGraph | None = None,
+    split: str | None = None,
+    show: bool = False,
 ) -> LinkReport:
-    """The ranks of a part's links, each as of its own time."""
-    links = RollingLinks(fitted.network.graph, fitted.network.split, part)
+    """The ranks of a part's links, each as of its own time.
+
+    With `graph`, they are links of another network, such as one that has grown since: nodes are
+    matched by id, and the model reads all edges that came after its training.
+    """
+    own = fitted.network
+    graph, split = graph or own.graph, split or own.split
+    links, since = RollingLinks(graph, split, part), np.empty(0, np.int64)
+    if graph is not own.graph:
+        since = _edges_since(own.graph, own.split, graph, split, links)
     with scoring_threads(fitted):
-        return links.rank(RollingPredictor(fitted), show=show)
+        predictor = RollingPredictor(fitted, graph=graph)
+        predictor.observe(since)
+        return links.rank(predictor, show=show)
+
+
+def _edges_since(
+    before: EdgeTextGraph, old: str, graph: EdgeTextGraph, new: str, links: RollingLinks
+) -> Ids:
+    """The training edges of a network that an earlier one did not train on, in time order."""
+    if before.times is None or graph.times is None:
+        raise InputError(f"{before.path} has no times, so it is unclear which edges are newer")
+    parts = before.split(old)
+    used = int(before.times[np.isin(parts, (TRAIN, PROFILE, VAL))].max())
+    first = int(graph.times[links.arriving].min(initial=used + 1))
+    if first <= used:
+        raise InputError(
+            f"the model of {before.path} used edges until {_day(used)}, but the links of "
+            f"{graph.path} begin on {_day(first)}, so scores would be inflated; choose later links"
+        )
+    is_trained = np.isin(parts, (TRAIN, PROFILE))
+    last = int(before.times[is_trained].max())
+    known = {*_pairs(before, np.flatnonzero(is_trained & (before.times == last)))}
+    edges = np.flatnonzero(np.isin(graph.split(new), (TRAIN, PROFILE)) & (graph.times >= last))
+    is_read = np.array([pair in known for pair in _pairs(graph, edges)], bool)
+    edges = edges[(graph.times[edges] > last) | ~is_read]  # training may have ended within a day
+    ordered: Ids = edges[np.argsort(graph.times[edges], kind="stable")]
+    return ordered
+
+
+def _pairs(graph: EdgeTextGraph, edges: Ids) -> Iterator[tuple[str, str]]:
+    """The ids of the sources and targets of edges."""
+    ends = (graph.node_names(nodes[edges].astype(np.int64)) for nodes in (graph.src, graph.dst))
+    return zip(*ends, strict=True)
+
+
+def _day(time: int) -> str:
+    return str(np.datetime64(time, "us").astype("datetime64[D]"))
 
 
 def scoring_threads(fitted: FittedLinkPredictor) -> AbstractContextManager[None]:
@@ -45,18 +97,20 @@ class RollingPredictor:
     """Ranks links as of their time; the fitted model itself stays as it is.
 
     Reading texts takes most of the time, so a node is read again only after a quarter more edges;
-    `growth=1` reads it with every edge, as `update` does. `read` says how texts are read.
+    `growth=1` reads it with every edge, as `update` does. `read` says how texts are read. With
+    `graph`, edges are those of another network, whose nodes are matched by id.
     """
 
     def __init__(
         self,
         fitted: FittedLinkPredictor,
         *,
+        graph: EdgeTextGraph | None = None,
         growth: float = GROWTH,
         read: "type[RarelyRead] | None" = None,
     ) -> None:
         network = fitted.network
-        self._graph = network.graph
+        self._graph = graph or network.graph
         self._scorer = replace(fitted, index_folder=None).scorer  # an index would be updated too
         degrees = network.loader.source_sampler.adjacency.degrees()
         self._history = EdgeHistory(network.graph, network.split, degrees)
@@ -65,12 +119,13 @@ class RollingPredictor:
         if growth > 1:
             self.texts = (read or RarelyRead)(text, self._history, growth)
             self._scorer.components = [self.texts, *others]
-        is_known = degrees > 0
-        self._number = np.where(
-            is_known, np.arange(len(degrees)), NOT_ARRIVED
-        )  # as components have
+        numbers = np.arange(len(degrees))  # of the nodes of `graph`, as components have them
+        if graph is not None and graph is not network.graph:
+            numbers = graph.node_index.numbers_in(fitted.nodes)
+        is_known = (numbers >= 0) & (degrees[numbers] > 0)
+        self._number = np.where(is_known, numbers, NOT_ARRIVED)
         self._next = len(degrees)
-        self._candidates = candidate_nodes(network.graph)
+        self._candidates = candidate_nodes(self._graph)
 
     def observe(self, edges: Ids) -> None:
         """Read the edges of the network that are links; other edges are ignored."""

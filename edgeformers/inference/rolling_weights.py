@@ -68,7 +68,7 @@ def with_rolling_weights(fitted: FittedLinkPredictor, ensemble: Ensemble) -> Ens
     if not len(validation):
         return ensemble
     sizes = [1] * (1 + len(own)) + [len(family.memory) for family in families]
-    mixes, rolling = fit_mixed_weights(validation, sizes)
+    mixes, rolling = fit_mixed_weights(validation, sizes, fitted.device)
     if not rolling.any():  # no component tells candidates apart
         return ensemble
     mixed = zip(families, mixes[1 + len(own) :], strict=True)
@@ -126,14 +126,14 @@ def _decaying_components(links: TimedLinks, targets: Ids, size: int) -> list[Dec
 
 
 def fit_mixed_weights(
-    validation: RollingValidation, sizes: Sequence[int]
+    validation: RollingValidation, sizes: Sequence[int], device: torch.device | str = "cpu"
 ) -> tuple[list[Tensor], Tensor]:
     """Columns of scores in families of the given sizes -> the mix of each family, and weights.
 
     Weights are [G, families]: of scores as components give them, in the mix if there are several.
     A family of one column may not count against a link; the mix of others may have any sign.
     """
-    choices = Choices.of(validation)
+    choices = Choices.of(validation, device)
     is_alone = np.repeat(np.array(sizes) == 1, sizes)
     overall = fit_weights(choices, torch.zeros(len(is_alone)), is_alone)
     columns = torch.eye(len(sizes)).repeat_interleave(torch.tensor(sizes), 0)  # [columns, families]
@@ -161,24 +161,25 @@ class Choices:
     is_other: Tensor  # [n, C]
 
     @classmethod
-    def of(cls, validation: RollingValidation) -> "Choices":
+    def of(cls, validation: RollingValidation, device: torch.device | str = "cpu") -> "Choices":
         ends = torch.from_numpy(validation.columns), torch.from_numpy(validation.is_other)
-        return cls(validation.tables, *ends)
+        return cls(*(tensor.to(device) for tensor in (validation.tables, *ends)))
 
     def subset(self, chosen: Mask) -> "Choices":
         """Only the chosen links [n]."""
-        rows = torch.from_numpy(np.flatnonzero(chosen))
+        rows = torch.from_numpy(np.flatnonzero(chosen)).to(self.tables.device)
         return Choices(self.tables[rows], self.columns[rows], self.is_other[rows])
 
     def combined(self, matrix: Tensor) -> "Choices":
         """Columns in the combinations [P, Q] instead."""
-        return Choices(matrix.float().T @ self.tables, self.columns, self.is_other)
+        combined = matrix.float().T.to(self.tables.device) @ self.tables
+        return Choices(combined, self.columns, self.is_other)
 
     def spread(self) -> Tensor:
         """The standard deviation of each column among the other candidates; 1 if constant."""
         own = (self.tables[:, p][self.is_other] for p in range(self.tables.size(1)))
-        each = [scores.std(correction=0) for scores in own]
-        return torch.stack([std if std > 0 else torch.ones(()) for std in each])
+        each = [float(scores.std(correction=0)) for scores in own]
+        return torch.tensor([std if std > 0 else 1.0 for std in each])
 
 
 def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
@@ -192,7 +193,7 @@ def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
         return weights
     used = torch.ones(len(prior), dtype=torch.bool)
     while used.any():
-        tables = choices.tables if used.all() else choices.tables[:, used]
+        tables = choices.tables if used.all() else choices.tables[:, used.to(choices.tables.device)]
         found = _maximum(tables, choices, prior[used], start=weights[used])
         weights = torch.zeros_like(prior)
         weights[used] = found
@@ -206,7 +207,7 @@ def fit_weights(choices: Choices, prior: Tensor, is_positive: Mask) -> Tensor:
 def _maximum(tables: Tensor, choices: Choices, prior: Tensor, start: Tensor) -> Tensor:
     """Where the penalized likelihood, a concave function, is highest: by Newton's method."""
     excluded = ~choices.is_other
-    excluded[torch.arange(len(excluded)), choices.columns] = False
+    excluded[torch.arange(len(excluded), device=excluded.device), choices.columns] = False
     weights = start.double()
     point = _Point.at(weights, tables, choices.columns, excluded, prior)
     if not math.isfinite(point.loss):
@@ -241,18 +242,22 @@ class _Point:
         cls, weights: Tensor, tables: Tensor, columns: Tensor, excluded: Tensor, prior: Tensor
     ) -> "_Point":
         moved = weights - prior
-        loss = RIDGE * float(moved.square().sum())
-        gradient, hessian = 2 * RIDGE * moved, 2 * RIDGE * torch.eye(len(weights)).double()
+        own = weights.float().to(tables.device)
+        likelihood = own.new_zeros((), dtype=torch.float64)
+        gradient = own.new_zeros(len(own), dtype=torch.float64)
+        hessian = own.new_zeros(len(own), len(own), dtype=torch.float64)
         for start in range(0, len(tables), BLOCK):
             rows = slice(start, start + BLOCK)
             table, linked = tables[rows], columns[rows]
-            scores = (weights.float() @ table).masked_fill(excluded[rows], -torch.inf)
+            scores = (own @ table).masked_fill(excluded[rows], -torch.inf)
             log_probs = scores.log_softmax(1)  # [n, C]
-            at = torch.arange(len(table))
+            at = torch.arange(len(table), device=table.device)
             weighted = table * log_probs.exp()[:, None]  # [n, P, C]
             mean = weighted.sum(2)  # [n, P]
-            loss -= float(log_probs[at, linked].double().sum())
-            gradient = gradient + (mean - table[at, :, linked]).double().sum(0)
+            likelihood += log_probs[at, linked].double().sum()
+            gradient += (mean - table[at, :, linked]).double().sum(0)
             second = (weighted @ table.mT).sum(0)
-            hessian = hessian + (second - mean.T @ mean).double()
-        return cls(loss, gradient, hessian)
+            hessian += (second - mean.T @ mean).double()
+        loss = RIDGE * float(moved.square().sum()) - float(likelihood)
+        gradient = 2 * RIDGE * moved + gradient.cpu()
+        return cls(loss, gradient, hessian.cpu() + 2 * RIDGE * torch.eye(len(weights)).double())

@@ -148,8 +148,8 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
     rank = min(RANK, len(used) - 1, len(texts) - 1)
     if rank < 1:
         return None
-    idf = np.log((1 + len(texts)) / (1 + frequency[used]))
-    weighted = normalize(counts[:, used].multiply(idf[None]).tocsr().astype(np.float32))
+    idf = np.log((1 + len(texts)) / (1 + frequency[used])).astype(np.float32)
+    weighted = normalize(counts[:, used].multiply(idf[None]).tocsr())
     svd = TruncatedSVD(rank, random_state=0).fit(weighted)
     is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # as when few texts differ
     topics = idf[:, None] * svd.components_[~is_noise].T
@@ -171,7 +171,7 @@ def _counts(texts: Sequence[str | None], num_words: int) -> Any:
 
     hashing = HashingVectorizer(n_features=num_words, alternate_sign=False, norm=None)
     counts = hashing.transform([text or "" for text in texts])
-    counts.data = 1 + np.log(counts.data)
+    counts.data = (1 + np.log(counts.data)).astype(np.float32)  # as topics are
     return counts
 
 

@@ -59,6 +59,29 @@ def test_links_are_ranked_over_time(edgeformers, monkeypatch):
     assert "rolling" not in fitted.results["test"]["groups"]
 
 
+def test_two_nights_are_compared_on_the_same_links(edgeformers):
+    split = "link=chronological"
+    for night, edges in enumerate((300, 400)):
+        edgeformers("prepare", "simulated", "-o", f"net{night}", "--edges", edges, "--split", split)
+        more = ["--from", "run0"] if night else TINY
+        done = edgeformers("train", "link-prediction", f"net{night}", "-o", f"run{night}", *more)
+        assert done.code == 0, done.err
+    answer = edgeformers("evaluate", "run1", "--compare", "run0", "--json", "--quiet")
+    assert answer.code == 0, answer.err
+    results = json.loads(answer.out)["results"]
+    compared = results["compared"]
+    low, high = compared["interval"]
+    assert low <= compared["difference"] <= high
+    own = results["rolling/mrr"]
+    assert compared["difference"] == pytest.approx(own - compared["mrr"])
+    assert 0 < compared["mrr"] < 1
+    shown = edgeformers("evaluate", "run1", "--compare", "run0", "--quiet").out
+    assert f"{compared['mrr']:.4f}" in shown
+    refused = edgeformers("evaluate", "run1", "--part", "val", "--compare", "run1", "--quiet")
+    assert refused.code == 2
+    assert "inflated" in refused.err
+
+
 @pytest.mark.parametrize(
     ("protocol", "pairs", "shown"),
     [
@@ -95,6 +118,8 @@ def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):
     [
         (["run-edges", "--rolling"], "--rolling"),
         (["run-links", "--rolling"], "chronological"),
+        (["run-links", "--compare", "run-edges"], "chronological"),
+        (["run-edges", "--compare", "run-links"], "--rolling"),
         (["nothing"], "nothing: no such folder"),
         (["run-edges", "--part", "tset"], "'tset'; did you mean 'test'"),
         (["run-edges", "--network", "nothing"], "nothing is not a prepared network"),

@@ -12,7 +12,7 @@ from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.edge_history import unread_links
 from edgeformers.inference.index import LinkIndex
-from edgeformers.inference.rolling import RollingPredictor
+from edgeformers.inference.rolling import RollingPredictor, report_rolling
 from edgeformers.inference.trained_components import TextComponent
 from tests.baselines.tiny import write_backbone
 from tests.evaluation.later_edges import check_reads_nothing_later, write_two_networks
@@ -225,3 +225,34 @@ def test_unused_edges_from_before_the_end_of_training_are_not_read(make_network)
     unread = unread_links(graph, "link")
     assert sorted(unread) == np.flatnonzero(np.isin(codes, (VAL, TEST))).tolist()
     assert fitted.read_all_edges() == len(unread)
+
+
+def test_an_earlier_model_ranks_the_links_of_a_network_that_has_grown(make_network):
+    """As on its own network, which has the same edges, but nodes have other numbers."""
+    rows = draw_rows("bipartite")
+    fitted = fit(make_network, rows)
+    own, split = fitted.network.graph, "link=chronological:0.6/0.2/0.2"
+    newest_first = sorted(rows, key=lambda row: row["time"], reverse=True)
+    config = PrepareConfig(splits=[SplitConfig.parse(split)], tokenizer=None, progress=False)
+    grown = make_network(newest_first, config=config, out="grown")
+    assert grown.node_index.ids.to_pylist() != own.node_index.ids.to_pylist()
+    expected, found = report_rolling(fitted), report_rolling(fitted, graph=grown)
+
+    def ranks(report, graph):
+        ends = zip(graph.src[report.edges], graph.dst[report.edges], strict=True)
+        names = [tuple(graph.node_names(np.array(pair, np.int64))) for pair in ends]
+        return dict(zip(names, report.ranks["rolling"], strict=True))
+
+    later, all_later = ranks(found, grown), ranks(expected, own)
+    assert 5 < len(later) < len(all_later)
+    assert later == {pair: all_later[pair] for pair in later}
+
+
+def test_links_that_an_earlier_model_was_fitted_on_are_refused(make_network):
+    rows = draw_rows("bipartite")
+    fitted = fit(make_network, rows)
+    splits = [SplitConfig(name="link", how="chronological", fractions=(0.3, 0.2, 0.5))]
+    config = PrepareConfig(splits=splits, tokenizer=None, progress=False)
+    other = make_network(rows, config=config, out="other")
+    with pytest.raises(InputError, match="inflated"):
+        report_rolling(fitted, graph=other)
