@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from edgeformers.data.node_index import NodeIndex
     from edgeformers.estimators import Reason, Recommendation
     from edgeformers.inference.candidate_filter import CandidateFilter
-    from edgeformers.inference.fitted import AttachedNetwork
     from edgeformers.inference.fitted_links import FittedLinkPredictor
 
 REASON_CHARACTERS = 200  # of a text in the terminal; --full-text and --json print all of it
@@ -113,18 +112,8 @@ Examples:
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
         values = [asdict(recommendation) for recommendation in recommendations]
-        unread = [] if self.as_json else self._unread_note(predictor.network)
+        unread = [] if self.as_json else _unread_note(predictor)
         self.print({"node": self.node, "recommendations": values}, *lines, *unread)
-
-    def _unread_note(self, network: "AttachedNetwork[Any]") -> list[str]:
-        """How many links came after training and are not read, if any."""
-        from edgeformers.data.card.phrasing import counted
-        from edgeformers.inference.edge_history import unread_links
-
-        graph, split = network.graph, network.split
-        if self.all_edges or graph.split_config(split).how != "chronological":
-            return []
-        return [UNREAD_NOTE.format(counted(len(unread_links(graph, split)), "link", "links"))]
 
     def _why_no_more(self, predictor: "FittedLinkPredictor", count: int) -> str:
         """Which targets are left out, with the options that bring them back."""
@@ -161,7 +150,7 @@ Examples:
             show=not self.quiet,
         )
         line = f"{count:,} recommendations: {out}"
-        unread = [] if self.as_json else self._unread_note(self.open().network)
+        unread = [] if self.as_json or self.all_edges else _unread_note(self.open())
         self.print({"out": str(out), "recommendations": count}, line, *unread)
 
     def _candidates(self) -> "CandidateFilter | None":
@@ -255,10 +244,25 @@ def recommendation_lines(
     lines: list[str] = []
     for line, one in zip(format_table(rows, left=(1, 3)), recommendations, strict=True):
         lines.append(line.rstrip())
-        reasons = [reason for reason in [*one.because, *one.quotes] if round(reason.weight, 3)]
+        reasons = [reason for reason in [*one.because, *one.quotes] if _is_shown(reason)]
         lines += [REASON_COLUMNS] if reasons else []
         lines += [_reason_line(reason, full_text) for reason in reasons]
     return [*lines, REASON_NOTE] if REASON_COLUMNS in lines else lines
+
+
+def _is_shown(reason: "Reason") -> bool:
+    """Whether neither number of a reason is rounded to 0."""
+    return bool(round(reason.weight, 3)) and (
+        reason.effect is None or bool(round(reason.effect, 3))
+    )
+
+
+def _unread_note(predictor: Any) -> list[str]:
+    """How many links came after training and are not read by a link predictor, if any."""
+    from edgeformers.data.card.phrasing import counted
+
+    number = predictor.num_unread
+    return [UNREAD_NOTE.format(counted(number, "link", "links"))] if number else []
 
 
 def _reason_line(reason: "Reason", full_text: bool) -> str:

@@ -3,6 +3,7 @@
 Next to it, `fit_linear_model` fits the linear model of words and nodes that it is combined with.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -346,6 +347,7 @@ def logistic_regression(
 
     A class that does not occur has weights of 0 and a low bias.
     """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression  # takes a second to import
 
     present, target = np.unique(labels, return_inverse=True)
@@ -356,9 +358,10 @@ def logistic_regression(
         model = LogisticRegression(
             C=INVERSE_PENALTY * (1 + is_binary), max_iter=ITERATIONS, tol=1e-5
         )
-        model.fit(
-            features, target, sample_weight=class_weights[labels] / class_weights[labels].mean()
-        )
+        weight = class_weights[labels] / class_weights[labels].mean()
+        with warnings.catch_warnings():  # validation decides what it is worth, converged or not
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(features, target, sample_weight=weight)
         coefficients, intercepts = model.coef_, model.intercept_
         if is_binary:
             coefficients, intercepts = (

@@ -479,6 +479,15 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         )
         self.scorer.update(new, self._history)
 
+    @property
+    def num_unread(self) -> int:
+        """The links after training that `read_all_edges` would read, in a split by time."""
+        graph, split = self.network.graph, self.network.split
+        if graph.split_config(split).how != "chronological":
+            return 0
+        read = self._history.later_edges if "_history" in self.__dict__ else np.empty(0, np.int64)
+        return len(np.setdiff1d(unread_links(graph, split), read))
+
     def read_all_edges(self, *, show: bool = False) -> int:
         """Take in the later links of the network, as `update` does; returns how many.
 

@@ -12,7 +12,9 @@ from types import FrameType
 
 import uvicorn
 
+from edgeformers.data.card.phrasing import counted
 from edgeformers.errors import EdgeformersError, InputError
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.serve.app import create_app
 from edgeformers.serve.auth import check_address, is_local, read_tokens
 from edgeformers.serve.service import Service
@@ -54,6 +56,11 @@ def serve(
         address = f"http://{shown}:{listener.getsockname()[1]}"
         names = ", ".join(model.name for model in service.versions.current)
         _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
+        for model in service.versions.current:
+            number = model.fitted.num_unread if isinstance(model.fitted, FittedLinkPredictor) else 0
+            if number:
+                links = counted(number, "link", "links")
+                _print(f"{model.name} does not read {links} after training; --all-edges reads them")
         if open_browser:  # the listener keeps its request until the server runs
             webbrowser.open(address)
         _Server(config, service).run(sockets=[listener])

@@ -256,3 +256,10 @@ def test_links_that_an_earlier_model_was_fitted_on_are_refused(make_network):
     other = make_network(rows, config=config, out="other")
     with pytest.raises(InputError, match="inflated"):
         report_rolling(fitted, graph=other)
+
+
+def test_links_after_training_count_as_unread_until_they_are_read(fitted):
+    waiting = unread_links(fitted.network.graph, fitted.network.split)
+    assert fitted.num_unread == len(waiting) > 0
+    fitted.read_all_edges()
+    assert fitted.num_unread == 0

@@ -10,10 +10,17 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import edgeformers
+from edgeformers.data.network import PrepareConfig
+from edgeformers.data.splits import SplitConfig
+from edgeformers.estimators import LinkPredictor
 from tests.cli.conftest import call
+from tests.conftest import REVIEWS
+from tests.estimators.conftest import tiny
 from tests.serve.test_versions import write_new_version
 
 
@@ -24,8 +31,8 @@ def start(runs, tmp_path):
     for run in runs:
         shutil.copytree(run, tmp_path / run.name)
 
-    def start(*options):
-        folders = [str(tmp_path / run.name) for run in runs]
+    def start(*options, folders=None):
+        folders = folders or [str(tmp_path / run.name) for run in runs]
         command = [sys.executable, "-m", "edgeformers.cli", "serve", *folders, "--port", "0"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
@@ -72,6 +79,17 @@ def test_sigterm_answers_what_has_begun_and_ends_with_0(start):
     assert len(answers[0]["predictions"]) == 400
     assert process.wait(30) == 0
     assert process.stderr.read() == ""
+
+
+def test_it_says_how_many_later_links_are_not_read(start, make_network, tmp_path):
+    start_day = datetime(2026, 1, 1, tzinfo=UTC)
+    days = [{**row, "time": start_day + timedelta(days=at)} for at, row in enumerate(REVIEWS * 20)]
+    config = PrepareConfig(splits=[SplitConfig.parse("link=chronological")], tokenizer=None)
+    graph = make_network(days, config=config)
+    tiny(LinkPredictor).fit(graph, run=tmp_path / "dated")
+    number = edgeformers.load(tmp_path / "dated").fitted_.num_unread
+    process, _ = start(folders=[str(tmp_path / "dated")])
+    assert f" {number} " in process.stdout.readline()
 
 
 def _text(address, path):
