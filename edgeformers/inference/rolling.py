@@ -199,7 +199,7 @@ class RarelyRead(ScoreComponent):
 
     def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
         self.text, self.history, self.growth = text, history, growth
-        self._read: dict[tuple[int, Side], tuple[int, Tensor]] = {}  # edges when read, and vector
+        self._last: dict[tuple[int, Side], tuple[int, Tensor]] = {}  # edges when read, and vector
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         degrees = self.history.degrees[nodes].tolist()
@@ -207,13 +207,13 @@ class RarelyRead(ScoreComponent):
         stale = [
             (node, degree)
             for node, degree in dict(zip(numbers, degrees, strict=True)).items()
-            if (node, side) not in self._read or degree > self.growth * self._read[node, side][0]
+            if (node, side) not in self._last or degree > self.growth * self._last[node, side][0]
         ]
         if stale:
             vectors = self.read(np.array([node for node, _ in stale]), side)
             for (node, degree), vector in zip(stale, vectors, strict=True):
-                self._read[node, side] = degree, vector
-        rows = [self._read[node, side][1] for node in numbers]
+                self._last[node, side] = degree, vector
+        rows = [self._last[node, side][1] for node in numbers]
         return torch.stack(rows) if rows else self.read(nodes, side)
 
     def read(self, nodes: Ids, side: Side) -> Tensor:

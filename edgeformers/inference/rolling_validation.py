@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.evaluation.rolling import RollingBlock, RollingLinks
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import EdgeHistory, NewEdges
+from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.rolling import RarelyRead, RollingPredictor, scoring_threads
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
-from edgeformers.inference.trained_components import TextComponent
+from edgeformers.inference.trained_components import TextComponent, TextEdge
 
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
@@ -41,40 +43,22 @@ class RollingValidation:
         weights = torch.ones(GROUPS, count)
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
         predictor = RollingPredictor(replace(fitted, ensemble=options), read=DeferredTexts)
-        candidates = candidate_nodes(network.graph)
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
+        candidates = candidate_nodes(network.graph)
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
         every = math.ceil(links.num_links / max(1, min(fitting, MAX_LINKS))) or 1
-        queries, tables, columns, others, groups = [], [], [], [], []
-        pending: list[_TextScores] = []
+        scored: list[_ScoredBlock] = []
         with scoring_threads(fitted):
             for block in links.blocks(predictor.observe, every=every):
-                scores = predictor.component_scores_at(block.sources, block.time)
-                trained = scores.shape[1] - len(components)  # parts of the trained score
-                total = scores[:, 1:trained].sum(1, keepdims=True)
-                pending.append(
-                    _TextScores(
-                        sources=predictor.text_vectors(block.sources, "source"),
-                        targets=predictor.text_vectors(candidates, "target"),
-                        has_target=torch.from_numpy(predictor.has_arrived),
-                    )
-                )
-                tables.append(np.concatenate([total, scores[:, trained:]], 1))
-                queries.append(block.sources)
-                columns.append(block.columns)
-                others.append(block.is_other)
-                groups.append(predictor.groups(block.sources))
+                scored.append(_ScoredBlock.of(block, predictor, candidates, len(components)))
         assert isinstance(predictor.texts, DeferredTexts)
-        vectors = predictor.texts.encode()
-        for table, texts in zip(tables, pending, strict=True):
-            table[:, 0] += texts.of(vectors).numpy()
-        self.queries = np.concatenate([np.empty(0, np.int64), *queries])
-        self.groups = np.concatenate([np.empty(0, np.int64), *groups])  # degree groups [n]
-        self.columns = np.concatenate([np.empty(0, np.int64), *columns])
-        empty = np.empty((0, links.num_candidates), bool)
-        self.is_other: Mask = np.concatenate([empty, *others])
-        empty_tables = np.empty((0, count, links.num_candidates), np.float32)
-        self.tables = torch.from_numpy(np.concatenate([empty_tables, *tables]))
+        vectors, size = predictor.texts.encode(), links.num_candidates
+        self.queries = _joined([each.sources for each in scored], (), np.int64)
+        self.groups = _joined([each.groups for each in scored], (), np.int64)  # degree groups [n]
+        self.columns = _joined([each.columns for each in scored], (), np.int64)
+        self.is_other: Mask = _joined([each.is_other for each in scored], (size,), bool)
+        tables = [each.with_texts(vectors) for each in scored]
+        self.tables = torch.from_numpy(_joined(tables, (count, size), np.float32))
         spread = np.zeros(count)
         if self.is_other.any():
             spread[:] = [self.tables[:, p][self.is_other].std(correction=0) for p in range(count)]
@@ -95,7 +79,7 @@ class DeferredTexts(RarelyRead):
     def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
         super().__init__(text, history, growth)
         self._nodes: dict[Side, list[int]] = {"source": [], "target": []}
-        self._edges: dict[Side, list[Any]] = {"source": [], "target": []}
+        self._edges: dict[Side, list[list[TextEdge] | None]] = {"source": [], "target": []}
 
     def read(self, nodes: Ids, side: Side) -> Tensor:
         first = 1 + len(self._nodes[side])
@@ -119,15 +103,48 @@ class DeferredTexts(RarelyRead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TextScores:
-    """The scores of texts for q sources and C candidates, by the rows of their vectors."""
+class _ScoredBlock:
+    """Links [q] of one moment and the scores of all candidates [C], except those of texts.
 
-    sources: Tensor  # [q, 1]
-    targets: Tensor  # [C, 1]
+    `read_sources` and `read_targets` are rows of what `DeferredTexts` encodes.
+    """
+
+    sources: Ids  # [q]
+    groups: Ids  # [q], degree groups
+    columns: Ids  # [q]
+    is_other: Mask  # [q, C]
+    table: Vectors  # [q, 1 + P, C]
+    read_sources: Tensor  # [q]
+    read_targets: Tensor  # [C]
     has_target: Tensor  # [C], others score 0
 
-    def of(self, vectors: Mapping[Side, Tensor]) -> Tensor:
-        """The scores [q, C]."""
-        queries = vectors["source"][self.sources[:, 0].long()]
-        keys = vectors["target"][self.targets[:, 0].long()] * self.has_target[:, None]
-        return queries @ keys.T
+    @classmethod
+    def of(
+        cls, block: RollingBlock, predictor: RollingPredictor, candidates: Ids, components: int
+    ) -> "_ScoredBlock":
+        scores = predictor.component_scores_at(block.sources, block.time)
+        trained = scores.shape[1] - components  # parts of the trained score; texts are the first
+        total = scores[:, 1:trained].sum(1, keepdims=True)
+        read_sources = predictor.text_vectors(block.sources, "source")[:, 0].long()
+        read_targets = predictor.text_vectors(candidates, "target")[:, 0].long()
+        return cls(
+            sources=block.sources,
+            groups=predictor.groups(block.sources),
+            columns=block.columns,
+            is_other=block.is_other,
+            table=np.concatenate([total, scores[:, trained:]], 1),
+            read_sources=read_sources,
+            read_targets=read_targets,
+            has_target=torch.from_numpy(predictor.has_arrived),
+        )
+
+    def with_texts(self, vectors: Mapping[Side, Tensor]) -> Vectors:
+        """The table with the scores of texts."""
+        keys = vectors["target"][self.read_targets] * self.has_target[:, None]
+        self.table[:, 0] += (vectors["source"][self.read_sources] @ keys.T).numpy()
+        return self.table
+
+
+def _joined(parts: Sequence[NDArray[Any]], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Parts [n, *shape] in one array, which is empty without any."""
+    return np.concatenate([np.empty((0, *shape), dtype), *parts])

@@ -20,7 +20,7 @@ from edgeformers.models.link_head import LinkHead
 from edgeformers.nn.packed import PackedText
 
 #: Of a node: the neighbor, the text, whether it leads there, and its number.
-_Edge = tuple[int, str | None, bool, int]
+TextEdge = tuple[int, str | None, bool, int]
 #: Edges of a node by number; ~i is the i-th of those that are not in the network.
 EdgeNumbers = frozenset[int]
 
@@ -69,7 +69,7 @@ class TextComponent(ScoreComponent):
     ) -> None:
         self.head, self.model, self.loader = head, model, loader
         self.options, self.pack = options, pack
-        self._arrived: dict[int, list[_Edge]] = defaultdict(list)
+        self._arrived: dict[int, list[TextEdge]] = defaultdict(list)
         self._removed: dict[int, EdgeNumbers] = {}
         self._of_targets: dict[int, EdgeVectors | None] = {}
         self.stored: Mapping[Side, Vectors] | None = None  # node_repr [N, D] of an index
@@ -154,14 +154,16 @@ class TextComponent(ScoreComponent):
             }
         return self.stored[side], self._norms[side]
 
-    def changed_edges(self, nodes: Ids, side: Side) -> list[list[_Edge] | None]:
+    def changed_edges(self, nodes: Ids, side: Side) -> list[list[TextEdge] | None]:
         """The edges that are read of each node now; None if it has those of training."""
         return [
             self._read_edges(node, side) if self.is_changed(node) else None
             for node in nodes.tolist()
         ]
 
-    def vectors_with(self, nodes: Ids, edges: Sequence[list[_Edge] | None], side: Side) -> Tensor:
+    def vectors_with(
+        self, nodes: Ids, edges: Sequence[list[TextEdge] | None], side: Side
+    ) -> Tensor:
         """The vectors [n, R] of nodes with edges as `changed_edges` has returned them."""
         return self._factors(self._read_with(nodes, edges, side), side)
 
@@ -169,7 +171,7 @@ class TextComponent(ScoreComponent):
         """node_repr [n, D] from the texts of the nodes' edges."""
         return self._read_with(nodes, self.changed_edges(nodes, side), side)
 
-    def _read_with(self, nodes: Ids, edges: Sequence[list[_Edge] | None], side: Side) -> Vectors:
+    def _read_with(self, nodes: Ids, edges: Sequence[list[TextEdge] | None], side: Side) -> Vectors:
         changed = np.array([own is not None for own in edges], bool)
         if not changed.any():
             return self._read_trained(nodes, side)
@@ -245,14 +247,14 @@ class TextComponent(ScoreComponent):
 
     def ego(
         self, node: int, side: Side, new: NewEdges | None = None
-    ) -> tuple[EgoBatch, list[_Edge]]:
+    ) -> tuple[EgoBatch, list[TextEdge]]:
         """A node, known or new, as the model reads it, and the edges that it reads."""
         edges = self._read_edges(node, side, frozenset(), new)
         if new is None and not self.is_changed(node):
             return self.loader.pack(self._sample(node, side, frozenset())), edges
         return self._batch(np.array([node]), [edges]), edges
 
-    def later_edges(self, node: int, new: NewEdges | None = None) -> list[_Edge]:
+    def later_edges(self, node: int, new: NewEdges | None = None) -> list[TextEdge]:
         """The edges of a node, known or new, that are not in the network; numbered from ~0 on."""
         edges = self._arrived.get(node, []) if new is None else _edges(new, "source")
         return [(*edge[:3], ~at) for at, edge in enumerate(edges)]
@@ -298,7 +300,7 @@ class TextComponent(ScoreComponent):
         side: Side,
         removed: EdgeNumbers = frozenset(),
         new: NewEdges | None = None,
-    ) -> list[_Edge]:
+    ) -> list[TextEdge]:
         """The edges that the model reads of a node: the newest, then sampled training edges."""
         later = [edge for edge in self.later_edges(node, new) if edge[-1] not in removed]
         if new is not None:
@@ -323,10 +325,10 @@ class TextComponent(ScoreComponent):
             is_source = node < graph.num_sources
         return self.loader.source_sampler if is_source else self.loader.target_sampler
 
-    def _encode(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> Tensor:
+    def _encode(self, centers: Ids, around: Sequence[Sequence[TextEdge]]) -> Tensor:
         return self.options.encode(self.model, self._batch(centers, around))
 
-    def _batch(self, centers: Ids, around: Sequence[Sequence[_Edge]]) -> EgoBatch:
+    def _batch(self, centers: Ids, around: Sequence[Sequence[TextEdge]]) -> EgoBatch:
         """A batch in which nodes that are not in the network are unknown."""
         edges = [edge for own in around for edge in own]
         neighbors = np.array([neighbor for neighbor, *_ in edges], np.int64)
@@ -405,7 +407,7 @@ class PopularityComponent(ScoreComponent):
                 self.rise[node] -= float(np.log1p(edges + count) - np.log1p(edges))
 
 
-def _edges(new: NewEdges, side: Side) -> list[_Edge]:
+def _edges(new: NewEdges, side: Side) -> list[TextEdge]:
     """The edges of a new node on `side`."""
     ends = zip(new.neighbors(side).tolist(), new.texts, strict=True)
     return [(neighbor, text, side == "source", UNKNOWN) for neighbor, text in ends]
