@@ -47,6 +47,7 @@ ALS_GRID = (
     *(ALSConfig(factors=factors, alpha=10.0, regularization=3.0) for factors in (8, 16)),
 )
 LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
+WARM_LINKS = 10_000  # of fewer, components are fitted anew: fast, and a little better
 LIGHTGCN_WARM_GRID = (PairwiseConfig(l2=1e-2, epochs=10),)  # from the vectors of an earlier run
 FEW_LINKS = 100  # validation links below which a degree group gets the weights of all sources
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
@@ -96,8 +97,8 @@ def fit_ensemble(
     as-of-time on validation links, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
 
-    A warm start has the `earlier` components of the run before, with the nodes of this network:
-    LightGCN continues from its vectors, and ALS tries its settings and one other.
+    A warm start has the `earlier` components of the run before, with the nodes of this network.
+    With many links, LightGCN continues from its vectors, and ALS tries its settings and one other.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
     is_directed, feasible = can_reciprocate(graph), feasible_components(graph, split)
@@ -161,7 +162,8 @@ def collaborative_components(
     setting comes first. Components are fitted one at a time: they hold vectors of all nodes.
     """
     size, feasible = graph.num_nodes, feasible_components(graph, split)
-    known = {type(component): component for component in earlier}
+    num_links = training_links(graph, split).train.num_links
+    known = {type(one): one for one in earlier if num_links >= WARM_LINKS}
     if "lightgcn" in feasible:
         start = _first_vectors(known.get(LightGCNComponent), graph)
         grid = LIGHTGCN_GRID if start is None else LIGHTGCN_WARM_GRID

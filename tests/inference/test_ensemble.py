@@ -108,6 +108,7 @@ def test_only_the_best_and_the_last_setting_are_in_memory(simulated, fitted, mon
 
 def test_a_warm_start_fits_few_settings_from_earlier_components(simulated, monkeypatch):
     """LightGCN from its vectors, ALS with its settings and one other."""
+    monkeypatch.setattr(ensemble, "WARM_LINKS", 1)
     first = {
         type(c): c for family in collaborative_components(simulated, "link", seed=0) for c in family
     }
@@ -135,6 +136,10 @@ def test_a_warm_start_fits_few_settings_from_earlier_components(simulated, monke
     start, sources = used[ensemble.LightGCN].start, simulated.num_sources
     np.testing.assert_array_equal(start.queries, first[LightGCNComponent].query[:sources])
     np.testing.assert_array_equal(start.candidates, first[LightGCNComponent].key[sources:])
+    monkeypatch.setattr(ensemble, "WARM_LINKS", 1_000_000)  # all settings, from scratch
+    families = collaborative_components(simulated, "link", seed=0, device="cpu", earlier=known)
+    next(next(families))
+    assert used[ensemble.LightGCN].start is None
 
 
 def test_ease_of_low_rank_scores_as_ease_does(simulated):
