@@ -20,6 +20,9 @@ from edgeformers.baselines.collaborative.pairwise import (
 from edgeformers.errors import ConfigError
 from edgeformers.evaluation import LinkTable
 
+SOLVER_STEPS = 15
+SOLVER_SHIFT = 0.01
+
 
 class LightGCN(PairwiseBaseline):
     """Scores e_q . e_c, where e is the mean of a node's vector over 0 to 3 propagation layers.
@@ -56,6 +59,11 @@ class LightGCN(PairwiseBaseline):
 
         return transform
 
+    def _untransformed(self, queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        adjacency = normalized_adjacency(self.links.train)
+        vectors = unpropagate(torch.cat([queries, candidates]), adjacency, self.layers)
+        return vectors[: len(queries)], vectors[len(queries) :]
+
 
 def normalized_adjacency(links: LinkTable) -> Tensor:
     """D^-1/2 A D^-1/2 over queries and then candidates, as sparse rows [Q + C, Q + C]."""
@@ -75,6 +83,26 @@ def propagate(vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
     """The mean of the vectors [V, K] and of those after each layer, with a symmetric adjacency."""
     propagated: Tensor = _Propagation.apply(vectors, adjacency, layers)
     return propagated
+
+
+@torch.no_grad()
+def unpropagate(vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
+    """Vectors [V, K] that `propagate` turns into about the given ones; rows of zeros stay 0.
+
+    Propagation is symmetric and positive semidefinite, also among some of the rows, so this is
+    solved by conjugate gradients, with a small multiple of the identity added.
+    """
+    known = vectors.any(1, keepdim=True)
+    solution = torch.zeros_like(vectors)
+    residual, direction = vectors, vectors
+    for _ in range(SOLVER_STEPS):
+        product = known * propagate(direction, adjacency, layers) + SOLVER_SHIFT * direction
+        size = residual.square().sum()
+        step = size / (direction * product).sum().clamp(min=1e-30)
+        solution = solution + step * direction
+        residual = residual - step * product
+        direction = residual + residual.square().sum() / size.clamp(min=1e-30) * direction
+    return solution
 
 
 class _Propagation(torch.autograd.Function):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgeformers.baselines.base import Scores, fold_in_means
+from edgeformers.baselines.base import fold_in_means
 from edgeformers.baselines.collaborative.factors import FactorBaseline, NodeFactors
 from edgeformers.data.types import Ids
 from edgeformers.errors import ConfigError
@@ -57,8 +57,8 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     """Vectors trained with Adam so that links score above non-links.
 
     Training stops early by full-ranking MRR on validation; without validation links it runs for
-    all epochs. A cold node is the mean of the vectors that its profile links to. Vectors are drawn
-    at random, except those that `start` has; rows of zeros stand for new nodes.
+    all epochs. A cold node is the mean of the vectors that its profile links to. Training starts
+    from random vectors, or from those of an earlier model (`start`), in which new nodes are 0.
     """
 
     def __init__(
@@ -81,13 +81,21 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     def _fit(self, setting: PairwiseConfig) -> TrainedFactors:
         train = self.links.train
         generator = torch.Generator().manual_seed(self.seed)
-        start = (None, None) if self.start is None else (self.start.queries, self.start.candidates)
-        queries, candidates = (
-            _initial_vectors(size, setting.width, generator, known).to(self.device).requires_grad_()
-            for size, known in zip((train.num_queries, train.num_candidates), start, strict=True)
-        )
+        if self.start is None:
+            queries, candidates = (
+                INITIAL_STD * torch.randn(size, setting.width, generator=generator)
+                for size in (train.num_queries, train.num_candidates)
+            )
+        else:
+            given = torch.from_numpy(self.start.queries), torch.from_numpy(self.start.candidates)
+            queries, candidates = self._untransformed(*given)
+        queries, candidates = queries.to(self.device), candidates.to(self.device)
+        queries.requires_grad_()
+        candidates.requires_grad_()
         transform = self._transform()
         best, best_mrr, stale = self._factors(transform, queries, candidates, 0), -np.inf, 0
+        if self.start is not None:
+            best_mrr = self._validation_mrr(best)
         name = type(self).__name__
         with progress_bar(setting.epochs, desc=name, unit="epochs", show=self.show) as bar:
             for epoch in _epochs(train, queries, candidates, transform, setting, self.seed):
@@ -101,6 +109,10 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
                 elif (stale := stale + 1) == PATIENCE:
                     break
         return best
+
+    def _untransformed(self, queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Learned vectors that give about these if they are transformed; 0 stays 0."""
+        return queries.clone(), candidates.clone()
 
     @torch.no_grad()
     def _factors(
@@ -137,17 +149,6 @@ def _epochs(
             (loss + config.l2 * penalty).backward()
             optimizer.step()
         yield epoch
-
-
-def _initial_vectors(
-    size: int, width: int, generator: torch.Generator, known: Scores | None
-) -> Tensor:
-    """Random vectors [size, width], and those that are known; a row of zeros is not."""
-    vectors = INITIAL_STD * torch.randn(size, width, generator=generator)
-    if known is None:
-        return vectors
-    given = torch.from_numpy(known)
-    return torch.where(given.any(1, keepdim=True), given, vectors)
 
 
 def bpr_loss(query: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
