@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from edgeformers.cli.command import (
     ALL_EDGES,
@@ -150,7 +150,9 @@ Examples:
             show=not self.quiet,
         )
         line = f"{count:,} recommendations: {out}"
-        unread = [] if self.as_json or self.all_edges else _unread_note(self.open())
+        unread = []
+        if not (self.as_json or self.all_edges):
+            unread = _unread_note(cast("FittedLinkPredictor", self.open()))
         self.print({"out": str(out), "recommendations": count}, line, *unread)
 
     def _candidates(self) -> "CandidateFilter | None":
@@ -251,14 +253,14 @@ def recommendation_lines(
 
 
 def _is_shown(reason: "Reason") -> bool:
-    """Whether neither number of a reason is rounded to 0."""
+    """Whether no number of a reason would be shown as 0."""
     return bool(round(reason.weight, 3)) and (
         reason.effect is None or bool(round(reason.effect, 3))
     )
 
 
-def _unread_note(predictor: Any) -> list[str]:
-    """How many links came after training and are not read by a link predictor, if any."""
+def _unread_note(predictor: "FittedLinkPredictor") -> list[str]:
+    """How many links came after training and are not read, if any."""
     from edgeformers.data.card.phrasing import counted
 
     number = predictor.num_unread

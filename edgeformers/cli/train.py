@@ -46,8 +46,9 @@ ROLLING_NOTE = (
     "new source may also have a new target."
 )
 COMPARED = (
-    "{run} on the same links: rolling/mrr {mrr:.4f}; difference {difference:+.4f}, 95% interval "
-    "{interval[0]:+.4f} to {interval[1]:+.4f}"
+    "rolling/mrr on {links:,} of these links, which came after the training and validation of both "
+    "runs: {own_mrr:.4f}, {run} {mrr:.4f}; difference {difference:+.4f} (95% interval "
+    "{interval[0]:+.4f} to {interval[1]:+.4f})"
 )
 NEXT_COMMANDS = {
     "edge-classification": """
@@ -175,7 +176,8 @@ Examples:
         False,
     )
     compare: Path | None = option(
-        "Another run, such as last night's, to rank the same links with. Implies --rolling.",
+        "Another run, such as last night's, to compare with on the same links, each as of its own "
+        "time. Implies --rolling.",
         metavar="RUN",
     )
     ablate_inputs: bool = option(ABLATE_INPUTS, False)
@@ -189,7 +191,8 @@ Examples:
         count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
-        rolling = self._rank_rolling(fitted, part) if self.rolling or self.compare else None
+        other = None if self.compare is None else self._open_other(self.compare)
+        rolling = self._rank_rolling(fitted, part) if self.rolling or other else None
         results = fitted.evaluate(part)
         notes = []
         if rolling is not None:
@@ -198,8 +201,8 @@ Examples:
             results = {**results, **metrics, "groups": groups}
             number = len(rolling.ranks["rolling"])
             notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
-            if self.compare is not None:
-                results["compared"] = compared = self._compare(rolling, fitted, part)
+            if other is not None:
+                results["compared"] = compared = self._compare(rolling, other, fitted, part)
                 notes.append(COMPARED.format(**compared))
         verdict = self._verdict(fitted)
         example = "edge" if task == "edge-classification" else "link"
@@ -219,28 +222,42 @@ Examples:
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
 
-    def _compare(
-        self, report: "LinkReport", fitted: "FittedEdgeClassifier | FittedLinkPredictor", part: str
-    ) -> dict[str, Any]:
-        """The MRR of another run on the same links, and the paired difference."""
-        from edgeformers.evaluation import compare_paired
+    def _open_other(self, run: Path) -> "FittedLinkPredictor":
+        """The run to compare with."""
+        from edgeformers.inference.fitted_links import FittedLinkPredictor
         from edgeformers.inference.load import load_fitted
+
+        other = load_fitted(run, device=self.device, show=not self.quiet)
+        if not isinstance(other, FittedLinkPredictor):
+            raise InputError(f"--compare ranks links, but {run} classifies edges; leave it out")
+        _ = other.network  # raises if it cannot be found
+        return other
+
+    def _compare(
+        self, report: "LinkReport", other: "FittedLinkPredictor", fitted: Any, part: str
+    ) -> dict[str, Any]:
+        """The MRR of this run and another one on the links that are new to both."""
+        import numpy as np
+
+        from edgeformers.evaluation import compare_paired
         from edgeformers.inference.rolling import report_rolling
 
-        assert self.compare is not None
-        other: Any = load_fitted(self.compare, device=self.device, show=not self.quiet)
-        if other.config.task != fitted.config.task:
-            raise InputError(
-                f"{self.compare} classifies edges; compare with a run that ranks links"
-            )
         graph, split = fitted.network.graph, fitted.network.split
-        show = not self.quiet
-        before = report_rolling(other, part, graph=graph, split=split, show=show)
-        ours, theirs = (each.values("rolling", "mrr") for each in (report, before))
-        found = compare_paired(ours, theirs, fitted.config.train.seed, groups=report.queries)
+        before = report_rolling(other, part, graph=graph, split=split, show=not self.quiet)
+        if report.edges is None or before.edges is None or not len(before.edges):
+            raise InputError(
+                f"no link of the {part} part came after the training and validation of "
+                f"{self.compare}; leave --compare out"
+            )
+        is_common = np.isin(report.edges, before.edges)
+        ours = report.values("rolling", "mrr")[is_common]
+        theirs = before.values("rolling", "mrr")
+        found = compare_paired(ours, theirs, fitted.config.train.seed, groups=before.queries)
         return {
             "run": str(self.compare),
-            "mrr": before.metrics("rolling")["mrr"],
+            "links": len(ours),
+            "own_mrr": float(ours.mean()),
+            "mrr": float(theirs.mean()),
             "difference": found.difference.value,
             "interval": [found.difference.low, found.difference.high],
             "p_value": found.p_value,
@@ -254,8 +271,9 @@ Examples:
         from edgeformers.inference.rolling import report_rolling
 
         if not isinstance(fitted, FittedLinkPredictor):
+            option = "--rolling" if self.rolling else "--compare"
             raise InputError(
-                f"--rolling ranks links, but {self.folder} classifies edges; leave it out"
+                f"{option} ranks links, but {self.folder} classifies edges; leave it out"
             )
         report = report_rolling(fitted, part, show=not self.quiet)
         if not len(report.ranks["rolling"]):

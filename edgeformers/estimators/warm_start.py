@@ -107,7 +107,7 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
 
 
 def earlier_components(fitted: FittedLinkPredictor, parent: Parent | None) -> list[ScoreComponent]:
-    """The components of an earlier run that its successor's are fitted from, renumbered."""
+    """Components of the earlier run to start from; vectors have the numbers of this network."""
     if not isinstance(parent, FittedLinkPredictor) or parent.ensemble is None:
         return []
     numbers = fitted.nodes.numbers_in(parent.nodes)

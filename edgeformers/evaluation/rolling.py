@@ -83,11 +83,18 @@ class RollingLinks:
 
     A link is a positive edge. It is left out if its pair had an edge before, or if its target had
     no link: nobody could have ranked it. Later edges that are in no part of the split arrive too,
-    but are not ranked. With `limit`, only so many edges arrive, the first ones.
+    but are not ranked. With `limit`, only so many edges arrive, the first ones. With `after`, only
+    links later than that time are ranked.
     """
 
     def __init__(
-        self, graph: EdgeTextGraph, split: str, part: str = "test", *, limit: int | None = None
+        self,
+        graph: EdgeTextGraph,
+        split: str,
+        part: str = "test",
+        *,
+        limit: int | None = None,
+        after: int = NO_TIME,
     ) -> None:
         if part not in _CODES:
             raise InputError(f"`rolling` ranks the part 'val' or 'test' (got '{part}')")
@@ -103,7 +110,7 @@ class RollingLinks:
         self._in_training[graph.src[trained]] = self._in_training[graph.dst[trained]] = True
         self._known = _KnownPairs(graph, trained)
         is_query = codes[self.arriving] == _CODES[part]
-        is_query &= times[self.arriving] > int(times[trained].max())
+        is_query &= times[self.arriving] > max(int(times[trained].max()), after)
         self._is_query = is_query & graph.is_positive[self.arriving]
         is_seen, is_new = self._known.before(times, later[: start + len(self.arriving)])
         self._is_query &= is_seen[start:]

@@ -18,6 +18,7 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
@@ -196,7 +197,7 @@ def _als_grid(earlier: ScoreComponent | None, graph: EdgeTextGraph) -> Sequence[
         return is_other, abs(setting.regularization - float(earlier.penalty))
 
     own, *others = sorted(ALS_GRID, key=distance)
-    return own, others[graph.num_edges % len(others)]
+    return own, others[int(hash_keys(graph.num_edges)) % len(others)]
 
 
 def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:

@@ -482,11 +482,17 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     @property
     def num_unread(self) -> int:
         """The links after training that `read_all_edges` would read, in a split by time."""
-        graph, split = self.network.graph, self.network.split
-        if graph.split_config(split).how != "chronological":
-            return 0
-        read = self._history.later_edges if "_history" in self.__dict__ else np.empty(0, np.int64)
-        return len(np.setdiff1d(unread_links(graph, split), read))
+        is_by_time = self.network.graph.split_config(self.network.split).how == "chronological"
+        return len(self._unread) if is_by_time else 0
+
+    @property
+    def _unread(self) -> Ids:
+        """The later links of the network that were neither read nor removed, in time order."""
+        later = unread_links(self.network.graph, self.network.split)
+        if "_history" not in self.__dict__:
+            return later
+        gone = [*self._history.later_edges, *self._history.removed]
+        return later[~np.isin(later, gone)]
 
     def read_all_edges(self, *, show: bool = False) -> int:
         """Take in the later links of the network, as `update` does; returns how many.
@@ -494,8 +500,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         These are the links of validation and test, and those of no part that came after training.
         Recommendations are then as of the last edge. These parts can no longer be evaluated.
         """
-        later, history = unread_links(self.network.graph, self.network.split), self._history
-        later = later[~np.isin(later, [*history.later_edges, *history.removed])]
+        later, history = self._unread, self._history
         with progress_bar(len(later), desc="reading later edges", unit="edges", show=show) as bar:
 
             def blocks() -> Iterator[NewEdges]:

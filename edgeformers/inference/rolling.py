@@ -17,7 +17,7 @@ from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import LinkReport
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.evaluation.rolling import RollingLinks
+from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
@@ -40,52 +40,56 @@ def report_rolling(
 ) -> LinkReport:
     """The ranks of a part's links, each as of its own time.
 
-    With `graph`, they are links of another network, such as one that has grown since: nodes are
-    matched by id, and the model reads all edges that came after its training.
+    With `graph` or `split`, they are links of another network, such as one that has grown since, or
+    of another split, as far as they are later than what the model was fitted on. Nodes are matched
+    by id, and the model reads all edges that came after its training.
     """
     own = fitted.network
     graph, split = graph or own.graph, split or own.split
-    links, since = RollingLinks(graph, split, part), np.empty(0, np.int64)
-    if graph is not own.graph:
-        since = _edges_since(own.graph, own.split, graph, split, links)
-    with scoring_threads(fitted):
+    if graph is own.graph and split == own.split:
+        links, since = RollingLinks(graph, split, part), np.empty(0, np.int64)
+        predictor = RollingPredictor(fitted)
+    else:
+        links = RollingLinks(graph, split, part, after=_last_time(fitted, part, graph))
         predictor = RollingPredictor(fitted, graph=graph)
+        trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
+        assert graph.times is not None
+        since = trained[np.argsort(graph.times[trained], kind="stable")]
+    with scoring_threads(fitted):
         predictor.observe(since)
         return links.rank(predictor, show=show)
 
 
-def _edges_since(
-    before: EdgeTextGraph, old: str, graph: EdgeTextGraph, new: str, links: RollingLinks
-) -> Ids:
-    """The training edges of a network that an earlier one did not train on, in time order."""
-    if before.times is None or graph.times is None:
-        raise InputError(f"{before.path} has no times, so it is unclear which edges are newer")
-    parts = before.split(old)
-    used = int(before.times[np.isin(parts, (TRAIN, PROFILE, VAL))].max())
-    first = int(graph.times[links.arriving].min(initial=used + 1))
-    if first <= used:
+def _last_time(fitted: FittedLinkPredictor, part: str, graph: EdgeTextGraph) -> int:
+    """When the last edge came that a model was fitted on, or that its settings were chosen by."""
+    before, split = fitted.network.graph, fitted.network.split
+    if not any(can_roll(before, split, name) for name in ("val", "test")):
         raise InputError(
-            f"the model of {before.path} used edges until {_day(used)}, but the links of "
-            f"{graph.path} begin on {_day(first)}, so scores would be inflated; choose later links"
+            f"the model of {before.path} was not trained on the past (its split is '{split}'), so "
+            f"it cannot rank the {part} part of {graph.path} as of each link's time"
         )
-    is_trained = np.isin(parts, (TRAIN, PROFILE))
-    last = int(before.times[is_trained].max())
-    known = {*_pairs(before, np.flatnonzero(is_trained & (before.times == last)))}
-    edges = np.flatnonzero(np.isin(graph.split(new), (TRAIN, PROFILE)) & (graph.times >= last))
-    is_read = np.array([pair in known for pair in _pairs(graph, edges)], bool)
-    edges = edges[(graph.times[edges] > last) | ~is_read]  # training may have ended within a day
-    ordered: Ids = edges[np.argsort(graph.times[edges], kind="stable")]
-    return ordered
+    assert before.times is not None
+    return int(before.times[np.isin(before.split(split), (TRAIN, PROFILE, VAL))].max())
+
+
+def _unread_edges(fitted: FittedLinkPredictor, graph: EdgeTextGraph) -> Mask:
+    """Which edges of another network came after the training of a model [E]."""
+    before = fitted.network.graph
+    trained = np.flatnonzero(np.isin(before.split(fitted.network.split), (TRAIN, PROFILE)))
+    assert before.times is not None
+    assert graph.times is not None
+    last = int(before.times[trained].max())
+    known = {*_pairs(before, trained[before.times[trained] == last])}
+    is_unread = np.asarray(graph.times > last)
+    tied = np.flatnonzero(graph.times == last)  # training may have ended within a day
+    is_unread[tied] = [pair not in known for pair in _pairs(graph, tied)]
+    return is_unread
 
 
 def _pairs(graph: EdgeTextGraph, edges: Ids) -> Iterator[tuple[str, str]]:
     """The ids of the sources and targets of edges."""
     ends = (graph.node_names(nodes[edges].astype(np.int64)) for nodes in (graph.src, graph.dst))
     return zip(*ends, strict=True)
-
-
-def _day(time: int) -> str:
-    return str(np.datetime64(time, "us").astype("datetime64[D]"))
 
 
 def scoring_threads(fitted: FittedLinkPredictor) -> AbstractContextManager[None]:
@@ -120,16 +124,20 @@ class RollingPredictor:
             self.texts = (read or RarelyRead)(text, self._history, growth)
             self._scorer.components = [self.texts, *others]
         numbers = np.arange(len(degrees))  # of the nodes of `graph`, as components have them
-        if graph is not None and graph is not network.graph:
+        self._is_unread: Mask | None = None
+        if graph is not None:
             numbers = graph.node_index.numbers_in(fitted.nodes)
+            self._is_unread = _unread_edges(fitted, graph)
         is_known = (numbers >= 0) & (degrees[numbers] > 0)
         self._number = np.where(is_known, numbers, NOT_ARRIVED)
         self._next = len(degrees)
         self._candidates = candidate_nodes(self._graph)
 
     def observe(self, edges: Ids) -> None:
-        """Read the edges of the network that are links; other edges are ignored."""
+        """Read the edges of the network that are links and that training did not read."""
         edges = edges[self._graph.is_positive[edges]]
+        if self._is_unread is not None:
+            edges = edges[self._is_unread[edges]]
         if not len(edges):
             return
         ends = np.stack([self._graph.src[edges], self._graph.dst[edges]]).astype(np.int64)
@@ -153,14 +161,9 @@ class RollingPredictor:
         """Which candidates have had an edge [C]; others have no score."""
         return np.asarray(self._number[self._candidates] != NOT_ARRIVED)
 
-    def text_vectors(self, nodes: Ids, side: Side) -> Tensor:
-        """The vectors [n, R] of texts of nodes; without edges so far, that of a new source."""
-        numbers = self._number[nodes]
-        known = torch.from_numpy(numbers != NOT_ARRIVED)
-        nothing = NewEdges(source=numbers[:0], target=numbers[:0], texts=[])
-        vectors = self.texts.fold_in(nothing, "source").repeat(len(nodes), 1)
-        vectors[known] = self.texts.vectors(numbers[numbers != NOT_ARRIVED], side)
-        return vectors
+    def numbers(self, nodes: Ids) -> Ids:
+        """The numbers that components have of nodes [n]; `NOT_ARRIVED` without edges so far."""
+        return np.asarray(self._number[nodes])
 
     def groups(self, sources: Ids) -> Ids:
         """The degree group of each source [q]."""

@@ -17,7 +17,12 @@ from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
 from edgeformers.inference.fitted_links import FittedLinkPredictor
-from edgeformers.inference.rolling import RarelyRead, RollingPredictor, scoring_threads
+from edgeformers.inference.rolling import (
+    NOT_ARRIVED,
+    RarelyRead,
+    RollingPredictor,
+    scoring_threads,
+)
 from edgeformers.inference.saved_components import GROUPS, Ensemble, degree_group
 from edgeformers.inference.trained_components import TextComponent, TextEdge
 
@@ -73,23 +78,32 @@ class RollingValidation:
 class DeferredTexts(RarelyRead):
     """Texts that are read together at the end, which is much faster than a few at a time.
 
-    Until then, the vector of a node [1] is the number of what was to be read: a row of `encode`.
+    Until then, a node has the vector 0, and a row of what `encode` will return.
     """
 
     def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
         super().__init__(text, history, growth)
+        self._rows: dict[tuple[int, Side], int] = {}
         self._nodes: dict[Side, list[int]] = {"source": [], "target": []}
         self._edges: dict[Side, list[list[TextEdge] | None]] = {"source": [], "target": []}
 
     def read(self, nodes: Ids, side: Side) -> Tensor:
-        first = 1 + len(self._nodes[side])
-        self._nodes[side] += nodes.tolist()
+        for node in nodes.tolist():
+            self._nodes[side].append(node)
+            self._rows[node, side] = len(self._nodes[side])
         self._edges[side] += self.text.changed_edges(nodes, side)
-        return torch.arange(first, first + len(nodes)).float()[:, None]
+        return torch.zeros(len(nodes), 1)
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
-        """A source without edges is in row 0."""
         return torch.zeros(1)
+
+    def rows(self, nodes: Ids, side: Side) -> Tensor:
+        """The rows [n] of nodes as they are now; row 0 is a source without edges."""
+        known = nodes[nodes != NOT_ARRIVED]
+        self.vectors(known, side)  # reads those whose edges have grown
+        rows = np.zeros(len(nodes), np.int64)
+        rows[nodes != NOT_ARRIVED] = [self._rows[node, side] for node in known.tolist()]
+        return torch.from_numpy(rows)
 
     def encode(self) -> dict[Side, Tensor]:
         """Everything that was to be read of sources and of targets: [rows, R]."""
@@ -125,8 +139,9 @@ class _ScoredBlock:
         scores = predictor.component_scores_at(block.sources, block.time)
         trained = scores.shape[1] - components  # parts of the trained score; texts are the first
         total = scores[:, 1:trained].sum(1, keepdims=True)
-        read_sources = predictor.text_vectors(block.sources, "source")[:, 0].long()
-        read_targets = predictor.text_vectors(candidates, "target")[:, 0].long()
+        assert isinstance(predictor.texts, DeferredTexts)
+        read_sources = predictor.texts.rows(predictor.numbers(block.sources), "source")
+        read_targets = predictor.texts.rows(predictor.numbers(candidates), "target")
         return cls(
             sources=block.sources,
             groups=predictor.groups(block.sources),
@@ -141,8 +156,8 @@ class _ScoredBlock:
     def with_texts(self, vectors: Mapping[Side, Tensor]) -> Vectors:
         """The table with the scores of texts."""
         keys = vectors["target"][self.read_targets] * self.has_target[:, None]
-        self.table[:, 0] += (vectors["source"][self.read_sources] @ keys.T).numpy()
-        return self.table
+        scores = (vectors["source"][self.read_sources] @ keys.T).numpy()
+        return np.concatenate([self.table[:, :1] + scores[:, None], self.table[:, 1:]], 1)
 
 
 def _joined(parts: Sequence[NDArray[Any]], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

@@ -60,7 +60,7 @@ def serve(
             number = model.fitted.num_unread if isinstance(model.fitted, FittedLinkPredictor) else 0
             if number:
                 links = counted(number, "link", "links")
-                _print(f"{model.name} does not read {links} after training; --all-edges reads them")
+                _print(f"{model.name} ignores {links} after training; --all-edges includes them")
         if open_browser:  # the listener keeps its request until the server runs
             webbrowser.open(address)
         _Server(config, service).run(sockets=[listener])

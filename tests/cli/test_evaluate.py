@@ -72,14 +72,16 @@ def test_two_nights_are_compared_on_the_same_links(edgeformers):
     compared = results["compared"]
     low, high = compared["interval"]
     assert low <= compared["difference"] <= high
-    own = results["rolling/mrr"]
-    assert compared["difference"] == pytest.approx(own - compared["mrr"])
+    assert compared["difference"] == pytest.approx(compared["own_mrr"] - compared["mrr"])
+    assert compared["links"] > 0
     assert 0 < compared["mrr"] < 1
     shown = edgeformers("evaluate", "run1", "--compare", "run0", "--quiet").out
     assert f"{compared['mrr']:.4f}" in shown
+    same = edgeformers("evaluate", "run1", "--compare", "run1", "--json", "--quiet")
+    assert json.loads(same.out)["results"]["compared"]["difference"] == 0
     refused = edgeformers("evaluate", "run1", "--part", "val", "--compare", "run1", "--quiet")
     assert refused.code == 2
-    assert "inflated" in refused.err
+    assert "--compare" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,10 @@ def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):
     [
         (["run-edges", "--rolling"], "--rolling"),
         (["run-links", "--rolling"], "chronological"),
-        (["run-links", "--compare", "run-edges"], "chronological"),
-        (["run-edges", "--compare", "run-links"], "--rolling"),
+        (["run-links", "--compare", "run-edges"], "run-edges classifies"),
+        (["run-links", "--compare", "run-links"], "chronological"),
+        (["run-links", "--compare", "nothing"], "nothing: no such folder"),
+        (["run-edges", "--compare", "run-links"], "--compare"),
         (["nothing"], "nothing: no such folder"),
         (["run-edges", "--part", "tset"], "'tset'; did you mean 'test'"),
         (["run-edges", "--network", "nothing"], "nothing is not a prepared network"),

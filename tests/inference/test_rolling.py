@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.splits import NONE, TEST, VAL, SplitConfig
+from edgeformers.data.splits import NONE, TEST, TRAIN, VAL, SplitConfig
 from edgeformers.errors import InputError
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.edge_history import unread_links
 from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.rolling import RollingPredictor, report_rolling
+from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.trained_components import TextComponent
 from tests.baselines.tiny import write_backbone
 from tests.evaluation.later_edges import check_reads_nothing_later, write_two_networks
@@ -227,39 +228,72 @@ def test_unused_edges_from_before_the_end_of_training_are_not_read(make_network)
     assert fitted.read_all_edges() == len(unread)
 
 
-def test_an_earlier_model_ranks_the_links_of_a_network_that_has_grown(make_network):
-    """As on its own network, which has the same edges, but nodes have other numbers."""
-    rows = draw_rows("bipartite")
-    fitted = fit(make_network, rows)
-    own, split = fitted.network.graph, "link=chronological:0.6/0.2/0.2"
+def ranks_by_id(report, graph):
+    ends = zip(graph.src[report.edges], graph.dst[report.edges], strict=True)
+    names = [tuple(graph.node_names(np.array(pair, np.int64))) for pair in ends]
+    return dict(zip(names, report.ranks["rolling"], strict=True))
+
+
+@pytest.mark.parametrize("fractions", ["0.6/0.2/0.2", "0.3/0.3/0.4"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_earlier_model_ranks_links_of_another_network(make_network, kind, fractions):
+    """As on its own network, which has the same edges; nodes have other numbers."""
+    rows = draw_rows(kind)
+    fitted = fit(make_network, rows, kind)
+    own, split = fitted.network.graph, f"link=chronological:{fractions}"
     newest_first = sorted(rows, key=lambda row: row["time"], reverse=True)
     config = PrepareConfig(splits=[SplitConfig.parse(split)], tokenizer=None, progress=False)
-    grown = make_network(newest_first, config=config, out="grown")
-    assert grown.node_index.ids.to_pylist() != own.node_index.ids.to_pylist()
-    expected, found = report_rolling(fitted), report_rolling(fitted, graph=grown)
-
-    def ranks(report, graph):
-        ends = zip(graph.src[report.edges], graph.dst[report.edges], strict=True)
-        names = [tuple(graph.node_names(np.array(pair, np.int64))) for pair in ends]
-        return dict(zip(names, report.ranks["rolling"], strict=True))
-
-    later, all_later = ranks(found, grown), ranks(expected, own)
-    assert 5 < len(later) < len(all_later)
-    assert later == {pair: all_later[pair] for pair in later}
+    other = make_network(
+        newest_first, config=config, out="other", bipartite=kind == "bipartite", **KINDS[kind]
+    )
+    assert other.node_index.ids.to_pylist() != own.node_index.ids.to_pylist()
+    expected = ranks_by_id(report_rolling(fitted), own)
+    found = ranks_by_id(report_rolling(fitted, graph=other), other)
+    assert len(found) > 5
+    assert found == {pair: expected[pair] for pair in found}
 
 
-def test_links_that_an_earlier_model_was_fitted_on_are_refused(make_network):
+def test_links_that_a_model_was_fitted_on_are_not_ranked_in_another_network(make_network):
     rows = draw_rows("bipartite")
     fitted = fit(make_network, rows)
     splits = [SplitConfig(name="link", how="chronological", fractions=(0.3, 0.2, 0.5))]
     config = PrepareConfig(splits=splits, tokenizer=None, progress=False)
     other = make_network(rows, config=config, out="other")
-    with pytest.raises(InputError, match="inflated"):
+    used = fitted.network.graph.times[np.isin(fitted.network.graph.split("link"), (TRAIN, VAL))]
+    report = report_rolling(fitted, graph=other)
+    assert other.times[report.edges].min() > used.max()
+    assert len(report.edges) < RollingLinks(other, "link").num_links
+    assert not len(report_rolling(fitted, "val", graph=other).edges)
+
+
+def test_a_model_of_a_random_split_ranks_no_other_network(make_network):
+    split = SplitConfig(name="link", how="random", fractions=(0.5, 0.2, 0.3))
+    fitted = fit(make_network, draw_rows("bipartite"), splits=[split])
+    config = PrepareConfig(splits=[SplitConfig.parse("link=chronological")], progress=False)
+    other = make_network(draw_rows("bipartite"), config=config, out="other")
+    with pytest.raises(InputError, match="past"):
         report_rolling(fitted, graph=other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_that_are_read_together_score_like_those_read_one_by_one(make_network, kind):
+    fitted = replace(fit(make_network, draw_rows(kind), kind), ensemble=None)
+    validation = RollingValidation(fitted, [])
+    predictor, tables = RollingPredictor(fitted), []
+    links = RollingLinks(fitted.network.graph, fitted.network.split, "val")
+    for block in links.blocks(predictor.observe):
+        tables.append(predictor.component_scores_at(block.sources, block.time).sum(1))
+    expected = np.concatenate(tables)
+    assert expected.any(0).sum() > 3
+    found = validation.tables[:, 0].numpy() / validation.scales[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_links_after_training_count_as_unread_until_they_are_read(fitted):
     waiting = unread_links(fitted.network.graph, fitted.network.split)
     assert fitted.num_unread == len(waiting) > 0
+    source = fitted.network.graph.node_names(fitted.network.graph.src[waiting[:1]])[0]
+    fitted.remove_edges(source, "source")
+    assert 0 < fitted.num_unread < len(waiting)
     fitted.read_all_edges()
     assert fitted.num_unread == 0
