@@ -26,12 +26,7 @@ from edgeformers.errors import ConfigError, InputError
 from edgeformers.estimators.build import build_model, describe_split, find_model, run_config
 from edgeformers.estimators.cpu_plan import describe_plan, has_plan, measure_speed, measure_workload
 from edgeformers.estimators.scikit_learn import ScikitLearnParameters, label_rows
-from edgeformers.estimators.warm_start import (
-    Parent,
-    continued,
-    earlier_components,
-    open_parent,
-)
+from edgeformers.estimators.warm_start import Parent, continued, open_parent
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport
 from edgeformers.inference.encode import EncodeOptions
 from edgeformers.inference.ensemble import fit_ensemble
@@ -485,10 +480,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         head = make_link_head(self.config.links, graph.num_nodes).to(self.device)
         parent = open_parent(self.config)
         fields = self._untrained(graph, from_frame, parent)
-        objective = continued(LinkObjective(FittedLinkPredictor(**fields, head=head)), parent)
-        if self.config.links.ensemble:
-            objective.earlier = earlier_components(objective.fitted, parent)
-        return objective
+        return continued(LinkObjective(FittedLinkPredictor(**fields, head=head)), parent)
 
     def report(
         self, part: str = "test", *, protocols: Sequence[LinkProtocol] = PROTOCOLS
@@ -518,9 +510,7 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
 
     def _finish(self, objective: LinkObjective) -> FittedLinkPredictor:
         """Fit the ensemble, if the settings ask for one."""
-        ensemble = None
-        if self.config.links.ensemble:
-            ensemble = fit_ensemble(objective.fitted, objective.earlier)
+        ensemble = fit_ensemble(objective.fitted) if self.config.links.ensemble else None
         weights = [] if ensemble is None else ensemble.weights[:, 0].tolist()
         unused = [name for name, weight in zip(GROUP_NAMES, weights, strict=False) if not weight]
         if unused:

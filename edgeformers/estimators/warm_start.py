@@ -19,7 +19,6 @@ from edgeformers.data.types import Ids
 from edgeformers.decode import decode
 from edgeformers.errors import ConfigError, InputError
 from edgeformers.evaluation.rolling import can_roll
-from edgeformers.inference.components import ALSComponent, LightGCNComponent, ScoreComponent
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
@@ -104,22 +103,6 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
     _copy_parameters(objective, parent)
     objective.examples = choose_examples(objective, parent)
     return objective
-
-
-def earlier_components(fitted: FittedLinkPredictor, parent: Parent | None) -> list[ScoreComponent]:
-    """Components of the earlier run to start from; vectors have the numbers of this network."""
-    if not isinstance(parent, FittedLinkPredictor) or parent.ensemble is None:
-        return []
-    numbers = fitted.nodes.numbers_in(parent.nodes)
-    is_new = torch.from_numpy(numbers < 0)[:, None]
-    earlier: list[ScoreComponent] = []
-    for component in parent.ensemble.components:
-        if type(component) is LightGCNComponent:
-            tables = (component.query[numbers], component.key[numbers])
-            earlier.append(LightGCNComponent(*(table.masked_fill(is_new, 0.0) for table in tables)))
-        elif type(component) is ALSComponent:  # only its settings
-            earlier.append(component)
-    return earlier
 
 
 @torch.no_grad()

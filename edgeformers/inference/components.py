@@ -256,14 +256,10 @@ class ALSComponent(FactorComponent):
         return sources, torch.stack(rows) if rows else self.query[:0]
 
     @cached_property
-    def penalty(self) -> Tensor:
-        """The penalty that `gram` contains."""
-        return (self.gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
-
-    @cached_property
     def _target_gram(self) -> Tensor:
         """What `gram` is for new targets, from the queries instead of the keys."""
-        return _gram(self.query) + self.penalty * torch.eye(len(self.gram), dtype=torch.float64)
+        penalty = (self.gram - _gram(self.key)).diagonal().mean().clamp(min=1e-6)
+        return _gram(self.query) + penalty * torch.eye(len(self.gram), dtype=torch.float64)
 
 
 class EASEComponent(FactorComponent):

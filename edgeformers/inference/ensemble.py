@@ -12,13 +12,11 @@ from torch import Tensor
 from edgeformers.baselines.base import ValidationRanking, training_links
 from edgeformers.baselines.collaborative.als import ALS, GRID, ALSConfig
 from edgeformers.baselines.collaborative.ease import EASE, LAMBDAS, ItemWeights
-from edgeformers.baselines.collaborative.factors import NodeFactors
 from edgeformers.baselines.collaborative.lightgcn import LightGCN
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.baselines.temporal.activity_profiles import activity_profiles, has_usable_times
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.random import hash_keys
 from edgeformers.data.types import Ids
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
@@ -48,8 +46,6 @@ ALS_GRID = (
     *(ALSConfig(factors=factors, alpha=10.0, regularization=3.0) for factors in (8, 16)),
 )
 LIGHTGCN_GRID = (PairwiseConfig(l2=1e-2),)
-WARM_LINKS = 10_000  # of fewer, components are fitted anew: fast, and a little better
-LIGHTGCN_WARM_GRID = (PairwiseConfig(l2=1e-2, epochs=10),)  # from the vectors of an earlier run
 FEW_LINKS = 100  # validation links below which a degree group gets the weights of all sources
 MANY_LINKS = 1_000  # validation links above which any mean gain counts
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -86,9 +82,7 @@ class Standardized:
         return scores
 
 
-def fit_ensemble(
-    fitted: FittedLinkPredictor, earlier: Sequence[ScoreComponent] = ()
-) -> Ensemble | None:
+def fit_ensemble(fitted: FittedLinkPredictor) -> Ensemble | None:
     """Fit collaborative components and choose all weights by full-ranking MRR on validation.
 
     Sources with few, some and many edges are weighted separately. The trained score may get
@@ -97,9 +91,6 @@ def fit_ensemble(
     validation comes after training, there are also weights for a score that takes in edges, fitted
     as-of-time on validation links, with components of recent links.
     None if the trained score is best alone, or the network is too large for all components.
-
-    A warm start has the `earlier` components of the run before, with the nodes of this network.
-    With many links, LightGCN continues from its vectors, and ALS tries its settings and one other.
     """
     graph, split, seed = fitted.network.graph, fitted.network.split, fitted.config.train.seed
     is_directed, feasible = can_reciprocate(graph), feasible_components(graph, split)
@@ -112,7 +103,7 @@ def fit_ensemble(
     tables = _tables(query, scorer.keys(candidates), int(candidates[0]), graph.num_nodes)
     device = fitted.options.device
     chosen = [Standardized(MeanComponent(*tables), graph, device)]  # the trained score
-    for family in collaborative_components(graph, split, seed=seed, device=device, earlier=earlier):
+    for family in collaborative_components(graph, split, seed=seed, device=device):
         options = (Standardized(component, graph, device) for component in family)
         chosen.append(max(options, key=lambda option: _value(option, chosen, ranking)))
     if (activity := _activity_if_better(graph, split, chosen, ranking)) is not None:
@@ -150,12 +141,7 @@ def _without_unused(ensemble: Ensemble) -> Ensemble | None:
 
 
 def collaborative_components(
-    graph: EdgeTextGraph,
-    split: str,
-    *,
-    seed: int,
-    device: torch.device | str | None = None,
-    earlier: Sequence[ScoreComponent] = (),
+    graph: EdgeTextGraph, split: str, *, seed: int, device: torch.device | str | None = None
 ) -> Iterator[Iterator[ScoreComponent]]:
     """LightGCN, ALS and EASE where the network is small enough, each with several settings.
 
@@ -163,41 +149,15 @@ def collaborative_components(
     setting comes first. Components are fitted one at a time: they hold vectors of all nodes.
     """
     size, feasible = graph.num_nodes, feasible_components(graph, split)
-    num_links = training_links(graph, split).train.num_links
-    known = {type(one): one for one in earlier if num_links >= WARM_LINKS}
     if "lightgcn" in feasible:
-        start = _first_vectors(known.get(LightGCNComponent), graph)
-        grid = LIGHTGCN_GRID if start is None else LIGHTGCN_WARM_GRID
-        lightgcn = LightGCN(grid, seed=seed, device=device, start=start)
+        lightgcn = LightGCN(LIGHTGCN_GRID, seed=seed, device=device)
         yield (lightgcn_component(fit, size) for _, fit in lightgcn.fit_each(graph, split))
     if "als" in feasible:
-        als = ALS(_als_grid(known.get(ALSComponent), graph), seed=seed, device=device)
+        als = ALS(ALS_GRID, seed=seed, device=device)
         yield (als_component(fit, size) for _, fit in als.fit_each(graph, split))
     if "ease" in feasible:
         fits = EASE(LAMBDAS, device=device).fit_each(graph, split)
         yield (ease_component(fit, penalty, size, seed) for penalty, fit in fits)
-
-
-def _first_vectors(earlier: ScoreComponent | None, graph: EdgeTextGraph) -> NodeFactors | None:
-    """The vectors of an earlier LightGCN, if they have the width of a new one."""
-    if not isinstance(earlier, LightGCNComponent) or earlier.key.size(1) != LIGHTGCN_GRID[0].width:
-        return None
-    candidates = torch.from_numpy(candidate_nodes(graph))
-    queries = earlier.query[: graph.num_sources]
-    return NodeFactors(queries=queries.numpy(), candidates=earlier.key[candidates].numpy())
-
-
-def _als_grid(earlier: ScoreComponent | None, graph: EdgeTextGraph) -> Sequence[ALSConfig]:
-    """All settings; after an earlier ALS, its own and one other, which changes as networks grow."""
-    if not isinstance(earlier, ALSComponent):
-        return ALS_GRID
-
-    def distance(setting: ALSConfig) -> tuple[bool, float]:
-        is_other = setting.factors != earlier.key.size(1) or setting.alpha != float(earlier.alpha)
-        return is_other, abs(setting.regularization - float(earlier.penalty))
-
-    own, *others = sorted(ALS_GRID, key=distance)
-    return own, others[int(hash_keys(graph.num_edges)) % len(others)]
 
 
 def feasible_components(graph: EdgeTextGraph, split: str) -> list[str]:

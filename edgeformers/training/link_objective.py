@@ -23,7 +23,6 @@ from edgeformers.errors import ConfigError, suggest
 from edgeformers.evaluation import PROTOCOLS, RANK_METRICS, LinkMask
 from edgeformers.evaluation.network_links import drawable_nodes, order_links
 from edgeformers.evaluation.popularity_correction import spaced_batches
-from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.models.link_head import EncodedNodes, LinkHead, sampling_log_q
 from edgeformers.sharded_nodes import rows_of
@@ -44,7 +43,6 @@ class LinkObjective(Objective):
     fitted: FittedLinkPredictor
     loader: EgoLoader
     head: LinkHead
-    earlier: Sequence[ScoreComponent] = ()  # of the run that this one starts from
 
     def __init__(self, fitted: FittedLinkPredictor) -> None:
         super().__init__(fitted)

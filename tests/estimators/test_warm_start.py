@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -13,9 +12,6 @@ from safetensors.torch import load_file
 import edgeformers
 from edgeformers import EdgeClassifier, LinkPredictor
 from edgeformers.errors import ConfigError, FormatError, InputError
-from edgeformers.estimators.warm_start import earlier_components
-from edgeformers.inference.components import ActivityComponent, LightGCNComponent
-from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.runs import read_config, train_run
 from edgeformers.training.trainer import Trainer, TrainingError
 from tests.estimators.conftest import EDGES, LINKS
@@ -98,26 +94,6 @@ def test_nodes_keep_their_vectors_by_id_and_side(kind, yesterday, tonight):
     assert torch.equal(table[-1], old.table[-1])  # the unknown node
     assert index.ids.to_pylist() != parent.nodes.ids.to_pylist()[: len(index)]
     assert index.numbers(["n1"], "source") == -1  # removed
-
-
-def test_collaborative_vectors_are_kept_by_id_and_side(yesterday, tonight):
-    run = yesterday / "link-prediction"
-    parent = edgeformers.load(run).fitted_
-    size, width = len(parent.nodes), 4
-    drawn = torch.rand(2, size, width)
-    lightgcn, activity = LightGCNComponent(*drawn), ActivityComponent(*drawn)
-    ensemble = Ensemble(
-        components=[activity, lightgcn], weights=torch.ones(GROUPS, 3), group=torch.zeros(size)
-    )
-    fitted = later(LinkPredictor, run).make_objective(tonight).fitted
-    assert earlier_components(fitted, None) == []
-    assert earlier_components(fitted, replace(parent, ensemble=None)) == []
-    (kept,) = earlier_components(fitted, replace(parent, ensemble=ensemble))
-    numbers = fitted.nodes.numbers_in(parent.nodes)
-    assert (numbers < 0).any()
-    for table, before in zip((kept.query, kept.key), drawn, strict=True):
-        assert torch.equal(table[numbers >= 0], before[numbers[numbers >= 0]])
-        assert not table[numbers < 0].any()  # new nodes
 
 
 @pytest.mark.parametrize("kind", KINDS)

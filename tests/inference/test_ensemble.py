@@ -13,14 +13,12 @@ from edgeformers.baselines.collaborative.pairwise import PairwiseConfig
 from edgeformers.estimators import LinkPredictor, load
 from edgeformers.evaluation import is_significant
 from edgeformers.evaluation.network_links import candidate_nodes
-from edgeformers.inference import ensemble
-from edgeformers.inference.components import FactorComponent, LightGCNComponent, MeanComponent
+from edgeformers.inference.components import FactorComponent, MeanComponent
 from edgeformers.inference.edge_history import NewEdges
 from edgeformers.inference.ensemble import (
     ALS_GRID,
     LIGHTGCN_GRID,
     Standardized,
-    als_component,
     choose_group_weights,
     choose_weights,
     collaborative_components,
@@ -104,42 +102,6 @@ def test_only_the_best_and_the_last_setting_are_in_memory(simulated, fitted, mon
     fit_ensemble(make(**{"links.ensemble": False}).make_objective(simulated).fitted)
     assert len(in_memory) == len(LAMBDAS) + len(ALS_GRID) + len(LIGHTGCN_GRID)
     assert max(in_memory) - before <= 6  # the trained one, those chosen, the best, the last
-
-
-def test_a_warm_start_fits_few_settings_from_earlier_components(simulated, monkeypatch):
-    """LightGCN from its vectors, ALS with its settings and one other."""
-    monkeypatch.setattr(ensemble, "WARM_LINKS", 1)
-    first = {
-        type(c): c for family in collaborative_components(simulated, "link", seed=0) for c in family
-    }
-    used = {}
-    for model in (ensemble.ALS, ensemble.LightGCN):
-
-        def record(self, *arguments, fit=model.fit_each):
-            used[type(self)] = self
-            return fit(self, *arguments)
-
-        monkeypatch.setattr(model, "fit_each", record)
-    for setting in ALS_GRID:
-        (earlier,) = (
-            als_component(als, simulated.num_nodes)
-            for _, als in ensemble.ALS([setting], seed=0, device="cpu").fit_each(simulated, "link")
-        )
-        known = [first[LightGCNComponent], earlier]
-        families = collaborative_components(simulated, "link", seed=0, device="cpu", earlier=known)
-        next(next(families))
-        next(next(families))
-        assert used[ensemble.ALS].grid[0] == setting
-        assert len(set(used[ensemble.ALS].grid)) == 2
-    (own,) = used[ensemble.LightGCN].grid
-    assert own.epochs < LIGHTGCN_GRID[0].epochs
-    start, sources = used[ensemble.LightGCN].start, simulated.num_sources
-    np.testing.assert_array_equal(start.queries, first[LightGCNComponent].query[:sources])
-    np.testing.assert_array_equal(start.candidates, first[LightGCNComponent].key[sources:])
-    monkeypatch.setattr(ensemble, "WARM_LINKS", 1_000_000)  # all settings, from scratch
-    families = collaborative_components(simulated, "link", seed=0, device="cpu", earlier=known)
-    next(next(families))
-    assert used[ensemble.LightGCN].start is None
 
 
 def test_ease_of_low_rank_scores_as_ease_does(simulated):

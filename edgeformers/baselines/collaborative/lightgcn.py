@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgeformers.baselines.collaborative.factors import NodeFactors
 from edgeformers.baselines.collaborative.pairwise import (
     PairwiseBaseline,
     PairwiseConfig,
@@ -19,9 +18,6 @@ from edgeformers.baselines.collaborative.pairwise import (
 )
 from edgeformers.errors import ConfigError
 from edgeformers.evaluation import LinkTable
-
-SOLVER_STEPS = 15
-SOLVER_SHIFT = 0.01
 
 
 class LightGCN(PairwiseBaseline):
@@ -43,9 +39,8 @@ class LightGCN(PairwiseBaseline):
         seed: int = 0,
         show: bool = False,
         device: torch.device | str | None = None,
-        start: NodeFactors | None = None,
     ) -> None:
-        super().__init__(grid, seed=seed, show=show, device=device, start=start)
+        super().__init__(grid, seed=seed, show=show, device=device)
         if layers < 1:
             raise ConfigError(f"LightGCN needs at least one layer (got {layers})")
         self.layers = layers
@@ -58,11 +53,6 @@ class LightGCN(PairwiseBaseline):
             return vectors[: len(queries)], vectors[len(queries) :]
 
         return transform
-
-    def _untransformed(self, queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        adjacency = normalized_adjacency(self.links.train)
-        vectors = unpropagate(torch.cat([queries, candidates]), adjacency, self.layers)
-        return vectors[: len(queries)], vectors[len(queries) :]
 
 
 def normalized_adjacency(links: LinkTable) -> Tensor:
@@ -83,26 +73,6 @@ def propagate(vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
     """The mean of the vectors [V, K] and of those after each layer, with a symmetric adjacency."""
     propagated: Tensor = _Propagation.apply(vectors, adjacency, layers)
     return propagated
-
-
-@torch.no_grad()
-def unpropagate(vectors: Tensor, adjacency: Tensor, layers: int) -> Tensor:
-    """Vectors [V, K] that `propagate` turns into about the given ones; rows of zeros stay 0.
-
-    Propagation is symmetric and positive semidefinite, also among some of the rows, so this is
-    solved by conjugate gradients, with a small multiple of the identity added.
-    """
-    known = vectors.any(1, keepdim=True)
-    solution = torch.zeros_like(vectors)
-    residual, direction = vectors, vectors
-    for _ in range(SOLVER_STEPS):
-        product = known * propagate(direction, adjacency, layers) + SOLVER_SHIFT * direction
-        size = residual.square().sum()
-        step = size / (direction * product).sum().clamp(min=1e-30)
-        solution = solution + step * direction
-        residual = residual - step * product
-        direction = residual + residual.square().sum() / size.clamp(min=1e-30) * direction
-    return solution
 
 
 class _Propagation(torch.autograd.Function):

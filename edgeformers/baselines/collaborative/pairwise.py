@@ -57,8 +57,7 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     """Vectors trained with Adam so that links score above non-links.
 
     Training stops early by full-ranking MRR on validation; without validation links it runs for
-    all epochs. A cold node is the mean of the vectors that its profile links to. Training starts
-    from random vectors, or from those of an earlier model (`start`), in which new nodes are 0.
+    all epochs. A cold node is the mean of the vectors that its profile links to.
     """
 
     def __init__(
@@ -68,11 +67,9 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
         seed: int = 0,
         show: bool = False,
         device: torch.device | str | None = None,
-        start: NodeFactors | None = None,
     ) -> None:
         super().__init__(grid, seed=seed, device=device)
         self.show = show
-        self.start = start
 
     @abstractmethod
     def _transform(self) -> Transform:
@@ -81,21 +78,14 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
     def _fit(self, setting: PairwiseConfig) -> TrainedFactors:
         train = self.links.train
         generator = torch.Generator().manual_seed(self.seed)
-        if self.start is None:
-            queries, candidates = (
-                INITIAL_STD * torch.randn(size, setting.width, generator=generator)
-                for size in (train.num_queries, train.num_candidates)
-            )
-        else:
-            given = torch.from_numpy(self.start.queries), torch.from_numpy(self.start.candidates)
-            queries, candidates = self._untransformed(*given)
-        queries, candidates = queries.to(self.device), candidates.to(self.device)
-        queries.requires_grad_()
-        candidates.requires_grad_()
+        queries, candidates = (
+            (INITIAL_STD * torch.randn(size, setting.width, generator=generator))
+            .to(self.device)
+            .requires_grad_()
+            for size in (train.num_queries, train.num_candidates)
+        )
         transform = self._transform()
         best, best_mrr, stale = self._factors(transform, queries, candidates, 0), -np.inf, 0
-        if self.start is not None:
-            best_mrr = self._validation_mrr(best)
         name = type(self).__name__
         with progress_bar(setting.epochs, desc=name, unit="epochs", show=self.show) as bar:
             for epoch in _epochs(train, queries, candidates, transform, setting, self.seed):
@@ -109,10 +99,6 @@ class PairwiseBaseline(FactorBaseline[PairwiseConfig, TrainedFactors], ABC):
                 elif (stale := stale + 1) == PATIENCE:
                     break
         return best
-
-    def _untransformed(self, queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """Learned vectors that give about these if they are transformed; 0 stays 0."""
-        return queries.clone(), candidates.clone()
 
     @torch.no_grad()
     def _factors(

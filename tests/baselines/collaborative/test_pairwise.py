@@ -1,7 +1,5 @@
 """BPR and LightGCN: their triples and loss, and propagation against torch_geometric."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from edgeformers.baselines.collaborative.lightgcn import (
     LightGCN,
     normalized_adjacency,
     propagate,
-    unpropagate,
 )
 from edgeformers.baselines.collaborative.pairwise import PairwiseConfig, bpr_loss, draw_triples
 from edgeformers.errors import ConfigError
@@ -50,31 +47,6 @@ def test_a_query_linked_to_everything_is_left_out(make_parts):
     links = training_links(make_parts(rows), "given").train
     drawn = draw_triples(links, np.random.default_rng(0))
     assert [part.tolist() for part in drawn] == [[1], [0], [1]]
-
-
-@pytest.mark.parametrize("model", [BPR, LightGCN])
-def test_training_continues_where_an_earlier_model_ended(model, checkerboard, monkeypatch):
-    """A new node has a row of zeros; LightGCN represents it by its neighbors."""
-    trained = model([QUICK], seed=1, device="cpu").fit(checkerboard, "given")
-    monkeypatch.setattr(module, "_epochs", lambda *_: iter(()))  # vectors stay as they start
-    start = replace(trained.fitted, queries=trained.fitted.queries.copy())
-    again = model([QUICK], seed=2, device="cpu", start=start).fit(checkerboard, "given")
-    assert again.trials[0].score == pytest.approx(trained.trials[0].score, abs=0.02)
-    for table, before in zip(again.factors(), trained.factors(), strict=True):
-        assert np.linalg.norm(table - before) < 0.15 * np.linalg.norm(before)
-    start.queries[0] = 0.0
-    other = model([QUICK], seed=2, device="cpu", start=start).fit(checkerboard, "given")
-    assert other.factors()[0][0].any() == (model is LightGCN)
-
-
-def test_propagation_can_be_undone(checkerboard):
-    adjacency = normalized_adjacency(training_links(checkerboard, "given").train)
-    vectors = torch.randn(len(adjacency), 4, generator=torch.Generator().manual_seed(0))
-    for layers in (1, 2, 3):
-        propagated = propagate(vectors, adjacency, layers)
-        learned = unpropagate(propagated, adjacency, layers)
-        error = propagate(learned, adjacency, layers) - propagated
-        assert error.norm() < 0.1 * propagated.norm()
 
 
 def test_bpr_loss_by_hand():
