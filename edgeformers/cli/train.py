@@ -1,5 +1,6 @@
 """The commands that train runs and judge them: train, evaluate."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -46,9 +47,8 @@ ROLLING_NOTE = (
     "new source may also have a new target."
 )
 COMPARED = (
-    "rolling/mrr on {links:,} of these links, which came after the training and validation of both "
-    "runs: {own_mrr:.4f}, {run} {mrr:.4f}; difference {difference:+.4f} (95% interval "
-    "{interval[0]:+.4f} to {interval[1]:+.4f})"
+    "rolling/mrr on {links}, those that came after the training and validation of both runs: "
+    "{own} {own_mrr:.4f}, {run} {mrr:.4f}, difference {difference:+.4f}{interval}"
 )
 NEXT_COMMANDS = {
     "edge-classification": """
@@ -191,7 +191,7 @@ Examples:
         count = len(network.parts[part])
         if not count:
             raise InputError(f"the part '{part}' of the split is empty; choose another part")
-        other = None if self.compare is None else self._open_other(self.compare)
+        other = None if self.compare is None else self._open_other(self.compare, fitted)
         rolling = self._rank_rolling(fitted, part) if self.rolling or other else None
         results = fitted.evaluate(part)
         notes = []
@@ -203,7 +203,7 @@ Examples:
             notes = [ROLLING_NOTE.format(counted(number, "link", "links"))]
             if other is not None:
                 results["compared"] = compared = self._compare(rolling, other, fitted, part)
-                notes.append(COMPARED.format(**compared))
+                notes.append(self._compared_line(compared))
         verdict = self._verdict(fitted)
         example = "edge" if task == "edge-classification" else "link"
         self.print(
@@ -222,37 +222,45 @@ Examples:
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
 
-    def _open_other(self, run: Path) -> "FittedLinkPredictor":
+    def _open_other(
+        self, run: Path, fitted: "FittedEdgeClassifier | FittedLinkPredictor"
+    ) -> "FittedLinkPredictor":
         """The run to compare with."""
-        from edgeformers.inference.fitted_links import FittedLinkPredictor
         from edgeformers.inference.load import load_fitted
+        from edgeformers.inference.rolling import check_comparable
 
-        other = load_fitted(run, device=self.device, show=not self.quiet)
-        if not isinstance(other, FittedLinkPredictor):
-            raise InputError(f"--compare ranks links, but {run} classifies edges; leave it out")
-        _ = other.network  # raises if it cannot be found
+        loaded = load_fitted(run, device=self.device, show=not self.quiet)
+        own, other = (
+            _ranks_links(fitted, self.folder, "--compare"),
+            _ranks_links(loaded, run, "--compare"),
+        )
+        path = other.network_path
+        if path is None or not path.is_dir():
+            raise InputError(
+                f"the network of {run} is no longer at '{path}'; move it back to compare the runs"
+            )
+        check_comparable(own, other)
         return other
 
     def _compare(
-        self, report: "LinkReport", other: "FittedLinkPredictor", fitted: Any, part: str
+        self,
+        report: "LinkReport",
+        other: "FittedLinkPredictor",
+        fitted: Any,
+        part: str,
     ) -> dict[str, Any]:
         """The MRR of this run and another one on the links that are new to both."""
-        import numpy as np
-
         from edgeformers.evaluation import compare_paired
-        from edgeformers.inference.rolling import report_rolling
+        from edgeformers.inference.rolling import compare_rolling
 
-        graph, split = fitted.network.graph, fitted.network.split
-        before = report_rolling(other, part, graph=graph, split=split, show=not self.quiet)
-        if report.edges is None or before.edges is None or not len(before.edges):
+        own, before = compare_rolling(fitted, other, part, own=report, show=not self.quiet)
+        ours, theirs = (each.values("rolling", "mrr") for each in (own, before))
+        if not len(ours):
             raise InputError(
-                f"no link of the {part} part came after the training and validation of "
-                f"{self.compare}; leave --compare out"
+                f"no link of the {part} part came after the training and validation of both "
+                f"{self.folder} and {self.compare}; leave --compare out"
             )
-        is_common = np.isin(report.edges, before.edges)
-        ours = report.values("rolling", "mrr")[is_common]
-        theirs = before.values("rolling", "mrr")
-        found = compare_paired(ours, theirs, fitted.config.train.seed, groups=before.queries)
+        found = compare_paired(ours, theirs, fitted.config.train.seed, groups=own.queries)
         return {
             "run": str(self.compare),
             "links": len(ours),
@@ -263,19 +271,22 @@ Examples:
             "p_value": found.p_value,
         }
 
+    def _compared_line(self, compared: Mapping[str, Any]) -> str:
+        from edgeformers.data.card.phrasing import counted
+
+        links, (low, high) = counted(compared["links"], "link", "links"), compared["interval"]
+        interval = "" if math.isnan(low) else f" (95% interval {low:+.4f} to {high:+.4f})"
+        facts = {**compared, "own": self.folder, "links": links, "interval": interval}
+        return COMPARED.format(**facts)
+
     def _rank_rolling(
         self, fitted: "FittedEdgeClassifier | FittedLinkPredictor", part: str
     ) -> "LinkReport":
         """The ranks of links as of the time of each."""
-        from edgeformers.inference.fitted_links import FittedLinkPredictor
         from edgeformers.inference.rolling import report_rolling
 
-        if not isinstance(fitted, FittedLinkPredictor):
-            option = "--rolling" if self.rolling else "--compare"
-            raise InputError(
-                f"{option} ranks links, but {self.folder} classifies edges; leave it out"
-            )
-        report = report_rolling(fitted, part, show=not self.quiet)
+        links = _ranks_links(fitted, self.folder, "--rolling")
+        report = report_rolling(links, part, show=not self.quiet)
         if not len(report.ranks["rolling"]):
             raise InputError(
                 f"no link of the {part} part can be ranked over time: every pair already had an "
@@ -303,6 +314,17 @@ Examples:
         if verdict is None:
             return [NOT_TESTED.replace("RUN", str(self.folder))]
         return [verdict.sentence, *verdict.evidence]
+
+
+def _ranks_links(
+    fitted: "FittedEdgeClassifier | FittedLinkPredictor", folder: Path, option: str
+) -> "FittedLinkPredictor":
+    """The model of a run if it ranks links; the option needs one that does."""
+    from edgeformers.inference.fitted_links import FittedLinkPredictor
+
+    if not isinstance(fitted, FittedLinkPredictor):
+        raise InputError(f"{option} ranks links, but {folder} classifies edges; leave it out")
+    return fitted
 
 
 def split_title(graph: "EdgeTextGraph", split: str) -> str:

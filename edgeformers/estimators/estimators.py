@@ -47,7 +47,7 @@ from edgeformers.inference.fitted_edges import (
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.load import load_fitted, load_pretrained
-from edgeformers.inference.rolling import report_rolling
+from edgeformers.inference.rolling import compare_rolling, report_rolling
 from edgeformers.inference.saved_components import GROUP_NAMES
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
@@ -488,16 +488,22 @@ class LinkPredictor(Estimator[FittedLinkPredictor]):
         """The ranks of a part's links, for comparing two models pair by pair."""
         return self.fitted_.report(self.fitted_.network.part(part), protocols=protocols)
 
-    def report_rolling(
-        self, part: str = "test", *, network: EdgeTextGraph | str | PathLike[str] | None = None
-    ) -> LinkReport:
+    def report_rolling(self, part: str = "test") -> LinkReport:
         """The ranks of a part's links, each as of its own time, from earlier edges only.
 
-        The split must be chronological. `network` is another one, such as one that has grown since;
-        its part of the same split is ranked.
+        The split must be chronological.
         """
-        graph = None if network is None else open_network(network)
-        return report_rolling(self.fitted_, part, graph=graph, show=self.show)
+        return report_rolling(self.fitted_, part, show=self.show)
+
+    def compare_rolling(
+        self, other: "LinkPredictor", part: str = "test"
+    ) -> tuple[LinkReport, LinkReport]:
+        """`report_rolling` of this model and another one, such as last night's, on the same links.
+
+        They are links of this model's network that came after everything that either model was
+        fitted or validated on. The other model also reads the edges that came after its training.
+        """
+        return compare_rolling(self.fitted_, other.fitted_, part, show=self.show)
 
     evaluate = delegated(FittedLinkPredictor.evaluate)
     embed_nodes = delegated(FittedLinkPredictor.embed_nodes)

@@ -91,6 +91,19 @@ class LinkReport:
         """One metric of each pair, for intervals and paired comparisons."""
         return RANK_METRICS[metric](self.ranks[protocol])
 
+    def among(self, edges: Ids) -> "LinkReport":
+        """The ranks of those links that are in `edges`; only of a report under `rolling`."""
+        assert self.edges is not None
+        assert self.queries is not None
+        kept = np.isin(self.edges, edges)
+        return replace(
+            self,
+            ranks={name: ranks[kept] for name, ranks in self.ranks.items()},
+            groups={name: chosen[kept] for name, chosen in self.groups.items()},
+            queries=self.queries[kept],
+            edges=self.edges[kept],
+        )
+
     def flat(self) -> dict[str, float]:
         """Overall metrics as `full/mrr`, `paper/ndcg`, ..."""
         return {f"{p}/{name}": v for p in self.ranks for name, v in self.metrics(p).items()}

@@ -3,9 +3,10 @@
 Nodes that training never saw are nodes that arrive with their first edge, as on a server.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,80 +17,113 @@ from edgeformers.data.splits import PROFILE, TRAIN, VAL
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import LinkReport
+from edgeformers.evaluation.links import index_blocks
 from edgeformers.evaluation.network_links import candidate_nodes
 from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
-from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.fitted_links import READ_EDGES, FittedLinkPredictor
 from edgeformers.inference.link_scorer import Queries
 from edgeformers.inference.trained_components import TextComponent
 from edgeformers.threads import one_thread
 
 NOT_ARRIVED = -1
 GROWTH = 1.25  # the texts of a node are read again when its edges have grown by this factor
+Reader = TypeVar("Reader", bound="RarelyRead")
 
 
 def report_rolling(
+    fitted: FittedLinkPredictor, part: str = "test", *, show: bool = False
+) -> LinkReport:
+    """The ranks of a part's links, each as of its own time."""
+    links = RollingLinks(fitted.network.graph, fitted.network.split, part)
+    with scoring_threads(fitted):
+        return links.rank(RollingPredictor(fitted), show=show)
+
+
+def compare_rolling(
     fitted: FittedLinkPredictor,
+    other: FittedLinkPredictor,
     part: str = "test",
     *,
-    graph: EdgeTextGraph | None = None,
-    split: str | None = None,
+    own: LinkReport | None = None,
     show: bool = False,
-) -> LinkReport:
-    """The ranks of a part's links, each as of its own time.
+) -> tuple[LinkReport, LinkReport]:
+    """The ranks that a model and another one, such as last night's, give the same links.
 
-    With `graph` or `split`, they are links of another network, such as one that has grown since, or
-    of another split, as far as they are later than what the model was fitted on. Nodes are matched
-    by id, and the model reads all edges that came after its training.
+    They are links of the first model's network, those that came after everything that either model
+    was fitted or validated on. Nodes are matched by id, and the other model reads all edges of this
+    network that came after its training. `own` may be what `report_rolling` returned.
     """
-    own = fitted.network
-    graph, split = graph or own.graph, split or own.split
-    if graph is own.graph and split == own.split:
-        links, since = RollingLinks(graph, split, part), np.empty(0, np.int64)
-        predictor = RollingPredictor(fitted)
-    else:
-        links = RollingLinks(graph, split, part, after=_last_time(fitted, part, graph))
-        predictor = RollingPredictor(fitted, graph=graph)
-        trained = np.flatnonzero(np.isin(graph.split(split), (TRAIN, PROFILE)))
-        assert graph.times is not None
-        since = trained[np.argsort(graph.times[trained], kind="stable")]
-    with scoring_threads(fitted):
-        predictor.observe(since)
-        return links.rank(predictor, show=show)
+    check_comparable(fitted, other)
+    graph, split = fitted.network.graph, fitted.network.split
+    last = max(_last_time(model, TRAIN, PROFILE, VAL) for model in (fitted, other))
+    predictor = RollingPredictor(other, graph=graph)
+    with scoring_threads(other):
+        predictor.catch_up(split)
+        theirs = RollingLinks(graph, split, part, after=last).rank(predictor, show=show)
+    own = report_rolling(fitted, part, show=show) if own is None else own
+    assert theirs.edges is not None
+    return own.among(theirs.edges), theirs
 
 
-def _last_time(fitted: FittedLinkPredictor, part: str, graph: EdgeTextGraph) -> int:
-    """When the last edge came that a model was fitted on, or that its settings were chosen by."""
-    before, split = fitted.network.graph, fitted.network.split
-    if not any(can_roll(before, split, name) for name in ("val", "test")):
+def check_comparable(fitted: FittedLinkPredictor, other: FittedLinkPredictor) -> None:
+    """Raise an InputError if two models cannot rank the same links as of the time of each."""
+    graph, before = fitted.network.graph, other.network.graph
+    for model in (fitted, other):
+        own, split = model.network.graph, model.network.split
+        if not any(can_roll(own, split, part) for part in ("val", "test")):
+            raise InputError(
+                f"the model of {own.path} was not trained on the past (its split is '{split}'), so "
+                "links cannot be ranked as of their time; train it with a chronological split"
+            )
+    kinds = [(own.is_bipartite, own.is_directed) for own in (graph, before)]
+    if kinds[0] != kinds[1]:
         raise InputError(
-            f"the model of {before.path} was not trained on the past (its split is '{split}'), so "
-            f"it cannot rank the {part} part of {graph.path} as of each link's time"
+            f"{graph.path} and {before.path} differ in their node types or in whether edges have a "
+            "direction; compare runs on networks of the same kind"
         )
-    assert before.times is not None
-    return int(before.times[np.isin(before.split(split), (TRAIN, PROFILE, VAL))].max())
+    if not (graph.node_index.numbers_in(before.node_index) >= 0).any():
+        raise InputError(
+            f"no node of {graph.path} is in {before.path}; compare runs on networks with the same "
+            "node ids"
+        )
+    assert graph.times is not None
+    if not (graph.times <= _last_time(other, TRAIN, PROFILE)).any():
+        raise InputError(
+            f"all edges of {graph.path} are later than those that the model of {before.path} was "
+            "trained on; compare runs on networks that overlap in time, with times in the same unit"
+        )
 
 
-def _unread_edges(fitted: FittedLinkPredictor, graph: EdgeTextGraph) -> Mask:
-    """Which edges of another network came after the training of a model [E]."""
+def _last_time(fitted: FittedLinkPredictor, *codes: int) -> int:
+    """When the last edge of some parts came."""
+    graph, split = fitted.network.graph, fitted.network.split
+    assert graph.times is not None
+    return int(graph.times[np.isin(graph.split(split), codes)].max())
+
+
+def _unread_edges(fitted: FittedLinkPredictor, graph: EdgeTextGraph, numbers: Ids) -> Mask:
+    """Which edges of another network came after the training of a model [E].
+
+    `numbers` are those that the model has of its nodes, -1 for others.
+    """
     before = fitted.network.graph
-    trained = np.flatnonzero(np.isin(before.split(fitted.network.split), (TRAIN, PROFILE)))
     assert before.times is not None
     assert graph.times is not None
-    last = int(before.times[trained].max())
-    known = {*_pairs(before, trained[before.times[trained] == last])}
-    is_unread = np.asarray(graph.times > last)
+    last = _last_time(fitted, TRAIN, PROFILE)
+    is_trained = np.isin(before.split(fitted.network.split), (TRAIN, PROFILE))
+    read = np.flatnonzero(is_trained & (before.times == last))
     tied = np.flatnonzero(graph.times == last)  # training may have ended within a day
-    is_unread[tied] = [pair not in known for pair in _pairs(graph, tied)]
+    ends = np.stack([before.src[read], before.dst[read]]).astype(np.int64)
+    tied_ends = np.stack([numbers[graph.src[tied]], numbers[graph.dst[tied]]])
+    if not (graph.is_bipartite or graph.is_directed):
+        ends, tied_ends = np.sort(ends, axis=0), np.sort(tied_ends, axis=0)
+    pairs, tied_pairs = (one * before.num_nodes + two for one, two in (ends, tied_ends))
+    is_unread = np.asarray(graph.times > last)
+    is_unread[tied] = (tied_ends < 0).any(0) | ~np.isin(tied_pairs, pairs)
     return is_unread
-
-
-def _pairs(graph: EdgeTextGraph, edges: Ids) -> Iterator[tuple[str, str]]:
-    """The ids of the sources and targets of edges."""
-    ends = (graph.node_names(nodes[edges].astype(np.int64)) for nodes in (graph.src, graph.dst))
-    return zip(*ends, strict=True)
 
 
 def scoring_threads(fitted: FittedLinkPredictor) -> AbstractContextManager[None]:
@@ -101,8 +135,8 @@ class RollingPredictor:
     """Ranks links as of their time; the fitted model itself stays as it is.
 
     Reading texts takes most of the time, so a node is read again only after a quarter more edges;
-    `growth=1` reads it with every edge, as `update` does. `read` says how texts are read. With
-    `graph`, edges are those of another network, whose nodes are matched by id.
+    `growth=1` reads it with every edge, as `update` does. With `graph`, edges are those of another
+    network, whose nodes are matched by id.
     """
 
     def __init__(
@@ -111,27 +145,40 @@ class RollingPredictor:
         *,
         graph: EdgeTextGraph | None = None,
         growth: float = GROWTH,
-        read: "type[RarelyRead] | None" = None,
     ) -> None:
         network = fitted.network
         self._graph = graph or network.graph
         self._scorer = replace(fitted, index_folder=None).scorer  # an index would be updated too
         degrees = network.loader.source_sampler.adjacency.degrees()
         self._history = EdgeHistory(network.graph, network.split, degrees)
-        text, *others = self._scorer.components
-        assert isinstance(text, TextComponent)
-        if growth > 1:
-            self.texts = (read or RarelyRead)(text, self._history, growth)
-            self._scorer.components = [self.texts, *others]
+        self.read_texts(RarelyRead, growth)
         numbers = np.arange(len(degrees))  # of the nodes of `graph`, as components have them
         self._is_unread: Mask | None = None
         if graph is not None:
             numbers = graph.node_index.numbers_in(fitted.nodes)
-            self._is_unread = _unread_edges(fitted, graph)
+            self._is_unread = _unread_edges(fitted, graph, numbers)
         is_known = (numbers >= 0) & (degrees[numbers] > 0)
         self._number = np.where(is_known, numbers, NOT_ARRIVED)
         self._next = len(degrees)
         self._candidates = candidate_nodes(self._graph)
+
+    def read_texts(self, how: type[Reader], growth: float = GROWTH) -> Reader:
+        """Let another component read texts, before anything has been read; returns it."""
+        first, *others = self._scorer.components
+        text = first.text if isinstance(first, RarelyRead) else first
+        assert isinstance(text, TextComponent)
+        reader = how(text, self._history, growth)
+        self._scorer.components = [reader, *others]
+        return reader
+
+    def catch_up(self, split: str) -> None:
+        """Read the training edges of another network that came after the model's own training."""
+        trained = np.isin(self._graph.split(split), (TRAIN, PROFILE))
+        edges = np.flatnonzero(trained if self._is_unread is None else trained & self._is_unread)
+        assert self._graph.times is not None
+        edges = edges[np.argsort(self._graph.times[edges], kind="stable")]
+        for rows in index_blocks(len(edges), READ_EDGES):
+            self.observe(edges[rows])
 
     def observe(self, edges: Ids) -> None:
         """Read the edges of the network that are links and that training did not read."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from edgeformers.inference.trained_components import TextComponent, TextEdge
 TABLE_BYTES = 1 << 28  # scores of all components that are kept
 MAX_EDGES = 200_000  # validation edges that are read, the first after training
 MAX_LINKS = 2_000  # that are scored; more would hardly change the result (docs/decisions.md)
+READ_TOGETHER = 8_192  # nodes whose texts are encoded together
 
 
 class RollingValidation:
@@ -47,7 +48,8 @@ class RollingValidation:
         group = degree_group(network.loader.source_sampler.adjacency.degrees())
         weights = torch.ones(GROUPS, count)
         options = Ensemble(components=components, weights=weights, group=torch.from_numpy(group))
-        predictor = RollingPredictor(replace(fitted, ensemble=options), read=DeferredTexts)
+        predictor = RollingPredictor(replace(fitted, ensemble=options))
+        texts = predictor.read_texts(DeferredTexts)
         links = RollingLinks(network.graph, network.split, "val", limit=MAX_EDGES)
         candidates = candidate_nodes(network.graph)
         fitting = TABLE_BYTES // (4 * count * max(links.num_candidates, 1))
@@ -55,9 +57,8 @@ class RollingValidation:
         scored: list[_ScoredBlock] = []
         with scoring_threads(fitted):
             for block in links.blocks(predictor.observe, every=every):
-                scored.append(_ScoredBlock.of(block, predictor, candidates, len(components)))
-        assert isinstance(predictor.texts, DeferredTexts)
-        vectors, size = predictor.texts.encode(), links.num_candidates
+                scored.append(_ScoredBlock.of(block, predictor, texts, candidates, len(components)))
+        vectors, size = texts.encode(), links.num_candidates
         self.queries = _joined([each.sources for each in scored], (), np.int64)
         self.groups = _joined([each.groups for each in scored], (), np.int64)  # degree groups [n]
         self.columns = _joined([each.columns for each in scored], (), np.int64)
@@ -76,44 +77,69 @@ class RollingValidation:
 
 
 class DeferredTexts(RarelyRead):
-    """Texts that are read together at the end, which is much faster than a few at a time.
+    """Texts that are read many at a time, which is much faster than a few at a time.
 
     Until then, a node has the vector 0, and a row of what `encode` will return.
     """
 
     def __init__(self, text: TextComponent, history: EdgeHistory, growth: float) -> None:
         super().__init__(text, history, growth)
-        self._rows: dict[tuple[int, Side], int] = {}
-        self._nodes: dict[Side, list[int]] = {"source": [], "target": []}
-        self._edges: dict[Side, list[list[TextEdge] | None]] = {"source": [], "target": []}
+        self._sides: dict[Side, _DeferredSide] = {
+            side: _DeferredSide(text, side) for side in get_args(Side)
+        }
 
     def read(self, nodes: Ids, side: Side) -> Tensor:
-        for node in nodes.tolist():
-            self._nodes[side].append(node)
-            self._rows[node, side] = len(self._nodes[side])
-        self._edges[side] += self.text.changed_edges(nodes, side)
+        self._sides[side].add(nodes)
         return torch.zeros(len(nodes), 1)
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         return torch.zeros(1)
 
     def rows(self, nodes: Ids, side: Side) -> Tensor:
-        """The rows [n] of nodes as they are now; row 0 is a source without edges."""
-        known = nodes[nodes != NOT_ARRIVED]
-        self.vectors(known, side)  # reads those whose edges have grown
+        """The rows [n] of nodes as they were last read; row 0 is a source without edges."""
+        last, is_known = self._sides[side].last, nodes != NOT_ARRIVED
         rows = np.zeros(len(nodes), np.int64)
-        rows[nodes != NOT_ARRIVED] = [self._rows[node, side] for node in known.tolist()]
+        rows[is_known] = last[nodes[is_known]]
         return torch.from_numpy(rows)
 
     def encode(self) -> dict[Side, Tensor]:
         """Everything that was to be read of sources and of targets: [rows, R]."""
         nothing = NewEdges(source=np.empty(0, np.int64), target=np.empty(0, np.int64), texts=[])
         first = self.text.fold_in(nothing, "source").cpu()[None]
-        read = {
-            side: self.text.vectors_with(np.array(nodes, np.int64), self._edges[side], side).cpu()
-            for side, nodes in self._nodes.items()
-        }
-        return {side: torch.cat([first, rows]) for side, rows in read.items()}
+        return {side: torch.cat([first, own.encode()]) for side, own in self._sides.items()}
+
+
+class _DeferredSide:
+    """The nodes of one side that are to be read, with the edges that they had then."""
+
+    def __init__(self, text: TextComponent, side: Side) -> None:
+        self.text, self.side = text, side
+        self.last = np.zeros(0, np.int64)  # of each node, its last row
+        self._count = 0
+        self._nodes: list[int] = []  # not encoded yet, and their edges
+        self._edges: list[list[TextEdge] | None] = []
+        self._encoded: list[Tensor] = []
+
+    def add(self, nodes: Ids) -> None:
+        missing = int(nodes.max(initial=-1)) + 1 - len(self.last)
+        self.last = np.pad(self.last, (0, max(0, missing)))
+        self.last[nodes] = self._count + 1 + np.arange(len(nodes))
+        self._count += len(nodes)
+        self._nodes += nodes.tolist()
+        self._edges += self.text.changed_edges(nodes, self.side)
+        if len(self._nodes) >= READ_TOGETHER:
+            self._encode()
+
+    def encode(self) -> Tensor:
+        """The vectors [n, R] of all nodes, in the order of `add`."""
+        self._encode()
+        return torch.cat(self._encoded)
+
+    def _encode(self) -> None:
+        nodes = np.array(self._nodes, np.int64)
+        vectors = self.text.vectors_with(nodes, self._edges, self.side)
+        self._encoded.append(vectors.cpu())
+        self._nodes, self._edges = [], []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,22 +160,24 @@ class _ScoredBlock:
 
     @classmethod
     def of(
-        cls, block: RollingBlock, predictor: RollingPredictor, candidates: Ids, components: int
+        cls,
+        block: RollingBlock,
+        predictor: RollingPredictor,
+        texts: DeferredTexts,
+        candidates: Ids,
+        components: int,
     ) -> "_ScoredBlock":
         scores = predictor.component_scores_at(block.sources, block.time)
         trained = scores.shape[1] - components  # parts of the trained score; texts are the first
         total = scores[:, 1:trained].sum(1, keepdims=True)
-        assert isinstance(predictor.texts, DeferredTexts)
-        read_sources = predictor.texts.rows(predictor.numbers(block.sources), "source")
-        read_targets = predictor.texts.rows(predictor.numbers(candidates), "target")
         return cls(
             sources=block.sources,
             groups=predictor.groups(block.sources),
             columns=block.columns,
             is_other=block.is_other,
             table=np.concatenate([total, scores[:, trained:]], 1),
-            read_sources=read_sources,
-            read_targets=read_targets,
+            read_sources=texts.rows(predictor.numbers(block.sources), "source"),
+            read_targets=texts.rows(predictor.numbers(candidates), "target"),
             has_target=torch.from_numpy(predictor.has_arrived),
         )
 

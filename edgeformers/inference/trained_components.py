@@ -178,11 +178,11 @@ class TextComponent(ScoreComponent):
         vectors = np.empty((len(nodes), self.width), np.float32)
         if not changed.all():
             vectors[~changed] = self._read_trained(nodes[~changed], side)
-        size, parts = self.options.batch, []
+        size, parts, centers = self.options.batch, [], nodes[changed]
         around = [own for own in edges if own is not None]
         for at in range(0, len(around), size):
-            part = nodes[changed][at : at + size]
-            parts.append(self._encode(part, around[at : at + size]).cpu().numpy())
+            part = centers[at : at + size], around[at : at + size]
+            parts.append(self._encode(*part).cpu().numpy())
         vectors[changed] = np.concatenate(parts)
         return vectors
 

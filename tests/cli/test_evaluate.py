@@ -84,6 +84,29 @@ def test_two_nights_are_compared_on_the_same_links(edgeformers):
     assert "--compare" in refused.err
 
 
+def test_runs_with_links_of_one_source_are_compared_without_an_interval(edgeformers):
+    days = [f"2024-01-{day:02}" for day in range(1, 31)]
+    rows = [f"u{at % 5 if at < 24 else 0},i{at % 9},fine,{day}" for at, day in enumerate(days)]
+    Path("edges.csv").write_text("\n".join(["source,target,text,time", *rows]))
+    split = "link=chronological:0.6/0.2/0.2"
+    edgeformers("prepare", "edges.csv", "-o", "net", "--time", "time", "--split", split)
+    assert edgeformers("train", "link-prediction", "net", "-o", "run", *TINY).code == 0
+    shown = edgeformers("evaluate", "run", "--compare", "run", "--quiet")
+    assert shown.code == 0, shown.err
+    assert "nan" not in shown.out
+
+
+def test_a_run_without_its_network_is_not_compared(edgeformers):
+    split = "link=chronological"
+    for name in ("one", "two"):
+        edgeformers("prepare", "simulated", "-o", name, "--edges", 300, "--split", split)
+        edgeformers("train", "link-prediction", name, "-o", f"run-{name}", *TINY)
+    Path("one").rename("moved")
+    refused = edgeformers("evaluate", "run-two", "--compare", "run-one", "--quiet")
+    assert refused.code == 2
+    assert "run-one" in refused.err
+
+
 @pytest.mark.parametrize(
     ("protocol", "pairs", "shown"),
     [

@@ -1,6 +1,7 @@
 """A fitted link predictor ranks as of each moment, with nodes that training never saw."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference.edge_history import unread_links
 from edgeformers.inference.index import LinkIndex
-from edgeformers.inference.rolling import RollingPredictor, report_rolling
+from edgeformers.inference.rolling import RollingPredictor, compare_rolling, report_rolling
 from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.trained_components import TextComponent
 from tests.baselines.tiny import write_backbone
@@ -31,12 +32,13 @@ def fitted(make_network):
     return fit(make_network, draw_rows("bipartite"))
 
 
-def fit(make_network, rows, kind="bipartite", **options):
+def fit(make_network, rows, kind="bipartite", out="network", **options):
     split = SplitConfig(name="link", how="chronological", fractions=(0.5, 0.2, 0.3))
     options = {"splits": [split], "tokenizer": "train:200", "progress": False, **options}
     config = PrepareConfig(**options)
     predictor = LinkPredictor("scratch:2x32", recipe="fast", settings=SETTINGS, show=False)
-    graph = make_network(rows, config=config, bipartite=kind == "bipartite", **KINDS[kind])
+    is_bipartite = kind == "bipartite"
+    graph = make_network(rows, config=config, out=out, bipartite=is_bipartite, **KINDS[kind])
     return predictor.fit(graph).fitted_
 
 
@@ -234,45 +236,75 @@ def ranks_by_id(report, graph):
     return dict(zip(names, report.ranks["rolling"], strict=True))
 
 
+def fit_split(make_network, rows, kind, fractions, out):
+    split = SplitConfig.parse(f"link=chronological:{fractions}")
+    return fit(make_network, rows, kind, splits=[split], out=out)
+
+
 @pytest.mark.parametrize("fractions", ["0.6/0.2/0.2", "0.3/0.3/0.4"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_earlier_model_ranks_links_of_another_network(make_network, kind, fractions):
     """As on its own network, which has the same edges; nodes have other numbers."""
     rows = draw_rows(kind)
-    fitted = fit(make_network, rows, kind)
-    own, split = fitted.network.graph, f"link=chronological:{fractions}"
+    earlier = fit(make_network, rows, kind)
     newest_first = sorted(rows, key=lambda row: row["time"], reverse=True)
-    config = PrepareConfig(splits=[SplitConfig.parse(split)], tokenizer=None, progress=False)
-    other = make_network(
-        newest_first, config=config, out="other", bipartite=kind == "bipartite", **KINDS[kind]
-    )
-    assert other.node_index.ids.to_pylist() != own.node_index.ids.to_pylist()
-    expected = ranks_by_id(report_rolling(fitted), own)
-    found = ranks_by_id(report_rolling(fitted, graph=other), other)
+    fitted = fit_split(make_network, newest_first, kind, fractions, "other")
+    before, graph = earlier.network.graph, fitted.network.graph
+    assert graph.node_index.ids.to_pylist() != before.node_index.ids.to_pylist()
+    ours, theirs = compare_rolling(fitted, earlier)
+    expected = ranks_by_id(report_rolling(earlier), before)
+    found = ranks_by_id(theirs, graph)
     assert len(found) > 5
     assert found == {pair: expected[pair] for pair in found}
+    own = ranks_by_id(report_rolling(fitted), graph)
+    assert ranks_by_id(ours, graph) == {pair: own[pair] for pair in found}
 
 
-def test_links_that_a_model_was_fitted_on_are_not_ranked_in_another_network(make_network):
+@pytest.mark.parametrize("later", ["own", "other"])
+def test_links_that_a_model_was_fitted_on_are_not_compared(make_network, later):
+    """Neither those of one model nor those of the other, not even at the same moment."""
     rows = draw_rows("bipartite")
-    fitted = fit(make_network, rows)
-    splits = [SplitConfig(name="link", how="chronological", fractions=(0.3, 0.2, 0.5))]
-    config = PrepareConfig(splits=splits, tokenizer=None, progress=False)
-    other = make_network(rows, config=config, out="other")
-    used = fitted.network.graph.times[np.isin(fitted.network.graph.split("link"), (TRAIN, VAL))]
-    report = report_rolling(fitted, graph=other)
-    assert other.times[report.edges].min() > used.max()
-    assert len(report.edges) < RollingLinks(other, "link").num_links
-    assert not len(report_rolling(fitted, "val", graph=other).edges)
+    models = [
+        fit_split(make_network, rows, "bipartite", fractions, out)
+        for fractions, out in (("0.3/0.2/0.5", "long"), ("0.4/0.3/0.3", "short"))
+    ]
+    fitted, other = models if later == "other" else models[::-1]
+    ours, theirs = compare_rolling(fitted, other)
+    graph = fitted.network.graph
+    used = [
+        model.network.graph.times[np.isin(model.network.graph.split("link"), (TRAIN, VAL))].max()
+        for model in models
+    ]
+    assert len(ours.edges) > 5
+    assert graph.times[ours.edges].min() > max(used)
+    assert ours.edges.tolist() == theirs.edges.tolist()
+    assert len(ours.edges) < len(report_rolling(models[0]).edges)
+    assert not len(compare_rolling(fitted, other, "val")[0].edges)
 
 
-def test_a_model_of_a_random_split_ranks_no_other_network(make_network):
-    split = SplitConfig(name="link", how="random", fractions=(0.5, 0.2, 0.3))
-    fitted = fit(make_network, draw_rows("bipartite"), splits=[split])
-    config = PrepareConfig(splits=[SplitConfig.parse("link=chronological")], progress=False)
-    other = make_network(draw_rows("bipartite"), config=config, out="other")
-    with pytest.raises(InputError, match="past"):
-        report_rolling(fitted, graph=other)
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"how": "random"}, "chronological"),
+        ({"kind": "directed"}, "kind"),
+        ({"prefix": "x"}, "ids"),
+        ({"years": 30}, "overlap"),
+    ],
+)
+def test_models_that_cannot_be_compared_are_refused(make_network, change, word):
+    fitted = fit(make_network, draw_rows("bipartite"))
+    rows = draw_rows(change.get("kind", "bipartite"))
+    prefix, years = change.get("prefix", ""), change.get("years", 0)
+    for row in rows:
+        row |= {end: prefix + row[end] for end in ("source", "target")}
+        row["time"] -= timedelta(days=365 * years)
+    split = SplitConfig(
+        name="link", how=change.get("how", "chronological"), fractions=(0.5, 0.2, 0.3)
+    )
+    kind = change.get("kind", "bipartite")
+    other = fit(make_network, rows, kind, splits=[split], out="other")
+    with pytest.raises(InputError, match=word):
+        compare_rolling(fitted, other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
