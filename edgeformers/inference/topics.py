@@ -19,6 +19,7 @@ LEAST_TEXTS = 3  # a rarer word is ignored
 FIT_TEXTS = 50_000  # texts that topics are found in
 TEXTS_PER_TARGET = 64  # the newest ones of training are read
 CHUNK = 10_000  # texts at a time
+NOISE = 1e-5  # relative size of singular values that are rounding errors of single precision
 
 
 class TopicsComponent(AudienceComponent):
@@ -151,7 +152,7 @@ def _word_topics(texts: Sequence[str | None]) -> Tensor | None:
     idf = np.log((1 + len(texts)) / (1 + frequency[used])).astype(np.float32)
     weighted = normalize(counts[:, used].multiply(idf[None]).tocsr())
     svd = TruncatedSVD(rank, random_state=0).fit(weighted)
-    is_noise = svd.singular_values_ < 1e-6 * svd.singular_values_[0]  # as when few texts differ
+    is_noise = svd.singular_values_ < NOISE * svd.singular_values_[0]  # as when few texts differ
     topics = idf[:, None] * svd.components_[~is_noise].T
     words = torch.zeros(HASHED_WORDS, topics.shape[1])
     words[torch.from_numpy(used)] = torch.from_numpy(topics).float()

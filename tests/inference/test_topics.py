@@ -153,3 +153,14 @@ def test_the_newest_texts_of_a_target_are_read():
     np.testing.assert_array_equal(topics._newest(targets, 1), [3, 4, 5])
     np.testing.assert_array_equal(topics._spaced(targets, 3), [5, 5, 3])
     np.testing.assert_array_equal(topics._spaced(targets, 9), targets)
+
+
+def test_few_different_texts_have_few_topics():
+    """Singular values that are rounding errors are not topics."""
+    draw = np.random.default_rng(1)
+    different = [" ".join(f"w{word}" for word in draw.integers(0, 3000, 10)) for _ in range(20)]
+    often = np.arange(1, 21) ** -1.5
+    drawn = draw.choice(20, 50_000, p=often / often.sum())
+    words = topics._word_topics([different[at] for at in drawn])
+    assert words is not None
+    assert words.size(1) <= 20
