@@ -112,7 +112,7 @@ Examples:
         if self.explain and not knows_favorable(predictor.network.graph):
             lines.append(NO_RATINGS_NOTE)
         values = [asdict(recommendation) for recommendation in recommendations]
-        unread = [] if self.as_json else _unread_note(predictor)
+        unread = [] if self.as_json or self.all_edges else _unread_note(predictor)
         self.print({"node": self.node, "recommendations": values}, *lines, *unread)
 
     def _why_no_more(self, predictor: "FittedLinkPredictor", count: int) -> str:
@@ -246,17 +246,10 @@ def recommendation_lines(
     lines: list[str] = []
     for line, one in zip(format_table(rows, left=(1, 3)), recommendations, strict=True):
         lines.append(line.rstrip())
-        reasons = [reason for reason in [*one.because, *one.quotes] if _is_shown(reason)]
+        reasons = [reason for reason in [*one.because, *one.quotes] if round(reason.weight, 3)]
         lines += [REASON_COLUMNS] if reasons else []
         lines += [_reason_line(reason, full_text) for reason in reasons]
     return [*lines, REASON_NOTE] if REASON_COLUMNS in lines else lines
-
-
-def _is_shown(reason: "Reason") -> bool:
-    """Whether no number of a reason would be shown as 0."""
-    return bool(round(reason.weight, 3)) and (
-        reason.effect is None or bool(round(reason.effect, 3))
-    )
 
 
 def _unread_note(predictor: "FittedLinkPredictor") -> list[str]:
@@ -271,7 +264,7 @@ def _reason_line(reason: "Reason", full_text: bool) -> str:
     from edgeformers.data.card.phrasing import shorten
 
     weight = "" if reason.kind == "quote" else f"{reason.weight:.3f}"
-    effect = "" if reason.effect is None else f"{-reason.effect:+.3f}"
+    effect = "" if reason.effect is None else f"{0.0 - round(reason.effect, 3):+.3f}"
     kind = REASON_KINDS.get(reason.kind, reason.kind.replace("_", " "))
     node = f" {reason.node}" if reason.node else ""
     label = f" ({reason.label})" if reason.label else ""

@@ -491,7 +491,8 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         later = unread_links(self.network.graph, self.network.split)
         if "_history" not in self.__dict__:
             return later
-        gone = [*self._history.later_edges, *self._history.removed]
+        removed = np.fromiter(self._history.removed, np.int64)
+        gone = np.concatenate([self._history.later_edges, removed])
         return later[~np.isin(later, gone)]
 
     def read_all_edges(self, *, show: bool = False) -> int:
