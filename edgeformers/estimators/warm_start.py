@@ -23,6 +23,7 @@ from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.saved_model import check_model, naming_file
+from edgeformers.progress import print_message
 from edgeformers.training.objective import Objective
 from edgeformers.training.run_folder import CONFIG, MODEL
 
@@ -101,7 +102,14 @@ def continued(objective: Trained, parent: Parent | None) -> Trained:
     rows = torch.cat([lookup.table[numbers], lookup.table[-1:]])  # -1: the unknown node
     objective.model.get_submodule("nodes").set_rows(rows)  # type: ignore[operator]
     _copy_parameters(objective, parent)
-    objective.examples = choose_examples(objective, parent)
+    earlier, new = choose_examples(objective, parent)
+    objective.examples = np.sort(np.concatenate([earlier, new]))
+    known = int((numbers >= 0).sum())
+    print_message(
+        f"starts from {fitted.config.train.start_from}, which knows {known:,} of {len(numbers):,} "
+        f"nodes; trains on {len(new):,} new edges and {len(earlier):,} earlier ones",
+        show=fitted.options.show,
+    )
     return objective
 
 
@@ -155,21 +163,28 @@ def _check_parts(fitted: Any, parent: Parent) -> None:
                 f"validation and test edges of the split '{split}', so scores would be inflated; "
                 f"keep the split '{before}', or train from scratch"
             )
-    last = facts.get("last_training_time")
     is_later = any(can_roll(graph, split, part) for part in ("val", "test"))
-    if isinstance(last, int) and is_later:
-        assert graph.times is not None
-        if count := int((graph.times[is_held_out] < last).sum()):
-            day = np.datetime64(last, "us").astype("datetime64[D]")
-            raise InputError(
-                f"the earlier run was trained on edges until {day}, and {count:,} of the "
-                f"validation and test edges of the split '{split}' are earlier, so scores would be "
-                "inflated; train from scratch"
-            )
+    if not is_held_out.any() or not (is_later or facts.get("split_by_time")):
+        return
+    last = facts.get("last_training_time")
+    if graph.times is None or not isinstance(last, int):
+        untimed = graph.path if graph.times is None else "the network of the earlier run"
+        raise InputError(
+            f"{untimed} has no times, so the earlier run may have been trained on validation and "
+            f"test edges of the split '{split}'; train from scratch"
+        )
+    if count := int((graph.times[is_held_out] < last).sum()):
+        day = np.datetime64(last, "us").astype("datetime64[D]")
+        raise InputError(
+            f"the earlier run was trained on edges until {day}, and {count:,} of the "
+            f"validation and test edges of the split '{split}' are earlier, so scores would be "
+            "inflated; prepare a chronological split with a longer training part, or train from "
+            "scratch"
+        )
 
 
-def choose_examples(objective: Objective, parent: Parent) -> Ids:
-    """The training examples that are new, and a sample of the earlier ones.
+def choose_examples(objective: Objective, parent: Parent) -> tuple[Ids, Ids]:
+    """A sample of the earlier training examples, and those that are new.
 
     The latest ones are new or, without times, the last of the table.
     """
@@ -180,8 +195,8 @@ def choose_examples(objective: Objective, parent: Parent) -> Ids:
     ordered = train if times is None else train[np.argsort(times, kind="stable")]
     earlier, new = np.split(ordered, [len(train) - count])
     keys = hash_keys(config.seed, REPLAY, len(train), earlier)
-    repeated = earlier[np.argsort(keys)[: max(objective.batch_size, round(config.replay * count))]]
-    return np.sort(np.concatenate([repeated, new]))
+    repeated = max(objective.batch_size, round(config.replay * count))
+    return earlier[np.argsort(keys)[:repeated]], new
 
 
 def _count_new(times: Ids | None, size: int, before: Mapping[str, Any]) -> int:

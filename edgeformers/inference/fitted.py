@@ -271,6 +271,7 @@ class FittedModel(ABC, Generic[Loader]):
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "split": self.attached.split,
+            "split_by_time": graph.split_config(self.attached.split).how == "chronological",
             "parts": {part: len(edges) for part, edges in parts.items()},
             **({} if last == NO_TIME else {"last_training_time": last}),  # microseconds since 1970
         }

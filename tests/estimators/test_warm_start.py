@@ -271,6 +271,35 @@ def test_edges_before_the_end_of_the_earlier_training_are_not_held_out(tmp_path)
         later(LinkPredictor, tmp_path / "run").fit(network(table, tmp_path / "all"))
 
 
+@pytest.mark.parametrize("lacks_times", ["yesterday", "tonight", None])
+def test_edges_that_the_earlier_run_may_have_been_trained_on_are_not_held_out(
+    tmp_path, lacks_times
+):
+    """A split by time and a random one, or one of them without times."""
+    chronological, by_source = ["link=chronological"], ["link=per-source"]
+    before, after = edges(200), edges(260)
+    splits = chronological, by_source
+    if lacks_times == "yesterday":
+        before, splits = before.drop(columns="time"), (by_source, chronological)
+    if lacks_times == "tonight":
+        after = after.drop(columns="time")
+    graph = network(before, tmp_path / "before", splits[0])
+    train_run(graph, tmp_path / "run", tiny(LinkPredictor).config, device="cpu", show=False)
+    grown = network(after, tmp_path / "after", splits[1])
+    with pytest.raises(InputError, match="times" if lacks_times else "until"):
+        later(LinkPredictor, tmp_path / "run").fit(grown)
+
+
+def test_it_says_what_the_earlier_run_knows(yesterday, tonight, capsys):
+    run = yesterday / "link-prediction"
+    objective = LinkPredictor(start_from=run, device="cpu").make_objective(tonight)
+    shown, parent = capsys.readouterr().err, edgeformers.load(run).fitted_
+    numbers = objective.fitted.nodes.numbers_in(parent.nodes)
+    known = (numbers >= 0) & parent.model.nodes.is_seen.numpy()[numbers]
+    assert 0 < known.sum() < len(known)
+    assert f" {known.sum()} of " in shown
+
+
 def test_a_damaged_run_is_refused(yesterday, tmp_path):
     damaged = edgeformers.load(yesterday / "link-prediction").save(tmp_path / "damaged")
     facts = json.loads((damaged / "config.json").read_text())
