@@ -41,11 +41,11 @@ from edgeformers.inference.fitted import (
 from edgeformers.inference.fitted_edges import (
     FittedEdgeClassifier,
     calibrate,
-    fit_linear_model,
     head_settings,
     tune_decision,
 )
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
+from edgeformers.inference.linear_model import fit_linear_model
 from edgeformers.inference.load import load_fitted, load_pretrained
 from edgeformers.inference.rolling import compare_rolling, report_rolling
 from edgeformers.inference.saved_components import GROUP_NAMES

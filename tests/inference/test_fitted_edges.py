@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 import edgeformers
 from edgeformers.errors import InputError
 from edgeformers.estimators import EdgeClassifier
-from edgeformers.inference import fitted_edges as fitting
-from edgeformers.inference.fitted_edges import (
+from edgeformers.inference import linear_model as fitting
+from edgeformers.inference.linear_model import (
     INVERSE_PENALTY,
     SHARES,
     fit_linear_model,
