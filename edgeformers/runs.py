@@ -14,14 +14,13 @@ from edgeformers.files import json_values, read_json_object
 from edgeformers.inference.index import FOLDER as INDEX
 from edgeformers.inference.index import index_if_encoded
 from edgeformers.inference.model_card import RESULTS, write_model_card
-from edgeformers.inference.saved_model import check_model
+from edgeformers.inference.saved_model import MODEL, check_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.training.callbacks import Callback
 from edgeformers.training.checkpoint import remove_checkpoints
 from edgeformers.training.run_folder import (
     CHECKPOINTS,
     CONFIG,
-    MODEL,
     check_owner,
     drop_checkpoints,
     owned_folder,

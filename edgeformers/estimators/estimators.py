@@ -49,6 +49,7 @@ from edgeformers.inference.linear_model import fit_linear_model
 from edgeformers.inference.load import load_fitted, load_pretrained
 from edgeformers.inference.rolling import compare_rolling, report_rolling
 from edgeformers.inference.saved_components import GROUP_NAMES
+from edgeformers.inference.saved_model import MODEL
 from edgeformers.models.edge_head import EdgeHead, Kind, balanced_weights
 from edgeformers.nn.encoder import TextEncoder
 from edgeformers.progress import print_message
@@ -56,12 +57,7 @@ from edgeformers.training.callbacks import Callback
 from edgeformers.training.edge_objective import EdgeObjective
 from edgeformers.training.initialization import merge_lora
 from edgeformers.training.link_objective import LinkObjective
-from edgeformers.training.run_folder import (
-    MODEL,
-    drop_checkpoints,
-    owned_folder,
-    write_run_results,
-)
+from edgeformers.training.run_folder import drop_checkpoints, owned_folder, write_run_results
 from edgeformers.training.state_cache import cacheable_layers, cached_states
 from edgeformers.training.trainer import Trainer, TrainingState
 

@@ -22,10 +22,10 @@ from edgeformers.evaluation.rolling import can_roll
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.load import load_fitted
-from edgeformers.inference.saved_model import check_model, naming_file
+from edgeformers.inference.saved_model import MODEL, check_model, model_folder, naming_file
 from edgeformers.progress import print_message
 from edgeformers.training.objective import Objective
-from edgeformers.training.run_folder import CONFIG, MODEL
+from edgeformers.training.run_folder import CONFIG
 
 Trained = TypeVar("Trained", bound=Objective)
 Parent = FittedEdgeClassifier | FittedLinkPredictor
@@ -83,7 +83,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
             f"{folder} is not finished, so no run can start from it; finish it with: "
             "edgeformers train"
         )
-    facts = check_model(folder / MODEL if (folder / MODEL).is_dir() else folder)
+    facts = check_model(model_folder(folder))
     if "config" not in facts["extra"]:
         raise InputError(f"{folder} contains a model without a task; no run can start from it")
     return facts

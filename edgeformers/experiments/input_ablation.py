@@ -31,6 +31,7 @@ from edgeformers.experiments.compare import CLUSTERS, Difference, RowComparison
 from edgeformers.experiments.model_rows import ROWS
 from edgeformers.experiments.run_report.input_kinds import input_kind
 from edgeformers.experiments.scoring import score
+from edgeformers.inference import saved_model
 from edgeformers.inference.components import MeanComponent
 from edgeformers.inference.ensemble import fit_ensemble
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, tune_decision
@@ -38,7 +39,6 @@ from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.model_card import write_model_card
 from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.report.verdict import ALPHA, Answer, Finding, Question, Verdict
-from edgeformers.training import run_folder
 from edgeformers.training.initialization import is_scratch
 
 METRICS = {"edge-classification": "macro_f1", "link-prediction": "full/mrr"}
@@ -99,7 +99,7 @@ def without_ensemble(
 
 def _store(verdict: Verdict, run: Path) -> None:
     verdict.write(run)
-    write_model_card(run / run_folder.MODEL)
+    write_model_card(run / saved_model.MODEL)
 
 
 def _questions(fitted: Fitted) -> Iterator[tuple[Question, Alternatives]]:

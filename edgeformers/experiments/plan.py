@@ -19,8 +19,9 @@ from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.inference.model_card import RESULTS
+from edgeformers.inference.saved_model import MODEL
 from edgeformers.training.initialization import is_scratch
-from edgeformers.training.run_folder import CONFIG, MODEL, is_claimed, read_run_record
+from edgeformers.training.run_folder import CONFIG, is_claimed, read_run_record
 
 PLAN = "plan.json"
 VERSION = aliases.RECORD_VERSION

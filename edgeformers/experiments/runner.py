@@ -33,13 +33,13 @@ from edgeformers.experiments.scoring import RunScores, score, score_rolling
 from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
 from edgeformers.inference.fitted import network_fingerprint
-from edgeformers.inference.saved_model import remove_model
+from edgeformers.inference.saved_model import MODEL, remove_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.progress import progress_bar
 from edgeformers.runs import fit_run
 from edgeformers.threads import num_threads
 from edgeformers.training.initialization import backbone_tokens
-from edgeformers.training.run_folder import MODEL, RECORD, write_run_results
+from edgeformers.training.run_folder import RECORD, write_run_results
 from edgeformers.training.runlog import LOG, read_log
 
 OUTCOME = "outcome.json"  # a run's seconds, device and the settings a baseline chose

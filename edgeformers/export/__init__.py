@@ -12,7 +12,7 @@ from edgeformers.files import atomic_folder, check_no_foreign_files
 from edgeformers.inference.fitted import FittedModel, fitted_model
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.model_card import CARD, GENERATED, model_card
-from edgeformers.inference.saved_model import describe_model
+from edgeformers.inference.saved_model import describe_model, model_folder
 
 Format = Literal["sentence-transformers", "onnx", "huggingface"]
 
@@ -68,8 +68,7 @@ def _open(model: Any) -> tuple[Path | None, FittedModel[Any]]:
     if not isinstance(model, str | PathLike):
         return None, fitted_model(model, FittedModel)  # type: ignore[type-abstract]
     path = Path(model).expanduser()
-    saved = path / "model" if (path / "model").is_dir() else path
-    return saved, load_fitted(path, device="cpu", show=False)
+    return model_folder(path), load_fitted(path, device="cpu", show=False)
 
 
 def _check_replaceable(folder: Path) -> None:

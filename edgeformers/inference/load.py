@@ -25,6 +25,7 @@ from edgeformers.inference.saved_model import (
     SavedModel,
     load_model,
     max_token,
+    model_folder,
     naming_file,
 )
 from edgeformers.models.edge_head import EdgeHead
@@ -41,7 +42,7 @@ def load_fitted(
 ) -> FittedEdgeClassifier | FittedLinkPredictor:
     """The fitted model in a folder or in a run folder, optionally attached to a network."""
     path = folder.expanduser()
-    saved = load_model(path / "model" if (path / "model").is_dir() else path)
+    saved = load_model(model_folder(path))
     if saved.extra.get("task") not in ("edge-classification", "link-prediction"):
         raise FormatError(f"{path} contains a model without a task; no estimator saved it")
     with naming_file(path / CONFIG):

@@ -52,6 +52,7 @@ SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, HEAD = "config.json", "model.safetensors", "head.safetensors"
 TOKENIZER, NODES = "tokenizer.json", "nodes.parquet"
 NETWORK = "network"  # the folder of the network, if it is saved with the model
+MODEL = "model"  # the folder of the model in that of its run
 FILES = {CONFIG, WEIGHTS, HEAD, TOKENIZER, NODES, CARD}
 REMEDY = "save the model again, or download the folder again"
 
@@ -64,6 +65,11 @@ _REQUIRED: Mapping[str, Any] = {  # in config.json, with their types
 }
 MORE_BYTES = 1 << 24  # of the head, the tokenizer or the node ids of a small model
 NODE_BYTES = TOKEN_BYTES = 1 << 16  # more of them for each node, or token of the vocabulary
+
+
+def model_folder(run: Path) -> Path:
+    """The folder of a run's model; a saved model is its own."""
+    return run / MODEL if (run / MODEL).is_dir() else run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,10 @@ from edgeformers.data.types import Ids, Side
 from edgeformers.errors import FormatError, InputError, suggest
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier
 from edgeformers.inference.fitted_links import FittedLinkPredictor
+from edgeformers.inference.index import FOLDER, RECORD
 from edgeformers.inference.load import load_fitted
 from edgeformers.inference.model_card import CARD, CONFIG
+from edgeformers.inference.saved_model import model_folder
 from edgeformers.serve.node_search import NodeSearch
 from edgeformers.serve.schemas import ModelDetails, ModelInfo
 
@@ -197,11 +199,6 @@ def run_names(runs: Sequence[Path]) -> list[str]:
     return unique
 
 
-def model_folder(run: Path) -> Path:
-    """The folder of a run's model; a saved model is its own."""
-    return run / "model" if (run / "model").is_dir() else run
-
-
 def model_version(run: Path) -> str:
     """The version of a run's model: a hash of config.json, which has the checksums of all files."""
     path = model_folder(run) / CONFIG
@@ -212,6 +209,6 @@ def model_version(run: Path) -> str:
 
 def _fingerprint(run: Path) -> str:
     """A new version or a new index changes it."""
-    index = run / "index" / "index.json"
+    index = run / FOLDER / RECORD
     indexed = hashlib.sha256(index.read_bytes()).hexdigest() if index.is_file() else ""
     return model_version(run) + indexed

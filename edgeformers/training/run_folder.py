@@ -19,12 +19,13 @@ from edgeformers.files import json_values, read_json_object, write_atomic
 from edgeformers.inference.fitted import network_fingerprint
 from edgeformers.inference.model_card import CONFIG as MODEL_CONFIG
 from edgeformers.inference.model_card import RESULTS
+from edgeformers.inference.saved_model import MODEL, model_folder
 from edgeformers.training.callbacks import TENSORBOARD
 from edgeformers.training.checkpoint import latest_checkpoint, remove_checkpoints
 from edgeformers.training.runlog import LOG
 
 CONFIG, RECORD = "config.toml", "run.json"
-MODEL, CHECKPOINTS = "model", "checkpoints"
+CHECKPOINTS = "checkpoints"
 
 
 def is_complete(folder: Path) -> bool:
@@ -67,7 +68,7 @@ def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
 def describe_parent(config: RunConfig) -> dict[str, Any]:
     """Which model a run starts from: its folder, and the checksum of its config.json."""
     folder = Path(config.train.start_from)
-    config_file = (folder / MODEL if (folder / MODEL).is_dir() else folder) / MODEL_CONFIG
+    config_file = model_folder(folder) / MODEL_CONFIG
     return {
         "run": str(folder),
         "model": fingerprint(config_file) if config_file.is_file() else None,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.inference.model_card import CARD
+from edgeformers.inference.saved_model import model_folder
 from edgeformers.report.page import render_html
 from edgeformers.serve.service import Service
-from edgeformers.training.run_folder import MODEL
 
 
 def data_card(service: Service, model: str) -> str:
@@ -45,5 +45,4 @@ def _new_report(runs: tuple[Path, ...]) -> str:
 def model_card(service: Service, model: str) -> str:
     """The model card of a run, as Markdown."""
     run = service.versions.find(name=model or None).run
-    folder = run / MODEL if (run / MODEL).is_dir() else run
-    return (folder / CARD).read_text(encoding="utf-8")
+    return (model_folder(run) / CARD).read_text(encoding="utf-8")
