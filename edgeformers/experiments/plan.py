@@ -269,11 +269,6 @@ def row_config(row: ModelRow, graph: EdgeTextGraph, options: ExperimentOptions) 
     return run_config(row.task, options.recipe, settings=settings, graph=graph, device=planned)
 
 
-def split_name(config: RunConfig, graph: EdgeTextGraph) -> str:
-    """The split of a run: the configured one, the task's default, or the network's only one."""
-    return choose_split(config, graph)
-
-
 def _planned_runs(
     row: ModelRow, graph: EdgeTextGraph, folder: Path, options: ExperimentOptions
 ) -> Iterator[PlannedRun]:
@@ -317,7 +312,7 @@ def _unsupported_tasks(
     """Tasks that the network has no labels or no split for, with the reason."""
     reasons: dict[Task, str] = {}
     for row in rows:
-        split = split_name(row_config(row, graph, options), graph)
+        split = choose_split(row_config(row, graph, options), graph)
         if row.task == "edge-classification" and graph.labels is None:
             reasons[row.task] = f"{graph.path} has no edge labels, so edges cannot be classified"
         elif not graph.has_split(split):

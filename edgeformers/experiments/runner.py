@@ -28,11 +28,11 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.errors import ConfigError, EdgeformersError, FileError, InputError
 from edgeformers.evaluation.metrics import SMALLER_IS_BETTER
 from edgeformers.evaluation.report import ROLLING
-from edgeformers.experiments.plan import Plan, PlannedRun, split_name
+from edgeformers.experiments.plan import Plan, PlannedRun
 from edgeformers.experiments.scoring import RunScores, score, score_rolling
 from edgeformers.files import write_atomic
 from edgeformers.inference.encode import choose_device
-from edgeformers.inference.fitted import network_fingerprint
+from edgeformers.inference.fitted import choose_split, network_fingerprint
 from edgeformers.inference.saved_model import MODEL, remove_model
 from edgeformers.locks import remove_stale_lock
 from edgeformers.progress import progress_bar
@@ -108,7 +108,7 @@ def execute_run(plan: Plan, run: PlannedRun, graph: EdgeTextGraph, *, show: bool
         return
     started = time.perf_counter()
     chosen: dict[str, Any] = {}
-    split = split_name(run.to_config(), graph)
+    split = choose_split(run.to_config(), graph)
     if run.kind == "simple":
         scores, chosen = _run_baseline(run, graph, plan.experiment)
     else:
@@ -143,7 +143,7 @@ def fit_baseline(run: PlannedRun, graph: EdgeTextGraph, experiment: str = "") ->
     baselines: Mapping[str, Any] = {**EDGE_BASELINES, **LINK_BASELINES}
     baseline = baselines[run.model](seed=run.seed, **run.reader_options())
     fit = baseline.fit_rolling if experiment == ROLLING else baseline.fit
-    return fit(graph, split_name(run.to_config(), graph))
+    return fit(graph, choose_split(run.to_config(), graph))
 
 
 def device_name(device: torch.device) -> str:
@@ -182,7 +182,7 @@ def _run_baseline(
         "setting": getattr(baseline, "setting", {}),
         "trials": getattr(baseline, "trials", []),
     }
-    split = split_name(run.to_config(), graph)
+    split = choose_split(run.to_config(), graph)
     return _score_of(experiment)(baseline, graph, split, seed=run.seed), chosen
 
 
