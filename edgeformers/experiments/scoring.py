@@ -99,9 +99,7 @@ def score(
         else:
             results[part], columns = _score_edges(model, graph, edges[part], seed)
         if columns:
-            names = pa.array([part] * len(edges[part]), pa.string()).dictionary_encode()
-            ids = pa.array(edges[part], pa.int32())
-            tables.append(pa.table({"part": names, "edge": ids, **columns}))
+            tables.append(_examples(part, edges[part], columns))
     return RunScores(results=results, examples=pa.concat_tables(tables) if tables else None)
 
 
@@ -119,13 +117,16 @@ def score_rolling(
             scorer = model
         report, dtgb = rank_with_dtgb(RollingLinks(graph, split, part), scorer)
         assert report.edges is not None
-        names = pa.array([part] * len(report.edges), pa.string()).dictionary_encode()
         columns = _rank_columns(report, graph, report.edges)
-        tables.append(
-            pa.table({"part": names, "edge": pa.array(report.edges, pa.int32()), **columns})
-        )
+        tables.append(_examples(part, report.edges, columns))
         results[part] = report.results(seed) | dtgb.results()
     return RunScores(results=results, examples=pa.concat_tables(tables))
+
+
+def _examples(part: str, edges: Ids, columns: dict[str, pa.Array]) -> pa.Table:
+    """The examples of one part: its name, the edges, and what is known about them."""
+    names = pa.array([part] * len(edges), pa.string()).dictionary_encode()
+    return pa.table({"part": names, "edge": pa.array(edges, pa.int32()), **columns})
 
 
 def _score_edges(
