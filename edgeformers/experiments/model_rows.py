@@ -177,11 +177,11 @@ SHIPPED_LINK_ROWS = (
         ("lightgcn", "LightGCN", "simple", False),
         ("collaborative", "LightGCN + ALS + EASE", "simple", False),
     ),
-    replace(
-        next(row for row in LINK_ROWS if row.name == "bert-n").variant(
-            "text", "fine-tuned text model", {"links.collaborative": False}
-        ),
-        in_paper=False,
+    _variant(
+        next(row for row in LINK_ROWS if row.name == "bert-n"),
+        "text",
+        "fine-tuned text model",
+        {"links.collaborative": False},
     ),
     replace(LINK_ROWS[-1], title="Edgeformer-N, no ensemble"),
     _variant(LINK_ROWS[-1], "ensemble", "Edgeformer-N + ensemble (LightGCN, ALS, EASE, times)", {}),
