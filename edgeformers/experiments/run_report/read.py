@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edgeformers.aliases import current_settings
-from edgeformers.config import flatten, read_toml
+from edgeformers.config import Task, flatten, read_toml
 from edgeformers.data.card.phrasing import listed
 from edgeformers.errors import EdgeformersError, InputError
 from edgeformers.estimators.build import DEFAULT_MODELS
@@ -115,11 +115,11 @@ def _read(path: Path) -> FinishedRun | TuningTrial | SkippedRun:
         return SkippedRun(folder=str(path), reason="it has no score on the test part")
     task, outcome = str(config.get("task") or record["task"]), _read_json(path / OUTCOME)
     seed = settings.pop("train.seed", None)
-    model = settings.pop("model.name", "") or record.get("model") or _default_model(task)
+    model = settings.pop("model.name", "") or record.get("model")
     return FinishedRun(
         path=path,
         task=task,
-        model=str(model),
+        model=str(model or DEFAULT_MODELS[cast(Task, task)]),
         seed=seed,
         network=str(record.get("network_fingerprint", "")),
         network_path=record.get("network"),
@@ -140,10 +140,6 @@ def _progress(path: Path, settings: Mapping[str, Any], events: list[dict[str, An
     done = sum(event.get("kind") == "val" for event in events)
     total = settings.get("train.epochs")
     return f"it is not finished: {done} of {total} epochs done" if total else "it has no results"
-
-
-def _default_model(task: str) -> str:
-    return next(model for known, model in DEFAULT_MODELS.items() if known == task)
 
 
 def _chosen_settings(outcome: Mapping[str, Any]) -> dict[str, Any]:
