@@ -85,7 +85,7 @@ def _one_column(center: str, edges: Sequence[EgoEdge], kind: str, width: float) 
         y=y,
         center=name,
         center_anchor="start",
-        rows=[_with_path(row, path) for row, path in rows],
+        rows=[replace(row, path=path) for row, path in rows],
     )
 
 
@@ -113,7 +113,7 @@ def _two_columns(center: str, edges: Sequence[EgoEdge], kind: str, width: float)
             moved = _moved(row, (height - top) / 2)
             bend = (x + moved.x) / 2
             path = f"M{x:g},{y:g}C{bend:g},{y:g} {bend:g},{moved.y:g} {moved.x:g},{moved.y:g}"
-            drawn.append(_with_path(moved, path))
+            drawn.append(replace(moved, path=path))
     return EgoDrawing(
         kind=kind,
         width=width,
@@ -145,10 +145,6 @@ def _row(edge: EgoEdge, dot: float, top: float, width: float, *, anchor: str) ->
 
 def _moved(row: EgoRow, down: float) -> EgoRow:
     return replace(row, y=row.y + down, text_y=row.text_y + down)
-
-
-def _with_path(row: EgoRow, path: str) -> EgoRow:
-    return replace(row, path=path)
 
 
 def text_width(text: str, size: float) -> float:

@@ -10,7 +10,6 @@ from edgeformers.serve.service import Service
 
 GRAPH_EDGES = 12  # in the ego graph
 PAGE_EDGES = 10
-SIMILAR = 8
 
 
 def node_page(service: Service, node: str, side: Side | None, model: str, cursor: str) -> Values:

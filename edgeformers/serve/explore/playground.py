@@ -33,7 +33,6 @@ def playground(service: Service, source: str, target: str, text: str, model: str
         "notes": [],
         "predictions": [],
         "words": [],
-        "problem": "",
     }
     if not (source or target or text):
         return values

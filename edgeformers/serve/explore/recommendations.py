@@ -41,7 +41,7 @@ def new_recommendations(service: Service, edges: Sequence[tuple[str, str]]) -> V
     """The values of the page of someone new, who is described by edges: (target, text)."""
     service.versions.find(LINKS)  # raises if no such run is served
     given = [(target, text) for target, text in edges if target.strip() or text.strip()]
-    shown, problem = None, ""
+    shown = None
     if given:
         own = [OwnEdge(target=target, text=text) for target, text in given]
         answer = service.recommend_new(own, RECOMMENDED, explain=REASONS)
@@ -58,7 +58,6 @@ def new_recommendations(service: Service, edges: Sequence[tuple[str, str]]) -> V
         "target_name": _side(service, "target") or "node",
         "edges": [*edges, *[("", "")] * (NEW_EDGES - len(edges))],
         "recommendations": shown,
-        "problem": problem,
         "max_text": MAX_TEXT,
     }
 
