@@ -1,13 +1,13 @@
 """FittedLinkPredictor: ranks, scores, recommends, explains and embeds nodes."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,21 +23,17 @@ from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
 from edgeformers.evaluation.beyond_accuracy import recommendation_metrics
-from edgeformers.evaluation.links import index_blocks, node_positions
-from edgeformers.evaluation.network_links import (
-    candidate_nodes,
-    known_links,
-    rank_links,
-    seen_links,
-)
+from edgeformers.evaluation.links import node_positions
+from edgeformers.evaluation.network_links import candidate_nodes, known_links, rank_links
 from edgeformers.inference.candidate_filter import CandidateFilter
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.counterfactual import Counterfactual
-from edgeformers.inference.edge_history import EdgeHistory, NewEdges, unread_links
+from edgeformers.inference.edge_history import EdgeHistory, NewEdges
 from edgeformers.inference.explain import Explainer, Recommendation
 from edgeformers.inference.fitted import FittedModel
 from edgeformers.inference.index import LinkIndex
 from edgeformers.inference.link_scorer import LinkScorer, Queries, Ranking
+from edgeformers.inference.live_links import LiveLinks
 from edgeformers.inference.saved_components import GROUPS, Ensemble
 from edgeformers.inference.trained_components import (
     NodeVectorComponent,
@@ -47,7 +43,6 @@ from edgeformers.inference.trained_components import (
 from edgeformers.inference.vector_search import highest
 from edgeformers.inference.word_attention import AttendedText
 from edgeformers.models.link_head import LinkHead
-from edgeformers.progress import progress_bar
 
 RECOMMENDED = 10  # candidates per source that are judged
 JUDGED_SOURCES = 10_000
@@ -164,7 +159,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def report(self, pairs: Ids, *, protocols: Sequence[LinkProtocol] = PROTOCOLS) -> LinkReport:
         """The ranks of links, given as edges of the network, under each protocol."""
-        if "_history" in self.__dict__ and len(self._history.later_edges):
+        if self._live.has_read_later:
             raise InputError(
                 "links cannot be evaluated after `read_all_edges`: scores already include them; "
                 "load the model again"
@@ -389,7 +384,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
     def _new_sources(self, nodes: Sequence[EdgeTexts]) -> tuple[Queries, list[NewEdges], LinkTable]:
         """New sources, their edges, and the targets that each is linked to."""
         new = [self.new_edges(edges, "source") for edges in nodes]
-        seen = self._positions([own.target[own.target >= 0] for own in new])
+        seen = self.scorer.linked([own.target[own.target >= 0] for own in new])
         return self.scorer.fold_in_sources(new), new, seen
 
     def _rank_each(
@@ -434,23 +429,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
 
     def seen(self, sources: Ids) -> LinkTable:
         """The candidates that each source is linked to, by position; itself with one node type."""
-        rows = np.flatnonzero(sources < len(self.nodes))
-        seen = seen_links(self.network.graph, sources[rows])
-        if "_history" in self.__dict__ and self._history.has_changed:
-            gone = [*self._history.removed_nodes]
-            kept = ~np.isin(sources[rows][seen.queries], gone)
-            kept &= ~np.isin(self.scorer.candidates[seen.candidates], gone)
-            seen = LinkTable.from_pairs(
-                rows[seen.queries[kept]], seen.candidates[kept], len(sources)
-            )
-            own = [self._history.later_targets(node) for node in sources.tolist()]
-            if not self.network.graph.is_bipartite:
-                own = [np.append(targets, node) for targets, node in zip(own, sources, strict=True)]
-            later = self._positions(own)
-            rows = np.concatenate([seen.queries, later.queries])
-            columns = np.concatenate([seen.candidates, later.candidates])
-            seen = LinkTable.from_pairs(rows, columns, len(sources))
-        return seen
+        return self._live.seen(sources)
 
     def new_edges(self, edges: EdgeTexts, side: Side) -> NewEdges:
         """The edges of a new node on `side`."""
@@ -471,29 +450,12 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         recommended, both from their edges. Only this object takes edges in: `save` writes the model
         as it was fitted. No other thread may use the object meanwhile.
         """
-        add = self.live_nodes.add
-        ends = [(add(source, "source"), add(target, "target")) for source, target, _ in edges]
-        source, target = np.array(ends, np.int64).reshape(-1, 2).T
-        new = NewEdges(
-            source=source, target=target, texts=[text for _, _, text in edges], times=times
-        )
-        self.scorer.update(new, self._history)
+        self._live.update(edges, times)
 
     @property
     def num_unread(self) -> int:
         """The links after training that `read_all_edges` would read, in a split by time."""
-        is_by_time = self.network.graph.split_config(self.network.split).how == "chronological"
-        return len(self._unread) if is_by_time else 0
-
-    @property
-    def _unread(self) -> Ids:
-        """The later links of the network that were neither read nor removed, in time order."""
-        later = unread_links(self.network.graph, self.network.split)
-        if "_history" not in self.__dict__:
-            return later
-        removed = np.fromiter(self._history.removed, np.int64)
-        gone = np.concatenate([self._history.later_edges, removed])
-        return later[~np.isin(later, gone)]
+        return self._live.num_unread
 
     def read_all_edges(self, *, show: bool = False) -> int:
         """Take in the later links of the network, as `update` does; returns how many.
@@ -501,17 +463,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         These are the links of validation and test, and those of no part that came after training.
         Recommendations are then as of the last edge. These parts can no longer be evaluated.
         """
-        later, history = self._unread, self._history
-        with progress_bar(len(later), desc="reading later edges", unit="edges", show=show) as bar:
-
-            def blocks() -> Iterator[NewEdges]:
-                for rows in index_blocks(len(later), READ_EDGES):
-                    yield NewEdges.of(self.network.graph, later[rows])
-                    bar.update(len(later[rows]))
-
-            self.scorer.update_each(blocks(), history)
-        history.later_edges = np.append(history.later_edges, later)
-        return len(later)
+        return self._live.read_all(READ_EDGES, show=show)
 
     def remove_edges(self, node: str, side: Side | None = None) -> int:
         """Forget all edges of a node on a side (by default on both); returns how many.
@@ -521,21 +473,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         stay until the next training. A node that is known from these edges only becomes unknown.
         An unknown node has no edges. No other thread may use the object meanwhile.
         """
-        one_type = not self.network.graph.is_bipartite
-        sides: Sequence[Side] = ["source"] if one_type else [side] if side else get_args(Side)
-        count = 0
-        for each in sides:
-            (number,) = self.live_nodes.numbers([node], each).tolist()
-            if number >= 0:
-                later = len(self.text.later_edges(number))
-                adjacency = self.network.loader.source_sampler.adjacency
-                gone = self._history.remove(number, adjacency)
-                self.scorer.remove(gone)
-                both = np.isin(gone.edges, self._history.later_edges).sum()
-                count += len(gone.edges) + later - int(both)
-                for other in [number, *gone.neighbors.tolist()]:
-                    if self._history.degrees[other] == 0:
-                        self.live_nodes.forget(other)
+        count = self._live.remove(node, side)
         self.__dict__.pop("_explainer", None)  # which has a mean of vectors
         return count
 
@@ -545,9 +483,14 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return GrowingNodeIndex(self.nodes)
 
     @cached_property
+    def _live(self) -> LiveLinks:
+        return LiveLinks(
+            network=self.network, nodes=self.live_nodes, text=self.text, scorer=self.scorer
+        )
+
+    @property
     def _history(self) -> EdgeHistory:
-        adjacency = self.network.loader.source_sampler.adjacency
-        return EdgeHistory(self.network.graph, self.network.split, adjacency.degrees())
+        return self._live.history
 
     def _numbers(self, nodes: Sequence[str] | Ids | None, side: Side) -> Ids:
         if nodes is None:
@@ -557,13 +500,6 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         if isinstance(nodes, str):
             raise InputError(f"nodes must be a list of ids (got '{nodes}')")
         return self.live_nodes.known_numbers(list(nodes), side)
-
-    def _positions(self, nodes: Sequence[Ids]) -> LinkTable:
-        """Candidate nodes of several sources as positions among all candidates."""
-        rows = np.repeat(np.arange(len(nodes)), [len(own) for own in nodes])
-        linked = np.concatenate([np.empty(0, np.int64), *nodes])
-        columns = np.searchsorted(self.scorer.candidates, linked)
-        return LinkTable.from_pairs(rows, columns, len(nodes))
 
 
 def _check_one(node: str | None, edges: EdgeTexts | None) -> None:

@@ -92,6 +92,12 @@ class LinkScorer:
         """The degree group of each node."""
         return self._group.rows
 
+    def linked(self, nodes: Sequence[Ids]) -> LinkTable:
+        """The candidates that each of several sources is linked to, by position."""
+        rows = np.repeat(np.arange(len(nodes)), [len(own) for own in nodes])
+        columns = np.searchsorted(self.candidates, np.concatenate([_NOTHING, *nodes]))
+        return LinkTable.from_pairs(rows, columns, len(nodes))
+
     def queries(self, sources: Ids) -> Queries:
         """Known sources; -1 is not allowed here, see `fold_in`."""
         parts = [component.vectors(sources, "source") for component in self.components]
