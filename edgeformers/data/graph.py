@@ -66,6 +66,8 @@ class EdgeTextGraph:
         self.num_targets = meta.num_nodes - (meta.num_sources if meta.is_bipartite else 0)
         self.is_bipartite = meta.is_bipartite
         self.is_directed = meta.is_directed
+        #: Whether an edge links both its ends; in a bipartite network, it links its source only.
+        self.is_undirected = not meta.is_bipartite and not meta.is_directed
         self.label_kind = meta.label_kind
         self.label_names = meta.label_names
         self.edge_type_names = meta.edge_type_names

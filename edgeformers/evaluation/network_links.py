@@ -153,7 +153,7 @@ def _link_table(
     position = np.full(graph.num_nodes, -1, np.int64)
     position[queries] = np.arange(len(queries))
     src, dst = graph.src[edges], graph.dst[edges]
-    if not graph.is_bipartite and not graph.is_directed:
+    if graph.is_undirected:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
     is_query = position[src] >= 0
     rows, nodes = position[src[is_query]], dst[is_query]

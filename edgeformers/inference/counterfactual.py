@@ -80,7 +80,7 @@ class Counterfactual:
             number=np.concatenate([number, ~np.arange(len(later))]),
             neighbor=neighbor,
             is_out=is_out,
-            is_link=positive & (is_out | self._is_undirected) & has_vector,
+            is_link=positive & (is_out | graph.is_undirected) & has_vector,
             later_texts=[text for _, text, *_ in later],
         )
 
@@ -191,10 +191,11 @@ class Counterfactual:
     def _links_to(self, target: int, removed: EdgeNumbers) -> "_Links":
         """The links to a target: those that arrived and are kept, and how many are lost."""
         numbers = np.array([number for number in removed if number >= 0], np.int64)
-        leads_there = (self.graph.dst[numbers] == target) | self._is_undirected
-        lost = np.count_nonzero(self.graph.is_positive[numbers] & leads_there)
+        graph = self.graph
+        leads_there = (graph.dst[numbers] == target) | graph.is_undirected
+        lost = np.count_nonzero(graph.is_positive[numbers] & leads_there)
         later = self.text.later_edges(target)
-        later = [edge for edge in later if edge[0] >= 0 and (self._is_undirected or not edge[2])]
+        later = [edge for edge in later if edge[0] >= 0 and (graph.is_undirected or not edge[2])]
         kept = [neighbor for neighbor, *_, number in later if number not in removed]
         return _Links(
             kept=NewEdges(
@@ -204,10 +205,6 @@ class Counterfactual:
             ),
             lost=int(lost) + len(later) - len(kept),
         )
-
-    @property
-    def _is_undirected(self) -> bool:
-        return not self.graph.is_bipartite and not self.graph.is_directed
 
 
 def _counts(nodes: Ids, linked: Ids) -> Ids:

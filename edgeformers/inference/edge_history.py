@@ -92,8 +92,7 @@ class EdgeHistory:
         known = np.isin(graph.split(split), (TRAIN, PROFILE)) & graph.is_positive
         self.num_nodes = graph.num_nodes  # N; arrays have room for later nodes
         self._graph, self._known = graph, known
-        self._is_bipartite = graph.is_bipartite
-        self._is_undirected = not graph.is_bipartite and not graph.is_directed
+        self._is_bipartite, self._is_undirected = graph.is_bipartite, graph.is_undirected
         source, target, _ = self._links(graph.src[known], graph.dst[known])
         self._trained = LinkTable.from_pairs(source, target, graph.num_nodes)
         self._arrived: dict[int, Counter[int]] = defaultdict(Counter)  # source -> edges per target

@@ -56,6 +56,10 @@ class FakeGraph:
         self.text_lengths = np.array([len(text) for text in self.words], dtype=np.int32)
 
     @property
+    def is_undirected(self):
+        return not self.is_bipartite and not self.is_directed
+
+    @property
     def num_nodes(self):
         return self.num_sources + self.num_targets if self.is_bipartite else self.num_sources
 

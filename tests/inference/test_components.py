@@ -66,7 +66,7 @@ def history_of(bipartite=True, directed=True):
         num_nodes=N,
         is_positive=np.ones(5, bool),
         is_bipartite=bipartite,
-        is_directed=directed,
+        is_undirected=not bipartite and not directed,
         split=lambda name: np.zeros(5, np.uint8),
     )
     return EdgeHistory(graph, "link", np.zeros(N, np.int64))

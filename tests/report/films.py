@@ -64,6 +64,7 @@ def make_graph(words=("good", "bad", "", "good"), names=("ann", "bob", "jaws", "
         "num_targets": 2,
         "is_bipartite": True,
         "is_directed": True,
+        "is_undirected": False,
         "src": np.array([0, 0, 1, 1], np.int32),
         "dst": np.array([2, 3, 2, 3], np.int32),
         "label_kind": "class",

@@ -35,7 +35,7 @@ def timed_links(graph: EdgeTextGraph, edges: Ids) -> TimedLinks:
     order = np.argsort(times, kind="stable")
     links, times = links[order].astype(np.int64), times[order].astype(np.int64)
     sources, targets = graph.src[links].astype(np.int64), graph.dst[links].astype(np.int64)
-    if not graph.is_bipartite and not graph.is_directed:
+    if graph.is_undirected:
         sources, targets = (
             np.stack(ends, 1).ravel() for ends in ((sources, targets), (targets, sources))
         )
@@ -54,8 +54,7 @@ class LinkHistory:
         self.num_sources, self.num_candidates = graph.num_sources, len(candidate_nodes(graph))
         links = timed_links(graph, edges)
         self._size = len(links)
-        is_undirected = not graph.is_bipartite and not graph.is_directed
-        self._links = np.empty((4, graph.num_edges * (2 if is_undirected else 1)), np.int64)
+        self._links = np.empty((4, graph.num_edges * (1 + graph.is_undirected)), np.int64)
         self._links[:, : self._size] = links.sources, links.columns, links.times, links.edges
         self._of_source = _Groups(links.sources, graph.num_nodes)
         self._of_column = _Groups(links.columns, self.num_candidates)

@@ -74,7 +74,7 @@ def describe(graph: "EdgeTextGraph") -> DataCard:
 def _pair_keys(graph: "EdgeTextGraph") -> Array:
     """One number per edge, equal for edges between the same two nodes."""
     src, dst = np.asarray(graph.src), np.asarray(graph.dst)
-    if not (graph.is_directed or graph.is_bipartite):
+    if graph.is_undirected:
         src, dst = np.minimum(src, dst), np.maximum(src, dst)
     keys = np.multiply(src, max(graph.num_nodes, 1), dtype=np.uint64, casting="unsafe")
     return np.add(keys, dst, out=keys, casting="unsafe")
