@@ -164,8 +164,7 @@ def training_links(graph: EdgeTextGraph, split: str) -> TrainingLinks:
         )
     has_profiles = (graph.split(split) == PROFILE).any()
     known = positive_links(graph, split, [TRAIN, PROFILE]) if has_profiles else train
-    first = graph.num_sources if graph.is_bipartite else 0
-    return TrainingLinks(train=train, known=known, first_candidate=first)
+    return TrainingLinks(train=train, known=known, first_candidate=graph.nodes_on("target").start)
 
 
 def fold_in_means(

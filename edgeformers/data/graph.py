@@ -63,8 +63,8 @@ class EdgeTextGraph:
         self.num_nodes = meta.num_nodes
         self.num_edges = meta.num_edges
         self.num_sources = meta.num_sources
-        self.num_targets = meta.num_nodes - (meta.num_sources if meta.is_bipartite else 0)
         self.is_bipartite = meta.is_bipartite
+        self.num_targets = len(self.nodes_on("target"))
         self.is_directed = meta.is_directed
         #: Whether an edge links both its ends; in a bipartite network, it links its source only.
         self.is_undirected = not meta.is_bipartite and not meta.is_directed
@@ -379,6 +379,13 @@ class EdgeTextGraph:
     def node_names(self, nodes: ArrayLike) -> list[str]:
         """The ids of nodes, as in the input."""
         return self.node_index.ids_of(nodes)
+
+    def nodes_on(self, side: Side | None) -> range:
+        """The numbers of the nodes on a side; with one node type, or without a side, of all."""
+        if side is None or not self.is_bipartite:
+            return range(self.num_nodes)
+        border = self.num_sources
+        return range(border) if side == "source" else range(border, self.num_nodes)
 
     def node_number(self, name: str, side: Side | None = None) -> int:
         """The number of a node; in a bipartite network `side` distinguishes equal ids."""

@@ -35,8 +35,8 @@ def link_parts(graph: EdgeTextGraph, split: str) -> dict[str, Ids]:
 
 def candidate_nodes(graph: EdgeTextGraph) -> Ids:
     """The nodes that can be recommended: targets if the network is bipartite, else all nodes."""
-    first = graph.num_sources if graph.is_bipartite else 0
-    return np.arange(first, graph.num_nodes, dtype=np.int64)
+    nodes = graph.nodes_on("target")
+    return np.arange(nodes.start, nodes.stop, dtype=np.int64)
 
 
 def drawable_nodes(graph: EdgeTextGraph, adjacency: Adjacency) -> Ids:
@@ -74,7 +74,7 @@ def seen_links(graph: EdgeTextGraph, sources: Ids) -> LinkTable:
     if not graph.is_bipartite:
         row = np.concatenate([row, np.arange(len(sources))])
         nodes = np.concatenate([nodes, sources])
-    columns = nodes - (graph.num_sources if graph.is_bipartite else 0)
+    columns = nodes - graph.nodes_on("target").start
     return LinkTable.from_pairs(row, columns, len(sources))
 
 

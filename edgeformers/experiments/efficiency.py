@@ -158,7 +158,7 @@ def _set_up(run: PlannedRun, plan: Plan, graph: EdgeTextGraph) -> TimedModel:
     objective = LinkPredictor(config=config, device=plan.device, show=False).make_objective(graph)
     predictor, loader = objective.fitted, objective.loader
     adjacency = loader.target_sampler.adjacency
-    first = graph.num_sources if graph.is_bipartite else 0
+    first = graph.nodes_on("target").start
     centers = choose_centers(adjacency.degrees(), first, TIMED_BATCH, most)
     batches = {}
     for size in TIMED_NEIGHBORS:

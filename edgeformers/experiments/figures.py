@@ -113,7 +113,7 @@ def study_charts(record: Record) -> dict[str, LineChart]:
 def _embeddings(plan: Plan, graph: EdgeTextGraph) -> tuple[NodeMap, list[Measurement]]:
     predictor = open_run(plan.runs[0].path, graph, device=plan.device, show=False)
     assert isinstance(predictor, LinkPredictor)
-    first = graph.num_sources if graph.is_bipartite else 0
+    first = graph.nodes_on("target").start
     degrees = np.asarray(predictor.fitted_.network.loader.target_sampler.adjacency.degrees())
     nodes = first + np.argsort(-degrees[first:], kind="stable")[:MAPPED_NODES]
     title = f"Nodes (stars) and their edges (points) of {graph.name}"

@@ -304,17 +304,15 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         """`similar` for several nodes, which are compared together."""
         if k < 1:
             raise InputError(f"k must be at least 1 (got {k})")
-        graph, numbers = self.network.graph, self._numbers(list(nodes), side)
-        first, stop = 0, graph.num_nodes
-        if graph.is_bipartite:
-            first, stop = (0, graph.num_sources) if side == "source" else (graph.num_sources, stop)
+        numbers, listed = self._numbers(list(nodes), side), self.network.graph.nodes_on(side)
+        first, stop = listed.start, listed.stop
         table, norms = (stored[first:stop] for stored in self.text.store(side))
         queries = self.text.encode(numbers, side)
         lengths = np.linalg.norm(queries, axis=1)[:, None]
         cosines = queries @ table.T / np.maximum(lengths * norms, 1e-12)
         found = []
         for number, own in zip(numbers.tolist(), cosines, strict=True):
-            if first <= number < stop:
+            if number in listed:
                 own[number - first] = -np.inf
             place, score = highest(own, k)
             names = self.live_nodes.ids_of(place + first)

@@ -201,13 +201,12 @@ def network_node_labels(graph: EdgeTextGraph, *, side: Side | None = None) -> La
             "`labels=` of read_nodes, or pass a table of `labels=`"
         )
     offsets, codes = graph.node_labels
-    first, stop = 0, graph.num_nodes
-    if graph.is_bipartite and side is not None:
-        first, stop = (0, graph.num_sources) if side == "source" else (graph.num_sources, stop)
-    nodes = np.repeat(np.arange(first, stop), np.diff(offsets[first : stop + 1]))
+    own = graph.nodes_on(side)
+    nodes = np.repeat(np.arange(own.start, own.stop), np.diff(offsets[own.start : own.stop + 1]))
     if not len(nodes):
         raise InputError(f"{graph.path} has no labeled {side} nodes; choose the other side")
-    return _encoded(nodes, np.array(graph.node_label_names)[codes[offsets[first] : offsets[stop]]])
+    labels = codes[offsets[own.start] : offsets[own.stop]]
+    return _encoded(nodes, np.array(graph.node_label_names)[labels])
 
 
 def classify_labeled_nodes(

@@ -33,8 +33,8 @@ class NodeSearch:
 
     def find(self, query: str, *, side: Side | None, limit: int) -> Matches:
         """Nodes whose ids contain a text: exact matches first, then prefixes, then others."""
-        low, high = self._range(side)
-        ids, text = self._ids.slice(low, high - low), query.lower()
+        nodes = self.graph.nodes_on(side)
+        ids, text = self._ids.slice(nodes.start, len(nodes)), query.lower()
         inside = _where(pc.match_substring(ids, text))
         places = inside[: 20 * limit] if not text else inside
         exact = _where(pc.equal(ids, text)) if text else inside[:0]
@@ -42,14 +42,14 @@ class NodeSearch:
         ordered = np.concatenate([exact[:limit], prefix[: 2 * limit], places[: 3 * limit]])
         _, first = np.unique(ordered, return_index=True)
         best = ordered[np.sort(first)][:limit]
-        return Matches(nodes=self.describe(best + low), total=len(inside))
+        return Matches(nodes=self.describe(best + nodes.start), total=len(inside))
 
     def busiest(self, side: Side | None, count: int) -> list[NodeMatch]:
         """The nodes with the most edges."""
-        low, high = self._range(side)
-        degrees = np.diff(self.graph.adjacency.indptr)[low:high]
+        nodes = self.graph.nodes_on(side)
+        degrees = np.diff(self.graph.adjacency.indptr)[nodes.start : nodes.stop]
         some = np.argpartition(-degrees, min(count, len(degrees) - 1))[:count]
-        return self.describe(low + some[np.lexsort([some, -degrees[some]])])
+        return self.describe(nodes.start + some[np.lexsort([some, -degrees[some]])])
 
     def describe(self, nodes: Ids) -> list[NodeMatch]:
         """Nodes with their ids, sides and numbers of edges."""
@@ -65,13 +65,6 @@ class NodeSearch:
         if not self.graph.is_bipartite:
             return None
         return "source" if node < self.graph.num_sources else "target"
-
-    def _range(self, side: Side | None) -> tuple[int, int]:
-        """The numbers of the first node of a side and of the one after the last."""
-        count = self.graph.num_nodes
-        if side is None or not self.graph.is_bipartite:
-            return 0, count
-        return (0, self.graph.num_sources) if side == "source" else (self.graph.num_sources, count)
 
 
 def list_edges(graph: EdgeTextGraph, edges: Ids) -> list[NodeEdge]:

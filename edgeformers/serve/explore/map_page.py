@@ -76,10 +76,8 @@ class Maps:
     def _node_map(self, served: ServedModel, what: str) -> PointMap:
         graph = served.graph
         side: Side = "target" if what == "target" else "source"
-        first = graph.num_sources if what == "target" else 0
-        last = graph.num_sources if what == "source" else graph.num_nodes
-        degrees = graph.adjacency.degrees()
-        nodes = _sample(first + np.flatnonzero(degrees[first:last]))
+        own, degrees = graph.nodes_on(side), graph.adjacency.degrees()
+        nodes = _sample(own.start + np.flatnonzero(degrees[own.start : own.stop]))
         vectors = self._vectors(lambda part: served.links.embed_nodes(part, side=side), nodes)
         labels = _node_labels(graph, nodes)
         shown_side = side if graph.is_bipartite else None
