@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgeformers.decode import decode_json
+from edgeformers.files import json_values
 from edgeformers.report.figures import AttentionFigure, LineChart, NodeMap, Points
 from edgeformers.report.formatting import (
     INPUT_NAMES,
@@ -81,22 +82,13 @@ class Results:
     version: int = VERSION
 
     def to_json(self) -> str:
-        return json.dumps(_nan_to_none(asdict(self)), ensure_ascii=False, indent=1)
+        return json.dumps(json_values(asdict(self)), ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
         """Parse the output of `to_json`."""
         remedy = "create the file again from the runs"
         return decode_json(cls, text, source="results", version=VERSION, remedy=remedy)
-
-
-def _nan_to_none(value: Any) -> Any:
-    """JSON has no NaN or infinity."""
-    if isinstance(value, dict):
-        return {key: _nan_to_none(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_nan_to_none(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def learning_curve(
