@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgeformers.data.types import Ids, Mask, Side
-from edgeformers.inference.components import ScoreComponent
+from edgeformers.inference.components import ScoreComponent, current_rows
 from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 
 SMALL = 1e-4  # a sum of vectors of about unit length that is shorter has no direction
@@ -119,13 +119,8 @@ class AudienceComponent(ScoreComponent):
 
     def _sums(self, nodes: Ids, side: Side) -> Tensor:
         """The vectors [n, R] before they are scaled to unit length."""
-        table, changed = self.query if side == "source" else self.key, self._changed[side]
-        rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
-        rows[torch.from_numpy(nodes >= len(table))] = 0.0
-        for at, node in enumerate(nodes.tolist() if changed else ()):
-            if node in changed:
-                rows[at] = changed[node]
-        return rows
+        table = self.query if side == "source" else self.key
+        return current_rows(table, self._changed[side], nodes)
 
     def _added(self, neighbors: Ids, side: Side) -> Tensor:
         """What each edge to a neighbor adds to a node on `side`: [n, R]."""

@@ -116,14 +116,8 @@ class FactorComponent(ScoreComponent):
                 raise ValueError(f"{self.name}.{name} is {list(tensor.shape)}, not {expected}")
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
-        table, changed = self.query if side == "source" else self.key, self._changed[side]
-        rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
-        rows[torch.from_numpy(nodes >= len(table))] = 0.0  # unless folded in
-        if changed:
-            for at, node in enumerate(nodes.tolist()):
-                if node in changed:
-                    rows[at] = changed[node]
-        return rows
+        table = self.query if side == "source" else self.key
+        return current_rows(table, self._changed[side], nodes)
 
     def fold_in(self, edges: NewEdges, side: Side) -> Tensor:
         linked = edges.neighbors(side)
@@ -316,12 +310,7 @@ class ReciprocityComponent(ScoreComponent):
         self._removed: set[int] = set()  # nodes that have no trained links any more
 
     def check(self, num_nodes: int) -> None:
-        offsets, nodes = self.offsets.flatten(), self.nodes.flatten()
-        rises = len(offsets) == num_nodes + 1 and bool((offsets.diff() >= 0).all())
-        if not rises or offsets[0] != 0 or offsets[-1] != len(nodes) or self.nodes.dim() != 1:
-            raise ValueError("reciprocity.offsets do not rise to the number of links")
-        if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
-            raise ValueError("reciprocity.nodes are not nodes of the network")
+        check_links(self.name, self.offsets, self.nodes, num_nodes)
 
     def vectors(self, nodes: Ids, side: Side) -> Tensor:
         return torch.empty(len(nodes), 0)
@@ -367,6 +356,29 @@ class ReciprocityComponent(ScoreComponent):
     @cached_property
     def _links(self) -> LinkTable:
         return LinkTable.from_csr(self.offsets.numpy(), self.nodes.numpy())
+
+
+def check_links(name: str, offsets: Tensor, nodes: Tensor, num_nodes: int) -> None:
+    """Raise a ValueError unless each node v has links to `nodes[offsets[v] : offsets[v + 1]]`."""
+    bounds = offsets.flatten()
+    rises = len(bounds) == num_nodes + 1 and bool((bounds.diff() >= 0).all())
+    if not rises or bounds[0] != 0 or nodes.shape != (int(bounds[-1]),):
+        raise ValueError(f"{name}.offsets do not rise to the number of links")
+    if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
+        raise ValueError(f"{name} has links to nodes that are not in the network")
+
+
+def current_rows(table: Tensor, changed: Mapping[int, Tensor], nodes: Ids) -> Tensor:
+    """The rows [n, R] of nodes in a table [N, R], or what they have changed to.
+
+    A node that came later and has no other row has zeros.
+    """
+    rows = table[torch.from_numpy(np.minimum(nodes, len(table) - 1))]
+    rows[torch.from_numpy(nodes >= len(table))] = 0.0
+    for at, node in enumerate(nodes.tolist() if changed else ()):
+        if node in changed:
+            rows[at] = changed[node]
+    return rows
 
 
 def _gram(vectors: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgeformers.data.types import Floats, Ids, Side
-from edgeformers.inference.components import EASEComponent, ScoreComponent
+from edgeformers.inference.components import EASEComponent, ScoreComponent, check_links
 from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.growing import GrowingArray
 
@@ -255,17 +255,9 @@ class RecentHistoryComponent(EASEComponent):
         for tensor in (self.query, self.key, self.left):
             if tensor.shape != self.query.shape or len(tensor) != num_nodes or tensor.dim() != 2:
                 raise ValueError(f"{self.name} has vectors of {list(tensor.shape)}")
-        offsets, targets, shape = self.offsets.flatten(), self.targets, self.targets.shape
-        rises = len(offsets) == num_nodes + 1 and bool((offsets.diff() >= 0).all())
-        if (
-            not rises
-            or offsets[0] != 0
-            or shape != (int(offsets[-1]),)
-            or self.times.shape != shape
-        ):
-            raise ValueError(f"{self.name}.offsets do not rise to the number of links")
-        if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < num_nodes:
-            raise ValueError(f"{self.name}.targets are not nodes of the network")
+        check_links(self.name, self.offsets, self.targets, num_nodes)
+        if self.times.shape != self.targets.shape:
+            raise ValueError(f"{self.name}.times do not have one time per link")
         if self.memory.shape or not self.memory > 0:
             raise ValueError(f"{self.name}.memory must be above 0 days")
         if self.power.shape or not 0 <= self.power <= 1:
