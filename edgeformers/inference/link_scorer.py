@@ -123,7 +123,7 @@ class LinkScorer:
 
     def cached_keys(self, targets: Ids) -> Vectors:
         """The `keys` of candidates, from those of all candidates once something was ranked."""
-        if self._index is None and "_candidate_keys" not in self.__dict__:
+        if not self._has_keys:
             return self.keys(targets)
         place = np.searchsorted(self.candidates, targets)
         is_later = place >= self.num_trained
@@ -133,7 +133,7 @@ class LinkScorer:
 
     def among(self, queries: Ids | Queries, candidates: Ids | None = None) -> Scorer:
         """The scores of sources and chosen or all candidates, as evaluation ranks them."""
-        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        sources = self._as_queries(queries)
         keys = self._moved_keys if candidates is None else self._moved(self.keys(candidates))
         scorer: Scorer = InnerProductScorer(sources.vectors, keys)
         if candidates is None and len(self.candidates) > self.num_trained:
@@ -151,7 +151,7 @@ class LinkScorer:
 
     def component_scores(self, queries: Ids | Queries) -> Vectors:
         """What each component adds to the scores of all candidates: [n, P, C]."""
-        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        sources = self._as_queries(queries)
         # By torch, not NumPy: two pools of threads would compete for the same cores.
         parts = torch.from_numpy(sources.vectors).split(sources.widths, 1)
         blocks = []
@@ -176,7 +176,7 @@ class LinkScorer:
         `exclude` has the positions of those that are left out for a source, and `allowed` [C] says
         which ones are ranked at all.
         """
-        sources = queries if isinstance(queries, Queries) else self.queries(queries)
+        sources = self._as_queries(queries)
         hidden = self._is_hidden.rows
         if hidden.any():
             allowed = ~hidden if allowed is None else allowed & ~hidden
@@ -295,6 +295,9 @@ class LinkScorer:
         self.__dict__.pop("mean_key", None)
         self._renew(np.unique(ends))
 
+    def _as_queries(self, sources: Ids | Queries) -> Queries:
+        return sources if isinstance(sources, Queries) else self.queries(sources)
+
     def weighted(self, nodes: Ids, parts: Sequence[Tensor], group: Tensor) -> Queries:
         """Sources [n] of degree groups [n], from the query vectors of each component."""
         weights, widths = self.weights[group], [part.size(1) for part in parts]
@@ -309,7 +312,7 @@ class LinkScorer:
 
     def _renew_component(self, at: int) -> None:
         """Compute the keys of all candidates for one component again."""
-        if self._index is None and "_candidate_keys" not in self.__dict__:
+        if not self._has_keys:
             return
         first = self.candidates[:1]
         widths = [component.vectors(first, "target").size(1) for component in self.components]
@@ -325,7 +328,7 @@ class LinkScorer:
 
     def _renew_keys(self, nodes: Ids) -> None:
         """Compute the keys of nodes again, if those of all candidates are stored."""
-        if self._index is None and "_candidate_keys" not in self.__dict__:
+        if not self._has_keys:
             return
         rows = self._places(nodes)
         if not len(rows):
@@ -400,6 +403,11 @@ class LinkScorer:
         """The mean [R] of the keys of all candidates, as of its first use."""
         mean: Vectors = self._candidate_keys.mean(0, dtype=np.float64).astype(np.float32)
         return mean
+
+    @property
+    def _has_keys(self) -> bool:
+        """Whether the keys of all candidates are in the index, or have been computed."""
+        return self._index is not None or "_candidate_keys" in self.__dict__
 
     @cached_property
     def _candidate_keys(self) -> Vectors:
