@@ -42,6 +42,11 @@ class PublishedTable:
     cells: Mapping[str, Mapping[str, Mapping[str, TableCell]]]
     gains: Mapping[str, tuple[float, ...]]  # over the best baseline in percent, where printed
 
+    @property
+    def scale(self) -> float:
+        """The factor by which the numbers are larger than those of a record."""
+        return 100.0 if self.unit == "percent" else 1.0
+
     def cell(self, dataset: str | None, row: str, metric: str) -> TableCell | None:
         """The published number of a row on a dataset, if any."""
         return self.cells.get(dataset or "", {}).get(row, {}).get(metric)

@@ -183,7 +183,7 @@ def _table_row(
     published = {}
     if spec.published is not None:
         table = published_table(spec.published)
-        factor = spec.scale / (100.0 if table.unit == "percent" else 1.0)
+        factor = spec.scale / table.scale
         for metric in spec.metrics:
             cell = table.cell(record.dataset, info.name, metric.rpartition("/")[2])
             if cell is not None:
@@ -227,7 +227,7 @@ def _published_leads(record: Record, spec: TableSpec) -> list[str]:
         if lead := table.lead(record.reference, metric):
             ours, best, difference = lead
             side = "above" if difference >= 0 else "below"
-            factor = spec.scale / (100.0 if table.unit == "percent" else 1.0)
+            factor = spec.scale / table.scale
             leads.append(
                 f"{abs(difference * factor):.{spec.digits}f} {side} {ROWS[best].title} in "
                 f"{metric_name(metric)}"
