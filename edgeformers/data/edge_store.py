@@ -234,9 +234,9 @@ class EdgeStore:
         rows = self._rows("SELECT node, side, sequence FROM removals ORDER BY sequence")
         return [self._removal(*row) for row in rows]
 
-    def changes_after(self, sequence: int, limit: int = ROWS) -> list[StoredEdge | Removal]:
+    def changes_after(self, sequence: int) -> list[StoredEdge | Removal]:
         """The next edges and removals after a sequence number, in their order."""
-        rows = self._rows(_CHANGES, sequence, limit)
+        rows = self._rows(_CHANGES, sequence, ROWS)
         return [
             self._edge(row[:7]) if row[7] is None else self._removal(row[7], row[8], row[0])
             for row in rows

@@ -31,6 +31,7 @@ READOUT_TEXT = 1.5  # of a text in each layer with virtual tokens: these, and th
 FORWARD = 1 / 3  # of a forward pass alone
 CHARACTERS_PER_TOKEN = 4.5
 SAMPLE = (16, 32)  # texts and tokens per text that the speed is measured on
+ROUNDS = 4  # passes that are timed
 ENSEMBLE_SECONDS = 2e-3  # per training link, to fit the ensemble of links
 #: What the plan cost where it was measured (docs/scale.md).
 COSTS: Mapping[Task, str] = {
@@ -128,12 +129,12 @@ def measure_workload(
 
 
 @torch.inference_mode()
-def measure_speed(encoder: TextEncoder, rounds: int = 4) -> float:
+def measure_speed(encoder: TextEncoder) -> float:
     """The work that this machine does per second, from the fastest of a few passes of a layer."""
     texts, tokens = SAMPLE
     text = PackedText.from_lists([[0] * tokens] * texts)
     hidden, layer, seconds = encoder.embed(text), encoder.layers[0], float("inf")
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         started = time.perf_counter()
         layer(hidden, text)
         seconds = min(seconds, time.perf_counter() - started)

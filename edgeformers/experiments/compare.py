@@ -23,7 +23,7 @@ from edgeformers.evaluation import (
 )
 from edgeformers.evaluation.rolling import ROLLING_GROUPS
 
-RESAMPLES = 2000
+RESAMPLES, SEED = 2000, 0  # of the bootstrap
 F1_METRICS = ("macro_f1", "micro_f1")
 CLUSTERS = ("query", "source")  # columns of examples that belong together
 Tables = Sequence[pa.Table]  # the examples of each run of a row
@@ -71,11 +71,8 @@ class RowComparison:
     The results of rows in `fixed` do not vary with the seed.
     """
 
-    def __init__(
-        self, examples: Mapping[str, Tables], seed: int = 0, *, fixed: Container[str] = ()
-    ) -> None:
+    def __init__(self, examples: Mapping[str, Tables], *, fixed: Container[str] = ()) -> None:
         self.examples = examples
-        self.seed = seed
         self.fixed = fixed
         self._selected: dict[tuple[str, str], dict[str, Tables]] = {}
         self._draws: dict[str, Draws] = {}
@@ -103,7 +100,7 @@ class RowComparison:
         means = [float(np.mean([scores.values.mean() for scores in side])) for side in sides]
         resampled = [[scores.resampled for scores in side] for side in sides]
         interval, p_value = two_level_difference(
-            resampled[0], resampled[1], means[0] - means[1], self.seed, level
+            resampled[0], resampled[1], means[0] - means[1], SEED, level
         )
         draws = known[0].draws
         rows = zip((*first, *second), known, strict=True)
@@ -157,16 +154,14 @@ class RowComparison:
             same = [t for runs in selected.values() for t in runs if _same_edges([table, t])]
             columns = [t.column(c) for t in same for c in CLUSTERS if c in t.column_names]
             clusters = columns[0].to_numpy() if columns else edges
-            cluster, counts = draw_clusters(clusters, self.seed, resamples=RESAMPLES)
+            cluster, counts = draw_clusters(clusters, SEED, resamples=RESAMPLES)
             self._draws[key] = Draws(edges=edges, cluster=cluster, counts=counts)
         return self._draws[key]
 
 
-def compare_rows(
-    first: Tables, second: Tables, part: str, metric: str, seed: int = 0
-) -> Difference | None:
+def compare_rows(first: Tables, second: Tables, part: str, metric: str) -> Difference | None:
     """Compare two rows by the examples of their runs; None if the examples are not the same."""
-    rows = RowComparison({"first": first, "second": second}, seed)
+    rows = RowComparison({"first": first, "second": second})
     return rows.compare(["first"], ["second"], part, metric)
 
 

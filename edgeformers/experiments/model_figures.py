@@ -115,18 +115,16 @@ def _random_place(words: Sequence[str], edge: int) -> int:
 
 
 @torch.inference_mode()
-def node_map(
-    predictor: LinkPredictor, nodes: Ids, names: Sequence[str], title: str, *, seed: int = 0
-) -> NodeMap:
+def node_map(predictor: LinkPredictor, nodes: Ids, names: Sequence[str], title: str) -> NodeMap:
     """Target nodes and the edges around them, projected to two dimensions."""
     network = predictor.fitted_.network
-    sampler = network.graph.sampler(network.split, [MAX_EDGES], seed=seed)
+    sampler = network.graph.sampler(network.split, [MAX_EDGES])
     batch = replace(network.loader, target_sampler=sampler).nodes(nodes, side="target")
     batch = batch.to(predictor.device)
     with predictor.options.autocast():
         edges = predictor.model.encode_ego_edges(batch).float().cpu().numpy()  # type: ignore[operator]
         centers = predictor.model(batch).float().cpu().numpy()
-    points = project_2d(np.concatenate([centers, edges]), seed).tolist()
+    points = project_2d(np.concatenate([centers, edges])).tolist()
     return NodeMap(
         title=title,
         names=list(names),
@@ -137,13 +135,13 @@ def node_map(
 
 
 @torch.inference_mode()
-def measure_embeddings(predictor: LinkPredictor, nodes: Ids, *, seed: int = 0) -> list[Measurement]:
+def measure_embeddings(predictor: LinkPredictor, nodes: Ids) -> list[Measurement]:
     """Mean cosine similarity between nodes, edges of one node, and edges of different nodes.
 
     The differences that the paper claims have intervals over nodes.
     """
     network = predictor.fitted_.network
-    sampler = network.graph.sampler(network.split, [MEASURED_EDGES], seed=seed)
+    sampler = network.graph.sampler(network.split, [MEASURED_EDGES])
     sized, centers, sums, sizes = replace(network.loader, target_sampler=sampler), [], [], []
     for start in range(0, len(nodes), ATTENTION_BATCH):
         batch = sized.nodes(nodes[start : start + ATTENTION_BATCH], side="target")
@@ -157,16 +155,14 @@ def measure_embeddings(predictor: LinkPredictor, nodes: Ids, *, seed: int = 0) -
         sizes.append(torch.bincount(owner, minlength=len(center)).cpu())
         centers.append(torch.nn.functional.normalize(center).cpu())
     center, total, size = (torch.cat(parts).double().numpy() for parts in (centers, sums, sizes))
-    return similarity_measurements(center, total, size, seed)
+    return similarity_measurements(center, total, size)
 
 
-def similarity_measurements(
-    centers: Floats, sums: Floats, sizes: Floats, seed: int = 0
-) -> list[Measurement]:
+def similarity_measurements(centers: Floats, sums: Floats, sizes: Floats) -> list[Measurement]:
     """From unit vectors of nodes [n, D], and the sum and number of unit vectors of their edges."""
     within = (np.square(sums).sum(1) - sizes) / np.maximum(sizes * (sizes - 1), 1)  # pairs of edges
     means = sums / np.maximum(sizes, 1)[:, None]
-    _, counts = draw_clusters(np.arange(len(centers)), seed)
+    _, counts = draw_clusters(np.arange(len(centers)), 0)
     counts = np.vstack([np.ones(len(centers)), counts])  # the first row is the estimate
 
     def between(vectors: Floats) -> Floats:

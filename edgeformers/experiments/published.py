@@ -34,7 +34,6 @@ class PublishedTable:
     """A table of the paper: `cells[dataset][row][metric]` as printed, with our row names."""
 
     name: str
-    caption: str
     tables: tuple[int, ...]  # its numbers in the paper
     part: str
     unit: Literal["percent", "share", "ms"]
@@ -99,7 +98,6 @@ def named_dataset(graph: EdgeTextGraph, name: str | None = None) -> str | None:
 def _table(name: str, values: Mapping[str, Any]) -> PublishedTable:
     return PublishedTable(
         name=name,
-        caption=values["caption"],
         tables=tuple(values["tables"]),
         part=values["part"],
         unit=values["unit"],

@@ -103,13 +103,11 @@ def score(
     return RunScores(results=results, examples=pa.concat_tables(tables) if tables else None)
 
 
-def score_rolling(
-    model: Any, graph: EdgeTextGraph, split: str, *, seed: int = 0, parts: Sequence[str] = PARTS
-) -> RunScores:
+def score_rolling(model: Any, graph: EdgeTextGraph, split: str, *, seed: int = 0) -> RunScores:
     """Score a fitted link predictor or rolling baseline under `rolling` and DTGB's protocols."""
     results: dict[str, dict[str, Any]] = {}
     tables = []
-    for part in parts:
+    for part in PARTS:
         if isinstance(model, LinkPredictor):
             scorer: RollingScorer = RollingPredictor(model.fitted_)
         else:

@@ -25,7 +25,6 @@ class KeyLayout:
     Shapes: S = T + B*V key rows. `order` maps cat(virtual, rows) to key rows, `inverse` back.
     """
 
-    num_virtual: int
     offsets: Tensor  # [B+1] int32
     row_offsets: Tensor  # [B+1] int32, of one readout row per group: 0, 1, 2, ...
     positions: Tensor  # [S]; virtual rows have position 0
@@ -205,7 +204,7 @@ def _key_layout(groups: Ragged, num_virtual: int) -> KeyLayout:
     rows = torch.arange(groups.num_rows, device=device)
     if num_virtual == 0:
         return KeyLayout(
-            0, groups.offsets, counts.int(), groups.positions, rows, rows, groups.max_length
+            groups.offsets, counts.int(), groups.positions, rows, rows, groups.max_length
         )
     before = counts * num_virtual
     offsets = groups.offsets + before  # [B+1]
@@ -214,7 +213,6 @@ def _key_layout(groups: Ragged, num_virtual: int) -> KeyLayout:
     inverse = torch.cat([virtual_rows.flatten(), group_rows])  # [S]
     keys = torch.arange(inverse.size(0), device=device)
     return KeyLayout(
-        num_virtual=num_virtual,
         offsets=offsets.int(),
         row_offsets=counts.int(),
         positions=torch.zeros_like(keys).index_copy(0, group_rows, groups.positions),

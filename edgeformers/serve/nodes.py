@@ -41,11 +41,9 @@ class Nodes:
         found = served.node_search.describe(served.node_numbers([node], side))
         return self._counted(served, found)[0]
 
-    def busiest(
-        self, side: Side | None, limit: int = 20, *, model: str | None = None
-    ) -> list[NodeMatch]:
+    def busiest(self, side: Side | None, limit: int) -> list[NodeMatch]:
         """The nodes with the most edges."""
-        served = self._versions.find(name=model)
+        served = self._versions.find()
         return self._counted(served, served.node_search.busiest(side, limit))
 
     def _counted(self, served: ServedModel, nodes: Sequence[NodeMatch]) -> list[NodeMatch]:
