@@ -2,7 +2,7 @@
 
 Classes are integers [n]; multi-label targets are boolean tables [n, C]. F1 and precision take
 either. Without any examples a metric is NaN. Written here rather than taken from scikit-learn,
-which is an optional dependency, and which has no ranks with ties and no empty classes.
+which is slow to import, and which has no ranks with ties and no empty classes.
 """
 
 from typing import Any, Literal
