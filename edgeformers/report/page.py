@@ -2,11 +2,11 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgeformers.data.card.card import Finding
 from edgeformers.report.figures import FigureData, legend
@@ -217,9 +217,22 @@ def _has_plots(blocks: Iterable[Block]) -> bool:
     return any(isinstance(b, Plot) or _has_plots(getattr(b, "blocks", ())) for b in blocks)
 
 
+def html_environment(package: str, finalize: Callable[[Any], Any] | None = None) -> "Environment":
+    """The templates of a package, which escape what they show; an unknown name is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=finalize,
+    )
+
+
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
     def prose(text: str) -> Markup:
@@ -230,12 +243,8 @@ def _environment() -> "Environment":
         """A dotted setting name may break after its dots and underscores."""
         return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(printable(name)))))
 
-    environment = Environment(
-        loader=PackageLoader("edgeformers.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    environment = html_environment(
+        "edgeformers.report",
         # data never brings control characters into a page
         finalize=lambda value: printable(value) if type(value) is str else value,
     )

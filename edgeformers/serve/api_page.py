@@ -10,8 +10,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
+from edgeformers.report.page import html_environment
 from edgeformers.serve.problems import MEDIA_TYPE
 from edgeformers.serve.schemas import Problem
 
@@ -146,10 +147,4 @@ def _style() -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("edgeformers.serve"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return html_environment("edgeformers.serve")

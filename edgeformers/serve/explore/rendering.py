@@ -9,11 +9,12 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from edgeformers.report.figures import COLORS
 from edgeformers.report.formatting import printable
+from edgeformers.report.page import html_environment
 
 #: Nothing but the server's own files: no inline script or style, no other origin, no frame.
 POLICY = (
@@ -90,12 +91,8 @@ def _palette() -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("edgeformers.serve.explore"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    environment = html_environment(
+        "edgeformers.serve.explore",
         finalize=lambda value: shown(value) if type(value) is str else value,
     )
     environment.globals["url"] = page_url
