@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, cast
 
@@ -179,17 +179,13 @@ class Edgeformer(nn.Module, ABC):
     @torch.no_grad()
     def attention_maps(self, batch: Any) -> list[list[AttentionMap]]:
         """For every text, the attention of each layer."""
-        text, z, virtual = batch.text, self.node_vectors(batch), None
+        text = batch.text
         maps: list[list[AttentionMap]] = [[] for _ in range(text.num_texts)]
-        hidden = self.encoder.embed(text)
-        for index, layer in enumerate(self.encoder.layers):
-            if index >= self.config.text_layers:
-                virtual = self.virtual_tokens(index - self.config.text_layers, z, hidden, batch)
+        for index, (layer, hidden, virtual) in enumerate(self._layer_inputs(batch)):
             names = self.config.tokens if virtual is not None else ()
-            weights = cast(TransformerLayer, layer).attention_map(hidden, text, virtual)
+            weights = layer.attention_map(hidden, text, virtual)
             for text_maps, text_weights in zip(maps, weights, strict=True):
                 text_maps.append(AttentionMap(layer=index, virtual=names, weights=text_weights))
-            hidden = layer(hidden, text, virtual)
         return maps
 
     @torch.no_grad()
@@ -198,17 +194,21 @@ class Edgeformer(nn.Module, ABC):
 
         Of the last layer, averaged over heads, virtual tokens first.
         """
-        text, z, virtual = batch.text, self.node_vectors(batch), None
-        *earlier, last = self.encoder.layers
-        hidden = self.encoder.embed(text)
-        for index, layer in enumerate(earlier):
-            if index >= self.config.text_layers:
-                virtual = self.virtual_tokens(index - self.config.text_layers, z, hidden, batch)
-            hidden = layer(hidden, text, virtual)
-        virtual = self.virtual_tokens(len(earlier) - self.config.text_layers, z, hidden, batch)
-        readout = self.readout_rows(hidden, virtual, text)
-        maps = cast(TransformerLayer, last).attention_map(hidden, text, virtual, readout=readout)
+        *_, (layer, hidden, virtual) = self._layer_inputs(batch)
+        readout = self.readout_rows(hidden, virtual, batch.text)
+        maps = layer.attention_map(hidden, batch.text, virtual, readout=readout)
         return [weights[:, 0].float().mean(0) for weights in maps]
+
+    def _layer_inputs(self, batch: Any) -> Iterator[tuple[TransformerLayer, Tensor, Tensor | None]]:
+        """Each layer with the rows [T, D] and the virtual tokens [E, V, D] that it reads."""
+        text, z, virtual = batch.text, self.node_vectors(batch), None
+        hidden, text_layers = self.encoder.embed(text), self.config.text_layers
+        for index, layer in enumerate(self.encoder.layers):
+            if index:
+                hidden = self.encoder.layers[index - 1](hidden, text, virtual)
+            if index >= text_layers:
+                virtual = self.virtual_tokens(index - text_layers, z, hidden, batch)
+            yield cast(TransformerLayer, layer), hidden, virtual
 
     def pack(self, token_ids: Tensor, token_mask: Tensor) -> PackedText:
         """Padded texts [E, L] and their mask, checked and packed on the host."""
