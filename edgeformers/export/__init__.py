@@ -9,8 +9,8 @@ from edgeformers.errors import InputError, suggest
 from edgeformers.export.onnx_graph import write_onnx
 from edgeformers.export.text_encoder import write_huggingface, write_sentence_transformers
 from edgeformers.files import atomic_folder, check_no_foreign_files
-from edgeformers.inference.fitted import FittedModel, fitted_model
-from edgeformers.inference.load import load_fitted
+from edgeformers.inference.fitted import FittedModel
+from edgeformers.inference.load import open_fitted
 from edgeformers.inference.model_card import CARD, GENERATED, model_card
 from edgeformers.inference.saved_model import describe_model, model_folder
 
@@ -51,8 +51,8 @@ def export_model(
         raise InputError(f"unknown format '{to}'; {suggest(to, get_args(Format))}")
     if int8 and to != "onnx":
         raise InputError(f"int8 weights are for ONNX only (got to='{to}')")
-    run, fitted = _open(model)
-    path = Path(out).expanduser()
+    run = model_folder(Path(model).expanduser()) if isinstance(model, str | PathLike) else None
+    fitted, path = open_fitted(model, device="cpu", show=False), Path(out).expanduser()
     with atomic_folder(path, overwrite=overwrite, check=_check_replaceable) as temporary:
         usage = (
             write_onnx(fitted, temporary, int8=int8) if int8 else _WRITERS[to](fitted, temporary)
@@ -61,14 +61,6 @@ def export_model(
         card = model_card(run or path, facts, usage=usage, library=to)
         (temporary / CARD).write_text(card, encoding="utf-8")
     return path
-
-
-def _open(model: Any) -> tuple[Path | None, FittedModel[Any]]:
-    """The folder of a saved model, if that was given, and the fitted model on a CPU."""
-    if not isinstance(model, str | PathLike):
-        return None, fitted_model(model, FittedModel)  # type: ignore[type-abstract]
-    path = Path(model).expanduser()
-    return model_folder(path), load_fitted(path, device="cpu", show=False)
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -31,8 +31,8 @@ from edgeformers.inference.chunks import (
     write_parquet,
 )
 from edgeformers.inference.encode import encode_edges, encode_nodes
-from edgeformers.inference.fitted import FittedModel, fitted_model, network_fingerprint
-from edgeformers.inference.load import load_fitted
+from edgeformers.inference.fitted import FittedModel, network_fingerprint
+from edgeformers.inference.load import open_fitted
 from edgeformers.inference.saved_model import model_fingerprint
 from edgeformers.nn.fast.int8 import quantize_int8
 from edgeformers.progress import print_message
@@ -270,13 +270,7 @@ def _open_job(
     show: bool = False,
 ) -> _Job:
     """Open the model with the network to embed; it must encode `what`."""
-    if isinstance(model, str | PathLike):
-        fitted: FittedModel[Any] = load_fitted(
-            Path(model), network=network, device=device, show=show
-        )
-    else:
-        fitted = fitted_model(model, FittedModel)  # type: ignore[type-abstract]
-        fitted = fitted if network is None else fitted.attach(network)
+    fitted = open_fitted(model, network, device=device, show=show)
     task, own = fitted.config.task, fitted.entry.encodes
     if what != own:
         other = "an edge-classification" if what == "edges" else "a link-prediction"

@@ -12,7 +12,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.decode import decode
 from edgeformers.errors import FormatError, InputError
 from edgeformers.hub import download_folder, is_hub_name
-from edgeformers.inference.fitted import make_options
+from edgeformers.inference.fitted import FittedModel, fitted_model, make_options
 from edgeformers.inference.fitted_edges import FittedEdgeClassifier, head_settings
 from edgeformers.inference.fitted_links import FittedLinkPredictor, make_link_head
 from edgeformers.inference.index import FOLDER as INDEX
@@ -83,6 +83,20 @@ def load_fitted(
             head = head.to(options.device).eval()
             index = path / INDEX if (path / INDEX).is_dir() else None
             fitted = FittedLinkPredictor(head=head, ensemble=ensemble, index_folder=index, **fields)
+    return fitted if network is None else fitted.attach(network)
+
+
+def open_fitted(
+    model: Any,
+    network: EdgeTextGraph | str | PathLike[str] | None = None,
+    *,
+    device: str | torch.device | None = None,
+    show: bool = True,
+) -> FittedModel[Any]:
+    """A fitted model, that of an estimator, or the one in a folder; `device` is for the latter."""
+    if isinstance(model, str | PathLike):
+        return load_fitted(Path(model), network=network, device=device, show=show)
+    fitted = fitted_model(model, FittedModel)  # type: ignore[type-abstract]
     return fitted if network is None else fitted.attach(network)
 
 

@@ -14,8 +14,7 @@ from edgeformers.data.types import Side
 from edgeformers.errors import InputError, require
 from edgeformers.files import atomic_file
 from edgeformers.inference.embed import EmbeddingTable, What, embed, read_embeddings
-from edgeformers.inference.fitted import FittedModel, fitted_model
-from edgeformers.inference.load import load_fitted
+from edgeformers.inference.load import open_fitted
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
@@ -85,11 +84,7 @@ def embed_as_pyg(
     The edges have the attributes that `table_to_pyg` gives them, such as `edge_text`.
     """
     require("torch_geometric", "pyg")
-    if isinstance(model, str | PathLike):
-        fitted: Any = load_fitted(Path(model), network=network, device=device)
-    else:
-        fitted = fitted_model(model, FittedModel)  # type: ignore[type-abstract]
-        fitted = fitted if network is None else fitted.attach(network)
+    fitted: Any = open_fitted(model, network, device=device)
     graph: EdgeTextGraph = fitted.network.graph
     data = _as_hetero(table_to_pyg(graph_table(graph)))
     if fitted.entry.encodes == "edges":
