@@ -1,7 +1,6 @@
 """The log of a run: metrics.jsonl with one event per line, and the callbacks that follow it."""
 
 import json
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from edgeformers.errors import FileError, FormatError
 from edgeformers.file_errors import writing
-from edgeformers.files import write_atomic
+from edgeformers.files import json_values, write_atomic
 from edgeformers.training.callbacks import Callback
 
 LOG = "metrics.jsonl"
@@ -40,7 +39,7 @@ class RunLog:
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """Add an event. Events of training steps are written to disk about once a second."""
-        values = {name: _plain(value) for name, value in values.items()}
+        values = json_values(values)
         for callback in self.callbacks:
             callback.on_event(kind, step, values)
         if self.path is None:
@@ -97,8 +96,3 @@ def read_log(path: Path) -> list[dict[str, Any]]:
                 f"{path}, line {number}: not a JSON event ({error}); remove the line"
             ) from error
     return events
-
-
-def _plain(value: Any) -> Any:
-    """The value, or None for NaN and infinity, which JSON does not have."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
