@@ -210,7 +210,7 @@ class _KnownPairs:
 
     def __init__(self, graph: EdgeTextGraph, trained: Ids) -> None:
         self.graph, self._first = graph, int(candidate_nodes(graph)[0])
-        self._is_undirected = not graph.is_bipartite and not graph.is_directed
+        self._is_undirected = graph.is_undirected
         size = (graph.num_nodes, graph.num_nodes - self._first)
         self._trained = LinkTable.from_pairs(*self._links(trained), *size)
         self._arrived: dict[int, list[int]] = {}  # source -> columns

@@ -46,7 +46,6 @@ from edgeformers.models.link_head import LinkHead
 
 RECOMMENDED = 10  # candidates per source that are judged
 JUDGED_SOURCES = 10_000
-READ_EDGES = 10_000  # later edges at a time
 EdgeTexts = Sequence[tuple[str, str]]  # of a new node: (the node at the other end, the text)
 
 
@@ -461,7 +460,7 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         These are the links of validation and test, and those of no part that came after training.
         Recommendations are then as of the last edge. These parts can no longer be evaluated.
         """
-        return self._live.read_all(READ_EDGES, show=show)
+        return self._live.read_all(show=show)
 
     def remove_edges(self, node: str, side: Side | None = None) -> int:
         """Forget all edges of a node on a side (by default on both); returns how many.

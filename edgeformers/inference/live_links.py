@@ -18,6 +18,8 @@ from edgeformers.inference.link_scorer import LinkScorer
 from edgeformers.inference.trained_components import TextComponent
 from edgeformers.progress import progress_bar
 
+READ_EDGES = 10_000  # later edges at a time
+
 
 class LiveLinks:
     """Keeps the nodes, the history of edges and the link score of a predictor up to date."""
@@ -95,13 +97,13 @@ class LiveLinks:
         gone = np.concatenate([self._history.later_edges, removed])
         return later[~np.isin(later, gone)]
 
-    def read_all(self, block: int, *, show: bool) -> int:
-        """Take in the later links of the network, `block` at a time; returns how many."""
+    def read_all(self, *, show: bool) -> int:
+        """Take in the later links of the network; returns how many."""
         later, history = self._unread, self.history
         with progress_bar(len(later), desc="reading later edges", unit="edges", show=show) as bar:
 
             def blocks() -> Iterator[NewEdges]:
-                for rows in index_blocks(len(later), block):
+                for rows in index_blocks(len(later), READ_EDGES):
                     yield NewEdges.of(self.network.graph, later[rows])
                     bar.update(len(later[rows]))
 

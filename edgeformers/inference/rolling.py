@@ -23,8 +23,9 @@ from edgeformers.evaluation.rolling import RollingLinks, can_roll
 from edgeformers.inference.components import ScoreComponent
 from edgeformers.inference.edge_history import Arrivals, EdgeHistory, NewEdges
 from edgeformers.inference.encode import Vectors
-from edgeformers.inference.fitted_links import READ_EDGES, FittedLinkPredictor
+from edgeformers.inference.fitted_links import FittedLinkPredictor
 from edgeformers.inference.link_scorer import Queries
+from edgeformers.inference.live_links import READ_EDGES
 from edgeformers.inference.trained_components import TextComponent
 from edgeformers.threads import one_thread
 
@@ -118,7 +119,7 @@ def _unread_edges(fitted: FittedLinkPredictor, graph: EdgeTextGraph, numbers: Id
     tied = np.flatnonzero(graph.times == last)  # training may have ended within a day
     ends = np.stack([before.src[read], before.dst[read]]).astype(np.int64)
     tied_ends = np.stack([numbers[graph.src[tied]], numbers[graph.dst[tied]]])
-    if not (graph.is_bipartite or graph.is_directed):
+    if graph.is_undirected:
         ends, tied_ends = np.sort(ends, axis=0), np.sort(tied_ends, axis=0)
     pairs, tied_pairs = (one * before.num_nodes + two for one, two in (ends, tied_ends))
     is_unread = np.asarray(graph.times > last)

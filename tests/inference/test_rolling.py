@@ -186,7 +186,7 @@ def test_a_target_that_loses_its_later_edges_is_not_recommended_any_more(fitted)
 def test_with_an_index_every_node_is_read_once_after_all_edges(fitted, tmp_path, monkeypatch):
     LinkIndex.build(fitted, tmp_path / "index", show=False)
     indexed, read = replace(fitted, index_folder=tmp_path / "index"), []
-    monkeypatch.setattr("edgeformers.inference.fitted_links.READ_EDGES", 2)
+    monkeypatch.setattr("edgeformers.inference.live_links.READ_EDGES", 2)
     encode = TextComponent._encode
 
     def recorded(component, nodes, edges):
