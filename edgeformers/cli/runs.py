@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from edgeformers.cli.command import (
     ENGINE,
     OUT,
-    Command,
+    LongCommand,
     RunCommand,
     argument,
     choose,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(Command):
+class Predict(LongCommand):
     """Predict the labels of a table of edges.
 
     The output has all columns of the table, the prediction and the probability of each label.
@@ -46,7 +46,6 @@ Examples:
     target: str | None = option("Target ids. [default: target]", metavar="COLUMN")
     text: str | None = option("Texts. [default: text]", metavar="COLUMN")
     format: str | None = option("Input format, if the file name does not tell.")
-    device: str | None = option("cpu or cuda. [default: a GPU if available]")
 
     def run(self) -> None:
         from edgeformers.data.readers.files import expand_paths
@@ -63,7 +62,9 @@ Examples:
                 f"{self.folder} predicts links; use: edgeformers recommend {self.folder} NODE"
             )
         columns = {"source": self.source, "target": self.target, "text": self.text}
-        predictions = predict_edges(classifier, self.edges, format=self.format, **columns)
+        predictions = predict_edges(
+            classifier, self.edges, format=self.format, show=not self.quiet, **columns
+        )
         count = write_rows(self.out, predictions)
         self.print({"out": str(self.out), "edges": count}, f"{count:,} predictions: {self.out}")
 

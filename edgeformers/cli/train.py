@@ -32,6 +32,11 @@ PROTOCOL_NOTE = (
     "full: ranked among all targets. The other protocols rank among other candidates, so their "
     "values cannot be compared with it."
 )
+SMALL_BATCH_NOTE = (
+    "paper: the last of {batches} batches has only {pairs} to rank, which is easy, and counts as "
+    "much as any other."
+)
+SMALL_BATCH, FEW_BATCHES = 10, 10  # fewer pairs, and at most so many batches: the note is printed
 KNOWN = "between known nodes"
 LINK_KINDS = {  # protocol -> groups whose MRR is printed, unless all links are between known nodes
     "full": {"warm": KNOWN, "cold": "with a new node"},
@@ -218,6 +223,7 @@ Examples:
             f"{self.folder} on {counted(count, example, f'{example}s')} of the {part} part of "
             f"{split_title(network.graph, network.split)}:",
             *metric_lines(results),
+            *(small_batch_lines(count) if task == "link-prediction" else []),
             *notes,
             *(["", *self._verdict_lines(verdict)] if part == "test" else []),
         )
@@ -330,6 +336,17 @@ def _ranks_links(
 def split_title(graph: "EdgeTextGraph", split: str) -> str:
     """A split by its name and how it was made, as in `prepare --split`."""
     return f"the split {graph.split_configs[split].to_text() if split in graph.splits else split}"
+
+
+def small_batch_lines(pairs: int) -> list[str]:
+    """A line if the last batch of `paper` is so small that it distorts the mean over batches."""
+    from edgeformers.data.card.phrasing import counted
+    from edgeformers.evaluation.ranking import BATCH
+
+    batches, last = math.ceil(pairs / BATCH), pairs % BATCH
+    if not (0 < last < SMALL_BATCH and 1 < batches <= FEW_BATCHES):
+        return []
+    return [SMALL_BATCH_NOTE.format(batches=batches, pairs=counted(last, "pair", "pairs"))]
 
 
 def metric_lines(results: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from edgeformers.data.splits import (
     has_profiles,
     make_split,
     seen_in_training,
+    split_future,
 )
 from edgeformers.data.storage import (
     REMEDY,
@@ -224,21 +225,43 @@ class EdgeTextGraph:
 
     def has_split(self, name: str) -> bool:
         """Whether `split` accepts the name."""
-        try:
-            return bool(self.split_config(name))
-        except InputError:
-            return False
+        return self._find_split(name) is not None
 
     def split_config(self, name: str) -> SplitConfig:
         """The settings of a prepared split, or of one that `name` describes."""
+        config = self._find_split(name)
+        if config is None:
+            raise InputError(self._why_no_split(name))
+        return config
+
+    def _find_split(self, name: str) -> SplitConfig | None:
         if name in self.split_configs:
             return self.split_configs[name]
         with suppress(ConfigError):
             config = SplitConfig.parse(name)
             if config.how != "column" and not (config.needs_times and self.times is None):
                 return config
-        reason = " (it needs a time for every edge)" if name == FUTURE_SPLIT.name else ""
-        raise InputError(f"the network has no split '{name}'{reason}; {suggest(name, self.splits)}")
+        return None
+
+    def _why_no_split(self, name: str) -> str:
+        """Why there is no split of this name, and what to do."""
+        config = FUTURE_SPLIT if name == FUTURE_SPLIT.name else None
+        with suppress(ConfigError):
+            config = config or SplitConfig.parse(name)
+        if config is None or not config.needs_times:
+            return f"the network has no split '{name}'; {suggest(name, self.splits)}"
+        if self.times is None:
+            return (
+                f"the split '{name}' needs a time for every edge, but {self.path} has no times; "
+                "prepare the network with `time=`"
+            )
+        problem = split_future(self.edge_list)[1]
+        if problem:
+            return f"{self.path} has no split '{name}', because {problem}"
+        same = f"{FUTURE_SPLIT.how}:{'/'.join(map(str, FUTURE_SPLIT.fractions))}"
+        return (
+            f"{self.path} was prepared without the split '{name}'; use '{same}', which is the same"
+        )
 
     def seen_in_training(self, split: str) -> Mask:
         """Whether each node has a training edge [V]."""

@@ -397,8 +397,7 @@ class _NetworkWriter:
             self._write_split(FUTURE_SPLIT, codes, edges)
         elif problem:
             print_message(
-                "the split 'future' was not made, so links will be trained on a random split: "
-                f"{problem}; to get it, correct the times or remove these rows",
+                f"links will be trained on a random split instead of 'future', because {problem}",
                 show=self.config.progress,
             )
 

@@ -205,21 +205,21 @@ def make_split(config: SplitConfig, edges: EdgeList) -> SplitCodes:
 
 
 def split_future(edges: EdgeList) -> tuple[SplitCodes | None, str]:
-    """The codes of FUTURE_SPLIT; or None, and why if edges have times.
+    """The codes of FUTURE_SPLIT; or None, and if edges have times, why and what to do.
 
     Every edge needs a time, and all test edges have to be later than training.
     """
     if edges.times is None:
         return None, ""
     if problem := _missing_times(edges):
-        return None, problem
+        return None, f"{problem}; fill in the times or remove these rows"
     codes = _cut_all(FUTURE_SPLIT, edges)
     (_, end), (start, _) = (_first_and_last(edges.times, codes, [part]) for part in (TRAIN, TEST))
-    return (
-        (codes, "")
-        if NO_TIME < end < start
-        else (None, _overlap("not all test edges are", edges, start))
-    )
+    if NO_TIME < end < start:
+        return codes, ""
+    is_same = edges.times.min() == edges.times.max()
+    remedy = "choose the column with the real times" if is_same else "use finer times"
+    return None, f"{_overlap('not all test edges are', edges, start)}; {remedy}"
 
 
 def missing_column(config: SplitConfig) -> str:
@@ -339,15 +339,15 @@ def _without_order(config: SplitConfig, codes: SplitCodes, edges: EdgeList) -> s
 
 
 def _overlap(which: str, edges: EdgeList, start: int) -> str:
-    """Which edges are later than training, where they begin, and how many times there are."""
+    """Which edges are later than training, the time of the first, and how many times there are."""
     assert edges.times is not None
     count, different = len(edges.times), len(np.unique(edges.times))
     begin = np.datetime_as_string(np.datetime64(start, "us"), "s")
     if different == 1:
         return f"all edges have the same time, {begin}"
     return (
-        f"{which} later than training: held-out edges begin at {begin}, and the {count:,} edges "
-        f"have {different:,} different times"
+        f"{which} later than training (the first is of {begin}, and the {count:,} edges have "
+        f"{different:,} different times)"
     )
 
 

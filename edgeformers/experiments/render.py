@@ -11,6 +11,7 @@ from edgeformers.experiments.tables import ResultTable
 from edgeformers.report.formatting import format_table
 
 PAPER = "paper"  # heading of published numbers
+LEGEND = "* best, + second best of its column."  # of tables in the terminal
 LONG = 12  # Markdown tables with more rows have group headings
 GROUPS = {
     "simple": "simple baselines",
@@ -48,14 +49,15 @@ def render(tables: Sequence[ResultTable], format: str) -> str:
 
 
 def to_text(tables: Sequence[ResultTable]) -> str:
-    """Plain text; * marks the best, + the second."""
+    """Plain text with a legend, if anything is marked."""
     styles = {"bold": "{}*", "italic": "{}+", "": "{} "}
     blocks = []
     for table in tables:
         header = [f"{cell} " if cell else cell for cell in _header(table)]
         lines = format_table([header, *_rows(table, styles)])
         blocks.append("\n".join([table.title, *lines, *_wrap(table.notes)]))
-    blocks.append("\n".join(_wrap(_shared_facts(tables))))
+    legend = [LEGEND] if any(map(_has_marks, tables)) else []
+    blocks.append("\n".join(_wrap([*legend, *_shared_facts(tables)])))
     return "\n\n".join(blocks).strip("\n") + "\n" if tables else ""
 
 
@@ -136,6 +138,17 @@ def _paragraph(notes: Sequence[str]) -> str:
 def _shared_facts(tables: Sequence[ResultTable]) -> list[str]:
     """The facts of several tables of one record, each once."""
     return list(dict.fromkeys(fact for table in tables for fact in table.facts))
+
+
+def _has_marks(table: ResultTable) -> bool:
+    """Whether the best value of a column is marked."""
+    cells = (
+        cell
+        for row in table.rows
+        for cells in (row.cells, row.published)
+        for cell in cells.values()
+    )
+    return any(cell.mark for cell in cells)
 
 
 def _wrap(notes: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeformers.baselines.collaborative.reciprocity import can_reciprocate
 from edgeformers.data.graph import EdgeTextGraph
-from edgeformers.data.splits import PROFILE
+from edgeformers.data.splits import NO_TIME, PROFILE
 from edgeformers.errors import InputError, suggest
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.experiments.claims import CheckedClaim, check_claims
@@ -144,23 +144,31 @@ def experiment_rows(
     if experiment in STUDIES:
         make_rows, default_values = STUDIES[experiment]
         return choose_rows(make_rows(options.values or default_values), options.models)
-    reciprocity = RECIPROCITY_ROWS if reciprocal else ()
-    temporal = TEMPORAL_ROWS if timed else ()
+    needs: dict[str, str] = {}  # of rows that the network cannot have
+    if not timed:
+        needs |= {row.name: "edges with times (`time=`)" for row in TEMPORAL_ROWS}
+    if not reciprocal:
+        needs |= {row.name: "directed edges and a single node type" for row in RECIPROCITY_ROWS}
     shipped = (*TEXT_GRAPH_ROWS, *SHIPPED_LINK_ROWS)
     rows: Mapping[str, Sequence[ModelRow]] = {
         "edge-classification": EDGE_ROWS,
         "link-prediction": LINK_ROWS,
-        "as-shipped": (*SHIPPED_EDGE_ROWS, *reciprocity, *temporal, *shipped),
-        "cold-start": (*reciprocity, *all_link_rows()),
-        "chronological": (*temporal, *shipped),
-        "rolling": (*temporal, *TEXT_GRAPH_ROWS, *SHIPPED_LINK_ROWS[-2:]),
+        "as-shipped": (*SHIPPED_EDGE_ROWS, *RECIPROCITY_ROWS, *TEMPORAL_ROWS, *shipped),
+        "cold-start": (*RECIPROCITY_ROWS, *all_link_rows()),
+        "chronological": (*TEMPORAL_ROWS, *shipped),
+        "rolling": (*TEMPORAL_ROWS, *TEXT_GRAPH_ROWS, *SHIPPED_LINK_ROWS[-2:]),
         "ablation": ablation_rows(),
         "node-classification": [ROWS[name] for name in NODE_ROWS],
         "efficiency": [ROWS[name] for name in TIMED_ROWS],
         "embedding-plot": [ROWS["edgeformer-n"]],
         "attention-map": [ROWS["edgeformer-e"]],
     }
-    return choose_rows(rows[experiment], options.models)
+    for row in rows[experiment]:
+        if row.name in needs and row.name in (options.models or ()):
+            raise InputError(
+                f"the row '{row.name}' needs {needs[row.name]}, which the network does not have"
+            )
+    return choose_rows([row for row in rows[experiment] if row.name not in needs], options.models)
 
 
 def reproduce(
@@ -270,6 +278,8 @@ def write_claims(folder: Path) -> list[Path]:
 def _plan_experiment(
     experiment: str, graph: EdgeTextGraph, out: Path, options: ExperimentOptions
 ) -> Plan:
+    if experiment in TIMED_SPLITS:
+        _check_times(experiment, graph)
     rows = experiment_rows(
         experiment,
         options,
@@ -288,6 +298,16 @@ def _plan_experiment(
     if experiment != "efficiency" and not options.searches_rates:
         plan.check_folders()  # before anything is measured; timing uses none
     return plan
+
+
+def _check_times(experiment: str, graph: EdgeTextGraph) -> None:
+    times, count = graph.times, graph.num_edges
+    if missing := count if times is None else int((times == NO_TIME).sum()):
+        raise InputError(
+            f"the experiment '{experiment}' needs a time for every edge, but there is none for "
+            f"{missing:,} of {count:,} edges of {graph.path}; prepare the network with `time=`, a "
+            "column without gaps"
+        )
 
 
 def _use_cold_split(

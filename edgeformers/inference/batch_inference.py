@@ -51,6 +51,7 @@ def predict_edges(
     target: str | None = None,
     text: str | None = None,
     format: str | None = None,
+    show: bool = True,
 ) -> Iterator[pa.Table]:
     """The rows of a table of edges with `prediction` and probabilities as additional columns.
 
@@ -73,9 +74,12 @@ def predict_edges(
     added = {"prediction", *(f"probability_{label}" for label in fitted.label_names)}
     if taken := added & {names.get(name, name) for name in table.schema.names}:
         raise InputError(f"the table already has a column '{min(taken)}'; rename it")
-    for batch in table.batches():
-        for start in range(0, batch.num_rows, ROWS):
-            yield _with_predictions(fitted, batch.slice(start, ROWS), names)
+    with progress_bar(desc="predicting", unit="edges", show=show) as bar:
+        for batch in table.batches():
+            for start in range(0, batch.num_rows, ROWS):
+                rows = batch.slice(start, ROWS)
+                yield _with_predictions(fitted, rows, names)
+                bar.update(rows.num_rows)
 
 
 def recommend_all(

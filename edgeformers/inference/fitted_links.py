@@ -19,6 +19,7 @@ from edgeformers.data.batch import UNKNOWN
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
 from edgeformers.data.splits import PROFILE
+from edgeformers.data.times import Times
 from edgeformers.data.types import Ids, Mask, Side
 from edgeformers.errors import InputError
 from edgeformers.evaluation import PROTOCOLS, LinkProtocol, LinkReport, LinkTable
@@ -437,15 +438,17 @@ class FittedLinkPredictor(FittedModel[EgoLoader]):
         return NewEdges(source=ends[0], target=ends[1], texts=texts)
 
     def update(
-        self, edges: Sequence[tuple[str, str, str | None]], times: Ids | None = None
+        self, edges: Sequence[tuple[str, str, str | None]], times: Times | None = None
     ) -> None:
         """Take in (source, target, text) edges that arrived after fitting, in time order.
 
-        `times` are in microseconds since 1970; edges without are as late as the latest known. What
-        has been learned stays; nodes are read, scored and grouped with their new edges. A node that
-        the network does not have is known from then on: a source gets recommendations, a target is
-        recommended, both from their edges. Only this object takes edges in: `save` writes the model
-        as it was fitted. No other thread may use the object meanwhile.
+        `times` are integers (microseconds since 1970), datetimes or numpy datetime64, in UTC unless
+        they have a time zone; edges without are as late as the latest known. Edges and times that
+        cannot be used change nothing. What has been learned stays; nodes are read, scored and
+        grouped with their new edges. A node that the network does not have is known from then on:
+        a source gets recommendations, a target is recommended, both from their edges. Only this
+        object takes edges in: `save` writes the model as it was fitted. No other thread may use the
+        object meanwhile.
         """
         self._live.update(edges, times)
 

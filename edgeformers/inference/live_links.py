@@ -1,14 +1,16 @@
 """LiveLinks: edges that arrive, or are removed, after a link predictor was fitted."""
 
 from collections.abc import Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from edgeformers.data.adjacency import Adjacency
 from edgeformers.data.loader import EgoLoader
 from edgeformers.data.node_index import GrowingNodeIndex
+from edgeformers.data.times import Times, as_microseconds
 from edgeformers.data.types import Ids, Side
+from edgeformers.errors import InputError
 from edgeformers.evaluation import LinkTable
 from edgeformers.evaluation.links import index_blocks
 from edgeformers.evaluation.network_links import seen_links
@@ -67,13 +69,15 @@ class LiveLinks:
             len(sources),
         )
 
-    def update(self, edges: Sequence[tuple[str, str, str | None]], times: Ids | None) -> None:
+    def update(self, edges: Sequence[tuple[str, str, str | None]], times: Times | None) -> None:
         """Take in (source, target, text) edges in time order; unknown nodes are added."""
+        _check_edges(edges)  # before any node is added
+        stamps = None if times is None else as_microseconds(times, len(edges))
         add = self.nodes.add
         ends = [(add(source, "source"), add(target, "target")) for source, target, _ in edges]
         source, target = np.array(ends, np.int64).reshape(-1, 2).T
         texts = [text for _, _, text in edges]
-        new = NewEdges(source=source, target=target, texts=texts, times=times)
+        new = NewEdges(source=source, target=target, texts=texts, times=stamps)
         self.scorer.update(new, self.history)
 
     @property
@@ -128,3 +132,19 @@ class LiveLinks:
                     if history.degrees[other] == 0:
                         self.nodes.forget(other)
         return count
+
+
+def _check_edges(edges: Sequence[Any]) -> None:
+    for at, edge in enumerate(edges, 1):
+        if not _is_edge(edge):
+            raise InputError(
+                f"edge {at:,}: {edge!r} is not (source, target, text); a text is a str or None"
+            )
+
+
+def _is_edge(edge: Any) -> bool:
+    try:
+        _, _, text = edge
+    except (TypeError, ValueError):
+        return False
+    return isinstance(text, str | None)

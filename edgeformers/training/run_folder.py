@@ -46,16 +46,22 @@ def check_owner(folder: Path, config: RunConfig, graph: EdgeTextGraph) -> None:
         raise InputError(f"{folder} contains files but is not a run; choose another run folder")
     if not is_claimed(folder):
         return
+    recorded = read_run_record(folder)
+    # before the settings, some of which follow from the network
+    if recorded.get("network_fingerprint") not in (None, network_fingerprint(graph)):
+        if recorded.get("network") == str(graph.path.resolve()):
+            raise InputError(
+                f"{graph.path} has changed since the run {folder} was trained on it; train into a "
+                "new run folder"
+            )
+        raise InputError(
+            f"{folder} is a run on another network ({recorded.get('network')}); choose another "
+            "run folder or remove it"
+        )
     if (folder / CONFIG).exists() and not matches_file(folder / CONFIG, config):
         raise InputError(
             f"{folder / CONFIG} belongs to a run with other settings; choose another run folder or "
             "remove it"
-        )
-    recorded = read_run_record(folder)
-    if recorded.get("network_fingerprint") not in (None, network_fingerprint(graph)):
-        raise InputError(
-            f"{folder} is a run on another network ({recorded.get('network')}); choose another "
-            "run folder or remove it"
         )
     parent = recorded.get("start_from")
     if parent and not is_complete(folder) and parent != describe_parent(config):

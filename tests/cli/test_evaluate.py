@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeformers.cli.train import Evaluate, metric_lines
+from edgeformers.cli.train import Evaluate, metric_lines, small_batch_lines
 from edgeformers.inference.load import load_fitted
 from tests.cli.commands import run_examples
 from tests.cli.conftest import TINY, call
@@ -123,6 +123,16 @@ def test_links_with_a_new_node_are_shown_separately(protocol, pairs, shown):
     found = [line for line in lines if line.startswith(f"{protocol}/mrr: ")]
     assert len(found) == bool(shown)
     assert re.findall(r"[\d,]+ links? ", "".join(found)) == shown
+
+
+@pytest.mark.parametrize(
+    ("pairs", "shown"),
+    [(201, ["3", "1 pair "]), (109, ["2", "9 pairs "]), (110, []), (200, []), (5, []), (5_001, [])],
+)
+def test_a_small_last_batch_is_mentioned_if_there_are_few(pairs, shown):
+    lines = small_batch_lines(pairs)
+    assert len(lines) == bool(shown)
+    assert all(word in lines[0] for word in shown)
 
 
 def test_metrics_that_are_not_defined_are_left_out(edgeformers, tmp_path):

@@ -45,6 +45,14 @@ def test_predictions_stand_beside_the_columns_of_the_table(home, table, tmp_path
         assert max(chances, key=chances.get) == row["prediction"]
 
 
+def test_progress_is_shown_unless_quiet(home, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgeformers.progress.LINE_EVERY", (0, 0))
+    command = ("predict", "run-edges", table, "-o", tmp_path / "out.csv", *COLUMNS)
+    shown, quiet = call(*command), call(*command, "--quiet")
+    assert "2 edges" in shown.err
+    assert (quiet.code, quiet.err, quiet.out) == (0, "", shown.out)
+
+
 def test_all_formats_say_the_same(home, table, tmp_path):
     for suffix in ("parquet", "jsonl"):
         answer = call(

@@ -174,6 +174,8 @@ def test_prepare_says_why_there_is_no_split_future(edgeformers, tmp_path, name):
     (line,) = answer.err.splitlines()
     for word in ("future", "random", *words):
         assert word in line
+    assert line.count(": ") == 0  # one sentence
+    assert ("remove these rows" in line) == (name in ("missing", "late"))
     quiet = edgeformers("prepare", "edges.csv", "-o", "other", *options, "--quiet")
     assert quiet.err == ""
 

@@ -1,11 +1,13 @@
 """Splits of a network by name, and the training edges that models may see."""
 
+import re
+
 import numpy as np
 import pytest
 
 from edgeformers.data.card.describe import describe
 from edgeformers.data.network import PrepareConfig
-from edgeformers.data.splits import TRAIN, SplitConfig, make_split
+from edgeformers.data.splits import TRAIN, SplitConfig, make_split, split_future
 from edgeformers.errors import InputError
 
 
@@ -60,8 +62,28 @@ def test_an_unknown_split_is_an_error(simulated, name):
         simulated.split(name)
 
 
-def test_a_chronological_split_needs_times(shop):
-    assert not shop.has_split("chronological")
+@pytest.mark.parametrize("name", ["chronological:0.8/0.1/0.1", "future"])
+def test_a_chronological_split_needs_times(shop, name):
+    assert not shop.has_split(name)
+    with pytest.raises(InputError, match=r"needs a time for every edge.*`time=`"):
+        shop.split(name)
+
+
+def test_a_network_prepared_without_the_split_future_has_one_like_it(simulated):
+    assert not simulated.has_split("future")
+    with pytest.raises(InputError, match="prepared without") as error:
+        simulated.split("future")
+    (same,) = re.findall(r"use '(.+?)'", str(error.value))
+    codes, problem = split_future(simulated.edge_list)
+    assert problem == ""
+    assert (simulated.split(same) == codes).all()
+
+
+def test_equal_times_are_the_reason_why_there_is_no_split_future(make_network):
+    rows = [{"source": "a", "target": f"t{i}", "text": "", "time": 5} for i in range(20)]
+    with pytest.raises(InputError, match="same time") as error:
+        make_network(rows).split("future")
+    assert "every edge" not in str(error.value)
 
 
 def test_the_card_counts_profiles_and_does_not_warn_of_a_cold_split(make_network):

@@ -28,6 +28,7 @@ Edge classification, test part
   Edgeformer-E  64.00 ± 1.41*  64.18*  75.00 ± 0.00*  73.59*
   Macro-F1: Edgeformer-E leads BERT by 2.50 (95% interval 1.00 to 4.00, p = 0.0012, 1,500 examples).
 
+  * best, + second best of its column.
   net: 1,200 nodes, 34,567 edges; recipe default, backbone minilm; mean ± deviation over up to 2
     seeds.
   5 runs on cpu: 7.5 min in total (wall times; runs may share it).
@@ -71,6 +72,13 @@ Edgeformer-E & \textbf{64.00 $\pm$ 1.41} & \textbf{64.18} & \textbf{75.00 $\pm$ 
 )
 def test_a_table_is_rendered_exactly(format, expected):
     assert render(TABLES, format) == expected
+
+
+def test_a_table_without_marks_has_no_legend():
+    (first, *_) = TABLES
+    alone = make_tables(make_record(values={"tfidf": edge_runs(0.51)}))
+    assert "second best" in render([first], "terminal")
+    assert "second best" not in render(alone, "terminal")
 
 
 def all_links():

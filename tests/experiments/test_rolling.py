@@ -67,6 +67,32 @@ def test_a_random_split_is_refused(experiment, dated, tmp_path):
         measured(experiment, dated, tmp_path, "recent-ease", **{"data.split": "random"})
 
 
+@pytest.mark.parametrize("experiment", ["chronological", "rolling"])
+@pytest.mark.parametrize("missing", [1, 20])
+@pytest.mark.parametrize("models", [None, ["recent-popularity"]])
+def test_a_network_without_a_time_for_every_edge_is_refused(
+    experiment, missing, models, make_network, tmp_path
+):
+    rows = [{"source": "a", "target": f"t{i}", "text": "", "time": i} for i in range(20)]
+    for at, row in enumerate(rows):
+        if missing == len(rows):
+            del row["time"]
+        elif at < missing:
+            row["time"] = None
+    graph, options = make_network(rows), ExperimentOptions(models=models, estimate=False)
+    with pytest.raises(InputError, match=f"{missing} of 20.*`time=`"):
+        reproduce(experiment, graph, tmp_path / "out", options, show=False)
+
+
+def test_a_row_that_the_network_cannot_have_says_what_it_needs():
+    with pytest.raises(InputError, match="time"):
+        experiment_rows("as-shipped", ExperimentOptions(models=["tgn"]))
+    with pytest.raises(InputError, match="directed"):
+        experiment_rows("cold-start", ExperimentOptions(models=["reciprocity"]))
+    with pytest.raises(InputError, match="as-shipped"):  # no network has it there
+        experiment_rows("link-prediction", ExperimentOptions(models=["tgn"]))
+
+
 def test_rows_that_need_times_are_in_every_table_of_a_network_with_times():
     for experiment in ("as-shipped", "chronological", "rolling"):
         timed = {row.name for row in experiment_rows(experiment, ExperimentOptions(), timed=True)}

@@ -105,6 +105,30 @@ def test_a_second_edge_folds_a_new_node_in_again(fitted):
     assert fitted.score([(source, "thing")]) != before[1]
 
 
+TIMES = [np.datetime64("2030-01-01", "D") + day for day in range(10)]
+
+
+@pytest.mark.parametrize(
+    "times", [TIMES[:9], [*TIMES[:9], None], [str(time) for time in TIMES], [*range(9), -(2**63)]]
+)
+def test_unusable_times_change_nothing(fitted, times):
+    other, edges = replace(fitted), new_edges(fitted)
+    with pytest.raises(InputError, match="times"):
+        fitted.update(edges, times=times)
+    assert len(fitted.live_nodes) == len(fitted.nodes)
+    for one in (fitted, other):
+        one.update(edges, times=TIMES)
+    assert fitted.recommend("new", 100) == other.recommend("new", 100)
+
+
+@pytest.mark.parametrize("edge", [("s", "t"), ("s", "t", 5), ("s", "t", float("nan")), None])
+def test_unusable_edges_change_nothing(fitted, edge):
+    with pytest.raises(InputError, match="edge 11"):
+        fitted.update([*new_edges(fitted), edge])
+    assert len(fitted.live_nodes) == len(fitted.nodes)
+    fitted.update(new_edges(fitted))
+
+
 def test_new_nodes_are_explained_and_embedded(fitted):
     fitted.update(new_edges(fitted))
     for node in ("new", "later", known(fitted, "source", 1)[0]):

@@ -321,9 +321,13 @@ def test_updates_with_times_change_recommendations_as_rolling_does(make_timed):
     names = graph.node_names(np.arange(graph.num_nodes))
     ends = zip(graph.src[later], graph.dst[later], graph.texts(later), strict=True)
     new = [(names[s], names[t], text) for s, t, text in ends]
+    dated = replace(fitted, attached=fitted.network)
     fitted.update(new, times=graph.times[later])
-    by_id = fitted.score([(names[source], names[target]) for target in targets])
+    dated.update(new, times=graph.times[later].view("M8[us]").tolist())  # datetimes
+    pairs = [(names[source], names[target]) for target in targets]
+    by_id = fitted.score(pairs)
     np.testing.assert_allclose(scores, by_id, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(dated.score(pairs), by_id)
 
 
 def test_a_history_is_divided_by_a_power_of_its_weights():

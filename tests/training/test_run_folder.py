@@ -130,3 +130,14 @@ def test_a_finished_run_has_a_complete_card(simulated, run, monkeypatch):
     results = train_run(simulated, run, config, device="cpu", show=False)
     card = (run / "model" / "README.md").read_text()
     assert f"{results['test']['macro_f1']:.4f}" in card
+
+
+def test_a_network_that_was_replaced_is_not_called_another_one(tmp_path):
+    plain = PrepareConfig(tokenizer="train:200", progress=False)
+    path, run = tmp_path / "net", tmp_path / "run"
+    train_run(prepare_simulated(path, num_edges=200, config=plain), run, make().config, show=False)
+    changed = prepare_simulated(path, num_edges=200, seed=1, config=plain, overwrite=True)
+    with pytest.raises(InputError, match="changed") as error:
+        train_run(changed, run, make().config, show=False)
+    assert str(path) in str(error.value)
+    assert str(run) in str(error.value)
