@@ -18,8 +18,9 @@ TIME = (
 )
 MISSING = ("na", "n/a", "<na>", "nan", "nat", "none", "null")  # in lower case
 
-#: Unit of Unix times -> (size below which a number may be in it, microseconds in it).
-TIME_UNITS: Mapping[str, tuple[float, int]] = {
+#: Unit -> (size below which a number may be in it, microseconds in it).
+TimeUnit = Literal["seconds", "milliseconds", "microseconds"]
+TIME_UNITS: Mapping[TimeUnit, tuple[float, int]] = {
     "seconds": (1e11, 1_000_000),
     "milliseconds": (1e14, 1_000),
     "microseconds": (1e17, 1),
@@ -28,8 +29,8 @@ YEARS = (1000, 2999)
 DATES = (19_000_101, 20_991_231)
 TODAY = (315_532_800e6, 4_102_444_800e6)  # microseconds of 1980 and 2100
 
-#: How the numbers of a column are read; "each": each one by itself, as in `_NUMBER_BY_ITSELF`.
-TimeFormat = Literal["years", "dates", "seconds", "milliseconds", "microseconds", "each"]
+#: How the numbers of a column are read; "each": each in the first of these formats that it fits.
+TimeFormat = TimeUnit | Literal["years", "dates", "each"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class TimeNumbers:
         )
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> TimeUnit:
         """The unit if they are Unix times: that of the largest."""
         size = max(abs(self.low), abs(self.high)) if self.low <= self.high else 0.0
         return next(unit for unit, (limit, _) in TIME_UNITS.items() if size < limit)
@@ -76,10 +77,11 @@ class TimeNumbers:
     def format(self) -> TimeFormat:
         if self.has_dates or self.low > self.high:
             return "each"
-        for format, (first, last) in (("years", YEARS), ("dates", DATES)):
-            if self.is_integral and first <= self.low and self.high <= last:
-                return format  # type: ignore[return-value]
-        return self.unit  # type: ignore[return-value]
+        if self.is_integral and YEARS[0] <= self.low and self.high <= YEARS[1]:
+            return "years"
+        if self.is_integral and DATES[0] <= self.low and self.high <= DATES[1]:
+            return "dates"
+        return self.unit
 
     @property
     def is_clear(self) -> bool:
@@ -127,11 +129,11 @@ def what_is_wrong(format: TimeFormat) -> str:
     return f"is not {TIME}"
 
 
-#: Numbers next to other times: years, dates without dashes, or Unix times, each in its own unit.
-_NUMBER_BY_ITSELF = r"""
-    WHEN regexp_full_match(t, '(1|2)\d{3}') THEN epoch_us(try_cast(t || '-01-01' AS TIMESTAMPTZ))
-    WHEN regexp_full_match(t, '(19|20)\d{6}') THEN epoch_us(try_strptime(t, '%Y%m%d'))
-"""
+#: Format -> the range of whole numbers n that are in it, and the microseconds of n.
+_WHOLE_NUMBERS = {
+    "years": (YEARS, "epoch_us(try_cast(try_cast(n AS INT) || '-01-01' AS TIMESTAMPTZ))"),
+    "dates": (DATES, "epoch_us(try_strptime(try_cast(n AS BIGINT)::VARCHAR, '%Y%m%d'))"),
+}
 
 
 @cache
@@ -141,20 +143,19 @@ def _times_query(format: TimeFormat) -> str:
     A time is a number, ISO 8601, or a date such as "Fri Jul 05 10:22:02 -0700 2013". Times
     without a zone are UTC; years are 1 to 9999.
     """
-    units = {format: TIME_UNITS[format]} if format in TIME_UNITS else TIME_UNITS
-    by_size = " ".join(
+    cases = [
+        f"WHEN n = floor(n) AND n BETWEEN {first} AND {last} THEN {microseconds}"
+        for name, ((first, last), microseconds) in _WHOLE_NUMBERS.items()
+        if format in (name, "each")
+    ] + [
         f"WHEN abs(n) < {limit:g} THEN (try_cast(t AS DECIMAL(30, 6)) * {unit})::BIGINT"
-        for limit, unit in units.values()
-    )
-    number = {
-        "years": "ELSE epoch_us(try_cast(try_cast(n AS INT) || '-01-01' AS TIMESTAMPTZ))",
-        "dates": "ELSE epoch_us(try_strptime(try_cast(n AS BIGINT)::VARCHAR, '%Y%m%d'))",
-        "each": _NUMBER_BY_ITSELF + by_size,
-    }.get(format, by_size)
+        for name, (limit, unit) in TIME_UNITS.items()
+        if format in (name, "each")
+    ]
     return rf"""
 SELECT CASE WHEN us BETWEEN -62135596800000000 AND 253402300799999999 THEN us END FROM (
 SELECT CASE
-    WHEN n IS NOT NULL THEN CASE WHEN false THEN NULL {number} END
+    WHEN n IS NOT NULL THEN CASE {" ".join(cases)} END
     WHEN regexp_matches(t, '^\w{{3}} \w{{3}} \d')
         THEN epoch_us(try_strptime(t, '%a %b %d %H:%M:%S %z %Y'))
     WHEN regexp_matches(t, '^[-+]?\d') THEN epoch_us(try_cast(t AS TIMESTAMPTZ))
