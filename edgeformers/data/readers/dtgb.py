@@ -37,9 +37,9 @@ def read_dtgb(folder: str | PathLike[str], *, on_error: OnError = "stop") -> Edg
     """A folder of DTGB as directed edges between entities of one type.
 
     The text of an edge is that of its relation; the relation is kept as the extra column
-    `relation`. Times are read as Unix times: seconds since 1970, or milliseconds or microseconds
-    if the largest is that large. Models remember in days, so steps such as 0 to 699 should be
-    converted to real times, or only their order is right. Relation texts are held in memory.
+    `relation`. Times are read as Unix times in one unit (`TimeNumbers.unit`). Models remember in
+    days, so steps such as 0 to 699 should be converted to real times, or only their order is
+    right. Relation texts are held in memory.
     """
     root, errors = _folder(folder), RowErrors(on_error)
 

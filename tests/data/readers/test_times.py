@@ -96,6 +96,23 @@ def test_numbers_next_to_written_times_are_read_one_by_one(tmp_path):
     assert times_of(write(tmp_path, written[::-1])) == expected[::-1]
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [1_500_000_000, 0, 1_500_000_001, 1_500_000_002, 1_500_000_000_000],
+        [1_500_000_000_000, -1, 1_500_000_000_001, 1_500_000_000_002, 1_500_000_000_000_000],
+        [20130705, 0, 20130706, 20130707, 99991231],
+    ],
+)
+def test_a_few_numbers_in_another_format_are_errors_and_change_no_others(tmp_path, numbers):
+    path = write(tmp_path, numbers)
+    table = read_edges(path, time="when", on_error="skip")
+    expected = times_of(write(tmp_path, numbers[:1] + numbers[2:4], "usual.csv"))
+    read = [time for time in table.to_arrow().column("time").to_pylist() if time.year > 1970]
+    assert read == expected
+    assert f"line 6: column 'when': '{numbers[-1]}'" in table.errors.examples[-1]
+
+
 def test_a_number_in_another_unit_than_many_times_before_it_is_an_error(tmp_path):
     path = write(tmp_path, [1_500_000_000] * 3 * BATCH_ROWS + [1_500_000_000_000])
     assert f"line {3 * BATCH_ROWS + 2}: column 'when': '1500000000000'" in error_of(
