@@ -1,11 +1,11 @@
 """Times as written: dates and times, and numbers whose format the whole column decides."""
 
 import math
-import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -138,10 +138,10 @@ def parse_times(column: pa.Array, format: TimeFormat | None = None) -> pa.Array:
     Without a format of its numbers, the column itself decides it.
     """
     query = _times_query(format or TimeNumbers.of(column).format)
-    connection = _time_parser.connection
-    connection.register("times", pa.table({"time": column}))
-    parsed = connection.sql(query).to_arrow_table().column(0).combine_chunks()
-    connection.unregister("times")
+    with _connection() as connection:
+        connection.register("times", pa.table({"time": column}))
+        parsed = connection.sql(query).to_arrow_table().column(0).combine_chunks()
+        connection.unregister("times")
     return parsed.cast(pa.timestamp("us"))
 
 
@@ -190,16 +190,23 @@ SELECT trim(time, E' \t\r\n') AS t FROM times)))
 """
 
 
-class _TimeParser(threading.local):
-    """A connection to DuckDB for each thread that parses times."""
+@contextmanager
+def _connection() -> Iterator[Any]:
+    """A connection to DuckDB that no other thread uses at the moment.
 
-    @cached_property
-    def connection(self) -> Any:
-        import duckdb
+    Threads do not own connections: one that ended with the process would abort it.
+    """
+    import duckdb
 
+    try:
+        connection = _idle_connections.pop()
+    except IndexError:
         connection = duckdb.connect(config={"threads": 1})
         connection.execute("SET TimeZone = 'UTC'")
-        return connection
+    try:
+        yield connection
+    finally:
+        _idle_connections.append(connection)
 
 
-_time_parser = _TimeParser()
+_idle_connections: list[Any] = []
