@@ -49,7 +49,7 @@ With a table of your own:
     target: str | None = edge_column("Target ids. [default: target]")
     text: str | None = edge_column("Texts. [default: text]")
     label: str | None = edge_column("Edge labels.")
-    time: str | None = edge_column("Times of the edges.")
+    time: str | None = edge_column("Times of the edges: ISO 8601, Unix times, years or YYYYMMDD.")
     split_column: str | None = edge_column("Parts: train, val or test.")
     edge_type: str | None = edge_column("Edge types.")
     weight: str | None = edge_column("Edge weights.")

@@ -6,6 +6,7 @@ node are removed. `prepare` merges a store with its input, and a server takes in
 
 import errno
 import hashlib
+import math
 import os
 import sqlite3
 import time
@@ -18,6 +19,10 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
+import pyarrow as pa
+
+from edgeformers.data.readers.times import TIME, parse_times
+from edgeformers.data.readers.values import excerpt
 from edgeformers.data.types import Side
 from edgeformers.errors import FormatError, InputError
 from edgeformers.file_errors import writing
@@ -27,6 +32,7 @@ APPLICATION = 0x45646765  # "Edge", in the header of the file
 SCHEMA_VERSION = 1
 WAIT = 30.0  # s, for a transaction of another process
 ROWS = 65_536  # read at a time
+DAY = 86_400_000_000  # microseconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SCHEMA = f"""
@@ -362,19 +368,43 @@ class EdgeStore:
                 raise OSError(_ERRNO[code], str(error)) from error
 
 
-def edge_time(value: float | str) -> int:
-    """Microseconds since 1970 in UTC of a time in Unix seconds or ISO 8601; UTC without a zone."""
+def edge_times(values: Sequence[float | str | None]) -> list[int | None]:
+    """Microseconds since 1970 in UTC of the times of edges, or None.
+
+    A number is in Unix seconds; a text is read as by `prepare`. A time later than tomorrow is an
+    error, because all other edges would be old next to it.
+    """
+    texts = [value if isinstance(value, str) else None for value in values]
+    read: list[int | None] = (
+        parse_times(pa.array(texts, pa.string()), "each").cast("int64").to_pylist()
+    )
+    tomorrow = time.time_ns() // 1000 + DAY  # somewhere it is tomorrow already
+    for at, value in enumerate(values):
+        if value is None:
+            continue
+        kind = TIME
+        if not isinstance(value, str):
+            read[at] = _from_seconds(value)
+            kind = (
+                "a time in Unix seconds; write it as 1685534400, or as the text 2023-05-31T12:00:00"
+            )
+        if (moment := read[at]) is None:
+            raise InputError(f"edge {at + 1}: '{excerpt(str(value))}' is not {kind}")
+        if moment > tomorrow:
+            raise InputError(
+                f"edge {at + 1}: the time '{excerpt(str(value))}' is in the future; correct it, or "
+                "leave it out for the time of arrival"
+            )
+    return read
+
+
+def _from_seconds(value: float) -> int | None:
+    """Microseconds since 1970, or None if the number is no time of the years 1 to 9999."""
     try:
-        if isinstance(value, str):
-            parsed = datetime.fromisoformat(value)
-            parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-        else:
-            parsed = EPOCH + timedelta(seconds=value)
-    except (ValueError, OverflowError) as error:
-        raise InputError(
-            f"'{value}' is not a time; write it as 2023-05-31T12:00:00 or in Unix seconds"
-        ) from error
-    return (parsed - EPOCH) // timedelta(microseconds=1)
+        since = timedelta(seconds=math.nan if isinstance(value, bool) else value)
+        return (EPOCH + since - EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _digest(edge: StoredEdge, place: int) -> bytes:

@@ -30,7 +30,7 @@ from edgeformers.data.id_table import string_buffers
 from edgeformers.data.jit import jit
 from edgeformers.data.numba_kernels import hash_strings
 from edgeformers.data.numbering import NodeNumbering
-from edgeformers.data.readers.canonical import parse_numbers
+from edgeformers.data.readers.values import parse_numbers
 from edgeformers.data.splits import (
     DEFAULT_SPLITS,
     FUTURE_SPLIT,

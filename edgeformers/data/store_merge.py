@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.edge_store import EdgeStore, StoredEdge
-from edgeformers.data.readers.canonical import excerpt, parse_numbers
+from edgeformers.data.readers.values import excerpt, parse_numbers
 from edgeformers.data.table import EdgeTable, rows_to_batches, split_labels
 from edgeformers.errors import InputError
 

@@ -71,7 +71,9 @@ class NewEdge(EdgeIn):
     """An edge that has arrived."""
 
     label: Text | None = None
-    time: float | str | None = Field(None, description="Unix seconds, or ISO 8601.")
+    time: Annotated[float, Field(strict=True)] | Text | None = Field(
+        None, description="A number of Unix seconds, or a text as `prepare` reads it."
+    )
 
 
 class AddRequest(Body):

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from edgeformers import __version__
-from edgeformers.data.edge_store import StoredEdge, edge_time
+from edgeformers.data.edge_store import StoredEdge, edge_times
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.types import Side
 from edgeformers.errors import InputError
@@ -348,9 +348,9 @@ class Service:
                 target=edge.target,
                 text=edge.text,
                 label=edge.label,
-                time=None if edge.time is None else edge_time(edge.time),
+                time=when,
             )
-            for edge in edges
+            for edge, when in zip(edges, edge_times([edge.time for edge in edges]), strict=True)
         ]
         appended = self.live.append(stored, key)
         self._catch_up()

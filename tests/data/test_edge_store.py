@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from edgeformers.data.edge_store import (
@@ -17,8 +18,9 @@ from edgeformers.data.edge_store import (
     KeyConflictError,
     Removal,
     StoredEdge,
-    edge_time,
+    edge_times,
 )
+from edgeformers.data.readers.times import parse_times
 from edgeformers.errors import FormatError, InputError
 
 
@@ -130,14 +132,43 @@ def test_a_bad_edge_stores_none(store, bad, word):
         ("1970-01-01T00:00:00.25Z", 250_000),
     ],
 )
-def test_times_are_seconds_or_iso(value, expected):
-    assert edge_time(value) == expected
+def test_times_are_unix_seconds_or_iso(value, expected):
+    assert edge_times([None, value]) == [None, expected]
 
 
-@pytest.mark.parametrize("value", ["yesterday", 1e300, float("nan"), ""])
+@pytest.mark.parametrize(
+    "text",
+    ["1350000000", "1350000000000", "2013", "20130705", "2013/07/05", "2013-07-05T01:00:00+01:00"],
+)
+def test_times_in_texts_are_read_as_by_prepare(text):
+    [expected] = parse_times(pa.array([text])).cast(pa.int64()).to_pylist()
+    assert edge_times([text]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "value", ["yesterday", "nan", True, 1.35e12, 1e300, -1e300, float("nan"), "", "\0"]
+)
 def test_a_bad_time_is_an_error(value):
-    with pytest.raises(InputError, match="is not a time"):
-        edge_time(value)
+    with pytest.raises(InputError, match=r"edge 2.* is not a time"):
+        edge_times([None, value])
+
+
+@pytest.mark.parametrize("value", ["2900-01-01", 1.35e11])
+def test_a_time_in_the_future_is_an_error(value):
+    with pytest.raises(InputError, match=r"edge 2.* future"):
+        edge_times([None, value])
+
+
+def test_somewhere_it_is_tomorrow_already():
+    now = time.time()
+    earlier, later = edge_times([now, now + 80_000])
+    assert earlier < later
+
+
+def test_a_store_may_have_times_in_the_future(store, path):
+    store.append([edge(time=2**55)])
+    with EdgeStore.snapshot(path) as snapshot:
+        assert [each.time for each in snapshot.edges_after()] == [2**55]
 
 
 def test_a_snapshot_does_not_change(store, path):

@@ -163,13 +163,33 @@ def test_removed_edges_are_gone_from_the_map(open_client, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [{"source": ""}, {"time": "yesterday"}, {"time": 1e300}, {"label": 5}, {"text": "\0"}]
+    "change",
+    [
+        {"source": ""},
+        {"time": "yesterday"},
+        {"time": 1e300},
+        {"time": True},
+        {"time": "2900-01-01"},
+        {"label": 5},
+        {"text": "\0"},
+    ],
 )
 def test_edges_that_cannot_be_stored_are_refused(open_client, store, change):
     client = open_client()
     answer = client.post("/v1/edges", json={"edges": [{**EDGES[0], **change}]})
     assert answer.status_code == 422
     assert client.get("/v1/nodes/zoe/edges").status_code == 404
+
+
+@pytest.mark.parametrize("time", ["1350000000", "2013/07/05", 1.35e9, None])
+def test_times_are_read_as_by_prepare(open_client, store, time):
+    client = open_client()
+    assert client.post("/v1/edges", json={"edges": [{**EDGES[0], "time": time}]}).status_code == 200
+
+
+def test_the_edge_with_a_bad_time_is_named(open_client):
+    edges = [EDGES[0], {**EDGES[0], "time": "noon"}]
+    assert "edge 2" in open_client().post("/v1/edges", json={"edges": edges}).json()["detail"]
 
 
 def test_the_store_is_next_to_the_first_run(tmp_path):

@@ -308,7 +308,14 @@ def _add_implausible_times(times: TimeSummary, edges: int, findings: _Findings) 
     if subjects:
         counts = [each.count if each else 0 for _, each in found]
         numbers: dict[str, float] = dict(zip(("future", "early"), counts, strict=True))
-        findings.add("implausible times", "warning", numbers=numbers, subject=listed(subjects))
+        may_be_steps = early is not None and times.first.startswith("1970")
+        findings.add(
+            "implausible times",
+            "warning",
+            numbers=numbers,
+            advice="advice_numbers" if may_be_steps else "advice",
+            subject=listed(subjects),
+        )
 
 
 def _add_split_findings(card: DataCard, findings: _Findings) -> None:

@@ -13,8 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from edgeformers.data.readers.canonical import excerpt
 from edgeformers.data.readers.files import parse_lines
+from edgeformers.data.readers.values import excerpt
 from edgeformers.data.table import EdgeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 

@@ -1,15 +1,15 @@
 """Converts columns as written to canonical columns, and finds the rows that are invalid."""
 
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.readers.sources import RowSource
+from edgeformers.data.readers.times import MISSING, TIME, TimeFormat, parse_times, what_is_wrong
+from edgeformers.data.readers.values import excerpt, is_blank, is_number, parse_numbers
 from edgeformers.data.splits import PART_ALIASES
 from edgeformers.data.table import NODE_FIELDS, LabelKind, split_labels
 from edgeformers.errors import InputError, suggest
@@ -17,32 +17,6 @@ from edgeformers.errors import InputError, suggest
 DELIMITERS = (";", "\t", "|", ",")  # likely ones, if the header has a single column
 LIST_SEPARATOR = "\x1f"  # joins the labels of a list column
 MAX_EXACT_FLOAT = 1 << 53  # integers below are exact as floats
-TIME = "a time; write it as 2023-05-31T12:00:00, 2023-05-31, or a Unix time in s, ms or us"
-
-#: (Size below which a number is in this unit, microseconds in the unit) of Unix times.
-TIME_UNITS = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
-#: A bare number is a year, a date without dashes, or a Unix time in seconds, milliseconds or
-#: microseconds, depending on its size. Anything else is ISO 8601, or a date such as
-#: "Fri Jul 05 10:22:02 -0700 2013". Times without a zone are UTC; years are 1 to 9999.
-_TIMES_SQL = r"""
-SELECT CASE WHEN us BETWEEN -62135596800000000 AND 253402300799999999 THEN us END FROM (
-SELECT CASE
-    WHEN NOT regexp_matches(t, '^[-+]?\d') THEN CASE WHEN regexp_matches(t, '^\w{3} \w{3} \d')
-        THEN epoch_us(try_strptime(t, '%a %b %d %H:%M:%S %z %Y')) END
-    WHEN NOT regexp_full_match(t, '-?\d+(\.\d+)?(e\+\d+)?')
-        THEN epoch_us(try_cast(t AS TIMESTAMPTZ))
-    WHEN regexp_full_match(t, '(1|2)\d{3}') THEN epoch_us(try_cast(t || '-01-01' AS TIMESTAMPTZ))
-    WHEN regexp_full_match(t, '(19|20)\d{6}')
-        THEN epoch_us(try_cast(t[:4] || '-' || t[5:6] || '-' || t[7:] AS TIMESTAMPTZ))
-    {units}
-END AS us FROM (SELECT trim(time, E' \t\r\n') AS t FROM times))
-""".replace(
-    "{units}",
-    " ".join(
-        f"WHEN abs(t::DOUBLE) < {limit:g} THEN (t::DECIMAL(30, 6) * {unit})::BIGINT"
-        for limit, unit in TIME_UNITS
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -73,8 +47,8 @@ class Columns:
                     raise InputError(f"{source.origin}: no column '{name}' ({role}); {remedy}")
                 if role != "keep" and not _is_readable(types[name], role):
                     raise InputError(
-                        f"{source.origin}: column '{name}' ({role}) holds {types[name]}; use a "
-                        "column of texts or numbers"
+                        f"{source.origin}: column '{name}' ({role}) holds {types[name]}; "
+                        f"{_readable_remedy(types[name], role)}"
                     )
                 if not _is_compatible(types[name], first[name], role):
                     raise InputError(
@@ -122,10 +96,17 @@ class Problems(dict[int, str]):
 
 
 def convert_edges(
-    raw: pa.RecordBatch, columns: Columns, labels: LabelFormat, schema: pa.Schema
+    raw: pa.RecordBatch,
+    columns: Columns,
+    labels: LabelFormat,
+    schema: pa.Schema,
+    times: TimeFormat = "each",
 ) -> tuple[pa.RecordBatch, Problems]:
-    """A batch as written -> canonical columns of edges, and the invalid rows."""
-    raw, problems = _to_text(raw, columns.roles, list_role="label")
+    """A batch as written -> canonical columns of edges, and the invalid rows.
+
+    `times` is the format of the numbers in the time column.
+    """
+    raw, problems = to_text(raw, columns.roles, list_role="label")
     arrays: list[pa.Array] = []
     for role in schema.names:
         name = columns.roles.get(role) or columns.keep[role]
@@ -135,9 +116,9 @@ def convert_edges(
         elif role == "text":
             column = pc.fill_null(column, "")
         elif role == "time":
-            column = _parse(column, parse_times, problems, name, TIME)
+            column = _parse_times(column, times, problems, name)
         elif role == "weight":
-            column = _parse(column, parse_numbers, problems, name, "a number; write it as 0.5")
+            column = _parse_numbers(column, problems, name, "0.5")
         elif role in ("label", "edge_type", "split"):
             column = _strip(column)
             if role == "label":
@@ -157,7 +138,7 @@ def convert_nodes(
     separator: str | None,
 ) -> tuple[pa.RecordBatch, Problems]:
     """A batch as written -> canonical columns of nodes, and the invalid rows."""
-    raw, problems = _to_text(raw, columns.roles, list_role="labels")
+    raw, problems = to_text(raw, columns.roles, list_role="labels")
     roles, rows = columns.roles, raw.num_rows
     ids = raw.column(roles["id"])
     problems.add(is_blank(ids), roles["id"], "is empty; every node needs an id")
@@ -173,27 +154,6 @@ def convert_nodes(
     return pa.RecordBatch.from_arrays(arrays, schema=schema), problems
 
 
-def parse_times(column: pa.Array) -> pa.Array:
-    """Times as written -> timestamp[us] in UTC, null if unreadable."""
-    connection = _time_parser.connection
-    connection.register("times", pa.table({"time": column}))
-    parsed = connection.sql(_TIMES_SQL).to_arrow_table().column(0).combine_chunks()
-    connection.unregister("times")
-    return parsed.cast(pa.timestamp("us"))
-
-
-def parse_numbers(column: pa.Array) -> pa.Array:
-    """Numbers as written -> float64, null if unreadable or infinite."""
-    stripped = pc.utf8_trim_whitespace(column)
-    numbers = pc.if_else(is_number(stripped), stripped, None).cast(pa.float64())
-    return pc.if_else(pc.is_finite(numbers), numbers, None)
-
-
-def is_blank(column: pa.Array) -> pa.Array:
-    """Where a column is null, empty or only whitespace."""
-    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
-
-
 def is_text(type_: pa.DataType) -> bool:
     """Whether a column of this type is text, in any Arrow layout."""
     return type_ in (pa.string(), pa.large_string(), pa.string_view())
@@ -204,17 +164,26 @@ def is_list(type_: pa.DataType) -> bool:
     return isinstance(type_, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
-def excerpt(value: str) -> str:
-    """A value on one line of at most 60 characters, for messages."""
-    line = " ".join(value.split())
-    return line if len(line) <= 60 else line[:57] + "..."
-
-
 def _is_readable(type_: pa.DataType, role: str) -> bool:
     if role in ("label", "labels") and is_list(type_):
         return is_text(type_.value_type)
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return not (pa.types.is_nested(type_) or pa.types.is_fixed_size_binary(type_))
+    is_duration = role == "time" and pa.types.is_duration(type_)
+    is_other = pa.types.is_nested(type_) or pa.types.is_fixed_size_binary(type_)
+    return not (is_duration or is_other or _is_period(type_))
+
+
+def _readable_remedy(type_: pa.DataType, role: str) -> str:
+    if _is_period(type_):
+        return "use the time at which each period starts (`.dt.to_timestamp()` in pandas)"
+    if role == "time" and pa.types.is_duration(type_):
+        return "use a column of times, such as the start plus these durations"
+    return "use a column of texts or numbers"
+
+
+def _is_period(type_: pa.DataType) -> bool:
+    """Whether a pandas column holds periods, which Arrow would read as their numbers."""
+    return isinstance(type_, pa.BaseExtensionType) and type_.extension_name == "pandas.period"
 
 
 def _is_compatible(type_: pa.DataType, first: pa.DataType, role: str) -> bool:
@@ -228,7 +197,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(type_) else type_
 
 
-def _to_text(
+def to_text(
     batch: pa.RecordBatch, roles: Mapping[str, str], list_role: str
 ) -> tuple[pa.RecordBatch, Problems]:
     """The batch with every column that has a role as strings; lists of labels are joined.
@@ -299,43 +268,37 @@ def _decode(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     return strings, pc.and_(pc.is_null(strings), pc.is_valid(column))
 
 
-class _TimeParser(threading.local):
-    """A connection to DuckDB for each thread that parses times."""
-
-    @cached_property
-    def connection(self) -> Any:
-        import duckdb
-
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection
-
-
-_time_parser = _TimeParser()
-
-
-def is_number(column: pa.Array) -> pa.Array:
-    """Where a text column holds numbers."""
-    return pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*$")
-
-
 def _strip(column: pa.Array) -> pa.Array:
     """The column without surrounding whitespace; blank values are null."""
     return pc.if_else(is_blank(column), None, pc.utf8_trim_whitespace(column))
 
 
-def _parse(
-    column: pa.Array, parse: Callable[..., pa.Array], problems: Problems, name: str, kind: str
-) -> pa.Array:
-    parsed = parse(column)
-    is_unread = pc.and_(pc.is_null(parsed), pc.invert(is_blank(column)))
-    problems.add(is_unread, name, f"is not {kind}", column)
+def _parse_numbers(column: pa.Array, problems: Problems, name: str, example: str) -> pa.Array:
+    parsed = parse_numbers(column)
+    wrong = f"is not a number; write it as {example}"
+    problems.add(_is_unread(parsed, column), name, wrong, column)
     return parsed
+
+
+def _parse_times(column: pa.Array, format: TimeFormat, problems: Problems, name: str) -> pa.Array:
+    parsed = parse_times(column, format)
+    is_unread = _is_unread(parsed, column)
+    word = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+    is_missing = pc.is_in(word, pa.array(MISSING))
+    problems.add(is_missing, name, "is not a time; leave it empty if the time is unknown", column)
+    problems.add(pc.and_(is_unread, is_number(column)), name, what_is_wrong(format), column)
+    problems.add(is_unread, name, f"is not {TIME}", column)
+    return parsed
+
+
+def _is_unread(parsed: pa.Array, column: pa.Array) -> pa.Array:
+    """Where a column has a value that could not be parsed."""
+    return pc.and_(pc.is_null(parsed), pc.invert(is_blank(column)))
 
 
 def _check_labels(problems: Problems, column: pa.Array, name: str, labels: LabelFormat) -> None:
     if labels.kind == "number":
-        _parse(column, parse_numbers, problems, name, "a number; write it as 3.5")
+        _parse_numbers(column, problems, name, "3.5")
     elif labels.classes is not None:
         classes = set(labels.classes)
         values = filter(None, column.unique().to_pylist())  # combinations, if kind is "multi"

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from edgeformers.data.readers.canonical import TIME_UNITS, parse_numbers
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import parse_rows
-from edgeformers.data.readers.sources import FastReadError
+from edgeformers.data.readers.times import TIME_UNITS, TimeNumbers
 from edgeformers.data.table import EdgeTable, NodeTable, OnError, RowErrors
 from edgeformers.errors import InputError
 
@@ -39,9 +37,9 @@ def read_dtgb(folder: str | PathLike[str], *, on_error: OnError = "stop") -> Edg
     """A folder of DTGB as directed edges between entities of one type.
 
     The text of an edge is that of its relation; the relation is kept as the extra column
-    `relation`. Times are read as Unix times: seconds since 1970, or milliseconds or microseconds
-    if the largest is that large. Models remember in days, so steps such as 0 to 699 should be
-    converted to real times, or only their order is right. Relation texts are held in memory.
+    `relation`. Times are read as Unix times in one unit (`TimeNumbers.unit`). Models remember in
+    days, so steps such as 0 to 699 should be converted to real times, or only their order is
+    right. Relation texts are held in memory.
     """
     root, errors = _folder(folder), RowErrors(on_error)
 
@@ -150,18 +148,10 @@ def _time_unit(file: Path) -> int:
     source = DelimitedSource(file)
     names = _find_columns(file, list(source.types()), EDGE_COLUMNS)
     name = names[list(EDGE_COLUMNS).index("time")]
-    try:
-        largest = max(map(_largest_time, source.batches([name])), default=0.0)
-    except FastReadError:
-        slow = source.numbered_batches([name], RowErrors("skip"))
-        largest = max((_largest_time(batch) for batch, _ in slow), default=0.0)
-    return next(unit for limit, unit in TIME_UNITS if largest < limit)
-
-
-def _largest_time(batch: pa.RecordBatch) -> float:
-    """The largest absolute number that can be a time; 0 if there is none."""
-    numbers = pc.abs(parse_numbers(batch.column(0)))
-    return pc.max(numbers.filter(pc.less(numbers, TIME_UNITS[-1][0]))).as_py() or 0.0
+    found = TimeNumbers()
+    for batch in source.readable_batches([name]):
+        found |= TimeNumbers.of(batch.column(0))
+    return TIME_UNITS[found.unit][1]
 
 
 def _time(text: str, unit: int) -> datetime:

@@ -69,6 +69,13 @@ class RowSource(ABC):
             yield batch, range(start, start + batch.num_rows)
             start += batch.num_rows
 
+    def readable_batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows without malformed ones; rows before the first of these may come twice."""
+        try:
+            yield from self.batches(names)
+        except (FastReadError, InputError):
+            yield from (batch for batch, _ in self.numbered_batches(names, RowErrors("skip")))
+
 
 @dataclass(frozen=True)
 class FrameSource(RowSource):

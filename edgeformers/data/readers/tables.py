@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,9 @@ from edgeformers.data.readers.canonical import (
     Problems,
     convert_edges,
     convert_nodes,
-    excerpt,
-    is_blank,
     is_list,
-    is_number,
     is_text,
+    to_text,
 )
 from edgeformers.data.readers.delimited import DelimitedSource
 from edgeformers.data.readers.files import COMPRESSIONS, expand_paths, plain_suffix
@@ -38,6 +36,8 @@ from edgeformers.data.readers.sources import (
     is_frame,
     num_readers,
 )
+from edgeformers.data.readers.times import TimeFormat, choose_format
+from edgeformers.data.readers.values import excerpt, is_blank, is_number
 from edgeformers.data.table import (
     NODE_FIELDS,
     EdgeTable,
@@ -115,12 +115,14 @@ def read_edges(
     schema = edge_schema(roles, extra)
     errors = RowErrors(on_error)
 
-    def convert(raw: pa.RecordBatch) -> Converted:
-        return convert_edges(raw, columns, labels, schema)
+    @cache
+    def convert() -> Convert:
+        times = _time_format(sources, time) if time is not None else "each"
+        return lambda raw: convert_edges(raw, columns, labels, schema, times)
 
     return EdgeTable(
         schema=schema,
-        open=lambda: _edge_batches(sources, columns, convert, errors),
+        open=lambda: _edge_batches(sources, columns, convert(), errors),
         origin=", ".join(s.origin for s in sources[:3]) + (", ..." if len(sources) > 3 else ""),
         bipartite=bipartite,
         directed=directed,
@@ -128,7 +130,7 @@ def read_edges(
         label_separator=labels.separator,
         classes=labels.classes,
         errors=errors,
-        place=lambda row: _place(sources, columns, convert, row),
+        place=lambda row: _place(sources, columns, convert(), row),
     )
 
 
@@ -241,6 +243,20 @@ def _edge_batches(
         if errors.count:
             reason = f"all {errors.count:,} rows were skipped, the first: {errors.examples[0]}"
         raise InputError(f"{sources[0].origin} has no edges; {reason}")
+
+
+def _time_format(sources: Sequence[RowSource], name: str) -> TimeFormat:
+    """The format of the numbers in the time column of a table."""
+
+    def columns() -> Iterator[pa.Array]:
+        for source in sources:
+            for batch in source.readable_batches([name]):
+                kind = batch.schema.types[0]
+                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                    batch, _ = to_text(batch, {"time": name}, list_role="label")
+                yield batch.column(0)
+
+    return choose_format(columns())
 
 
 def _place(sources: Sequence[RowSource], columns: Columns, convert: Convert, row: int) -> str:

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from edgeformers.data.card.describe import describe
 from edgeformers.data.card.distributions import (
@@ -59,6 +60,32 @@ def test_the_time_of_day_is_shown_unless_all_times_are_midnights():
 def test_dates_are_counted_by_day():
     times = times_of("2020-01-01", "2020-01-01", "2020-01-03")
     assert (times.period, times.counts) == ("day", [2, 0, 1])
+
+
+def spread(count, first="2018-01-01", days=700):
+    """That many times, evenly spread over some days."""
+    moments = (
+        np.datetime64(first, "us") + np.arange(count) * np.timedelta64(days * 86_400, "s") // count
+    )
+    return [str(moment) for moment in moments]
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "copies", "others"),
+    [("0001-01-01", 1, 1200), ("1900-01-01", 1, 20_400), ("0001-01-01", 5, 1200)],
+)
+def test_exactly_the_times_far_from_all_others_are_counted(placeholder, copies, others):
+    times = times_of(*[placeholder] * copies, *spread(others))
+    assert (times.far, sum(times.counts)) == (copies, others)
+    assert times.starts[0][:4] == "2018"
+    assert times_of(*spread(others)).far == 0
+
+
+def test_no_time_of_a_growing_network_is_far_from_all_others():
+    days = np.random.default_rng(0).exponential(700, 10_000).astype("timedelta64[D]")
+    moments = np.datetime64("2020-01-01", "us") - days
+    assert times_of(*map(str, moments)).far == 0
+    assert times_of(*["2020-01-01"] * 99, "2019-08-01").far == 0
 
 
 def test_a_placeholder_time_does_not_stretch_the_plot():

@@ -335,6 +335,15 @@ def test_many_edges_before_1971_are_a_warning():
     assert [finding.numbers for finding in both] == [{"future": 1, "early": 2}]
 
 
+def test_steps_are_explained_where_numbers_may_be_steps():
+    steps = [f"1970-01-01T00:00:{step:02}" for step in range(60)]
+    [finding] = findings_about(at_times(*steps), IMPLAUSIBLE)
+    assert "steps" in finding.advice
+    for days in (["9999-12-31"], ["0001-01-01", "9999-12-31"], ["1900-01-01"] * 9):
+        [finding] = findings_about(at_times(*days, "2024-01-01"), IMPLAUSIBLE)
+        assert "1970" not in finding.advice + finding.sentence
+
+
 def test_today_and_a_few_early_edges_are_plausible():
     today = str(np.datetime64("today"))
     assert not findings_about(at_times("1960-01-01", *[today] * 99), IMPLAUSIBLE)

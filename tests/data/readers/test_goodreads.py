@@ -4,8 +4,8 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from edgeformers.data.readers.canonical import parse_times
 from edgeformers.data.readers.goodreads import read_goodreads_reviews
+from edgeformers.data.readers.times import parse_times
 from edgeformers.errors import InputError
 
 REVIEW = {
