@@ -374,10 +374,10 @@ def edge_times(values: Sequence[float | str | None]) -> list[int | None]:
     A number is in Unix seconds; a text is read as by `prepare`. A time later than tomorrow is an
     error, because all other edges would be old next to it.
     """
+    read: list[int | None] = [None] * len(values)
     texts = [value if isinstance(value, str) else None for value in values]
-    read: list[int | None] = (
-        parse_times(pa.array(texts, pa.string()), "each").cast("int64").to_pylist()
-    )
+    if any(texts):
+        read = parse_times(pa.array(texts, pa.string()), "each").cast("int64").to_pylist()
     tomorrow = time.time_ns() // 1000 + DAY  # somewhere it is tomorrow already
     for at, value in enumerate(values):
         if value is None:
