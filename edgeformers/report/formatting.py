@@ -86,7 +86,10 @@ def format_table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> l
 
     Unlike rich's tables, these keep trailing blanks within cells, which align footnote marks.
     """
-    from rich.cells import cell_len
+    try:
+        from rich.cells import cell_len
+    except ImportError:  # wide characters are then misaligned
+        cell_len = len  # type: ignore[assignment]
 
     clean = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
