@@ -65,7 +65,7 @@ class EdgeTextGraph:
         self.num_edges = meta.num_edges
         self.num_sources = meta.num_sources
         self.is_bipartite = meta.is_bipartite
-        self.num_targets = len(self.nodes_on("target"))
+        self.num_targets = meta.num_nodes - (meta.num_sources if meta.is_bipartite else 0)
         self.is_directed = meta.is_directed
         #: Whether an edge links both its ends; in a bipartite network, it links its source only.
         self.is_undirected = not meta.is_bipartite and not meta.is_directed
