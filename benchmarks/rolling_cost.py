@@ -25,6 +25,7 @@ from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.network import PrepareConfig, write_network
 from edgeformers.data.splits import SplitConfig
 from edgeformers.data.table import EdgeTable
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Ids
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.files import write_atomic
@@ -33,7 +34,6 @@ from edgeformers.inference.rolling import RollingPredictor
 
 RESULTS = Path(__file__).parent / "results" / "scale" / "rolling_cost.json"
 TARGETS, EDGES_PER_SOURCE, LINKS = 1_000, 5, 200
-DAY = 86_400_000_000  # microseconds
 
 
 def write_dated(edges: int, folder: Path) -> EdgeTextGraph:

@@ -264,6 +264,7 @@ def _reason_line(reason: "Reason", full_text: bool) -> str:
     from edgeformers.data.card.phrasing import shorten
 
     weight = "" if reason.kind == "quote" else f"{reason.weight:.3f}"
+    # 0.0 - x, because -x would show an effect of 0 as -0.000
     effect = "" if reason.effect is None else f"{0.0 - round(reason.effect, 3):+.3f}"
     kind = REASON_KINDS.get(reason.kind, reason.kind.replace("_", " "))
     node = f" {reason.node}" if reason.node else ""

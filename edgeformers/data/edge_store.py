@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from edgeformers.data.readers.times import TIME, parse_times
 from edgeformers.data.readers.values import excerpt
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Side
 from edgeformers.errors import FormatError, InputError
 from edgeformers.file_errors import writing
@@ -32,7 +33,6 @@ APPLICATION = 0x45646765  # "Edge", in the header of the file
 SCHEMA_VERSION = 1
 WAIT = 30.0  # s, for a transaction of another process
 ROWS = 65_536  # read at a time
-DAY = 86_400_000_000  # microseconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SCHEMA = f"""
@@ -378,7 +378,7 @@ def edge_times(values: Sequence[float | str | None]) -> list[int | None]:
     texts = [value if isinstance(value, str) else None for value in values]
     if any(texts):
         read = parse_times(pa.array(texts, pa.string()), "each").cast("int64").to_pylist()
-    tomorrow = time.time_ns() // 1000 + DAY  # somewhere it is tomorrow already
+    tomorrow = time.time_ns() // 1000 + DAY  # clocks and time zones differ
     for at, value in enumerate(values):
         if value is None:
             continue

@@ -218,7 +218,9 @@ def split_future(edges: EdgeList) -> tuple[SplitCodes | None, str]:
     if NO_TIME < end < start:
         return codes, ""
     is_same = edges.times.min() == edges.times.max()
-    remedy = "choose the column with the real times" if is_same else "use finer times"
+    remedy = (
+        "choose the column with the real times" if is_same else "use times with a finer resolution"
+    )
     return None, f"{_overlap('not all test edges are', edges, start)}; {remedy}"
 
 
@@ -346,7 +348,7 @@ def _overlap(which: str, edges: EdgeList, start: int) -> str:
     if different == 1:
         return f"all edges have the same time, {begin}"
     return (
-        f"{which} later than training (the first is of {begin}, and the {count:,} edges have "
+        f"{which} later than training (the first is from {begin}, and the {count:,} edges have "
         f"{different:,} different times)"
     )
 

@@ -1,4 +1,4 @@
-"""Times that callers pass, as networks store them: microseconds since 1970."""
+"""Times as networks store them, in microseconds since 1970, from times that callers pass."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edgeformers.data.types import Ids
 from edgeformers.errors import InputError
 
+DAY = 86_400_000_000  # microseconds
 YEARS = (1, 9999)  # of a datetime
 NOT_A_TIME = np.datetime64("NaT", "us")
 

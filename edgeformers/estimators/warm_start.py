@@ -168,10 +168,10 @@ def _check_parts(fitted: Any, parent: Parent) -> None:
         return
     last = facts.get("last_training_time")
     if graph.times is None or not isinstance(last, int):
-        untimed = graph.path if graph.times is None else "the network of the earlier run"
+        untimed = f"{graph.path} has no times" if graph.times is None else "it recorded no times"
         raise InputError(
-            f"{untimed} has no times, so the earlier run may have been trained on validation and "
-            f"test edges of the split '{split}'; train from scratch"
+            f"the earlier run may have been trained on validation and test edges of the split "
+            f"'{split}', since {untimed}; train from scratch"
         )
     if count := int((graph.times[is_held_out] < last).sum()):
         day = np.datetime64(last, "us").astype("datetime64[D]")

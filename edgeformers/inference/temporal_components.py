@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Floats, Ids, Side
 from edgeformers.inference.components import EASEComponent, ScoreComponent, check_links
 from edgeformers.inference.edge_history import Arrivals, Departures, NewEdges
 from edgeformers.inference.growing import GrowingArray
 
-DAY = 86_400_000_000  # microseconds
 MAX_EXPONENT = 80.0  # keys are exponentials in single precision; above this, in a new unit
 
 

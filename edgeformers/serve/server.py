@@ -59,7 +59,9 @@ def serve(
         for model in [] if all_edges else service.versions.current:
             if isinstance(model.fitted, FittedLinkPredictor) and model.fitted.num_unread:
                 links = counted(model.fitted.num_unread, "link", "links")
-                _print(f"{model.name} does not read {links} after training; --all-edges reads them")
+                _print(
+                    f"{model.name} ignores {links} from after its training; --all-edges reads them"
+                )
         if open_browser:  # the listener keeps its request until the server runs
             webbrowser.open(address)
         _Server(config, service).run(sockets=[listener])

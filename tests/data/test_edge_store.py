@@ -141,7 +141,7 @@ def test_times_are_unix_seconds_or_iso(value, expected):
     ["1350000000", "1350000000000", "2013", "20130705", "2013/07/05", "2013-07-05T01:00:00+01:00"],
 )
 def test_times_in_texts_are_read_as_by_prepare(text):
-    [expected] = parse_times(pa.array([text])).cast(pa.int64()).to_pylist()
+    [expected] = parse_times(pa.array([text]), "each").cast(pa.int64()).to_pylist()
     assert edge_times([text]) == [expected]
 
 

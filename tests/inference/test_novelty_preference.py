@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgeformers.data.times import DAY
 from edgeformers.inference.novelty_preference import PRIOR_LINKS, NoveltyPreferenceComponent
-from edgeformers.inference.temporal_components import DAY, NoveltyComponent
+from edgeformers.inference.temporal_components import NoveltyComponent
 from tests.inference.test_components import N, edges, history_of
 from tests.inference.test_temporal_components import departures, timed
 

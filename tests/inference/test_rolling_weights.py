@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from edgeformers.baselines.temporal.recent_popularity import RecentPopularity
 from edgeformers.data.network import PrepareConfig
 from edgeformers.data.splits import SplitConfig
+from edgeformers.data.times import DAY
 from edgeformers.estimators import LinkPredictor
 from edgeformers.evaluation.rolling import RollingLinks
 from edgeformers.inference import rolling_validation
@@ -19,7 +20,7 @@ from edgeformers.inference.rolling import RollingPredictor
 from edgeformers.inference.rolling_validation import RollingValidation
 from edgeformers.inference.rolling_weights import RIDGE, Choices, fit_mixed_weights, fit_weights
 from edgeformers.inference.saved_components import GROUPS
-from edgeformers.inference.temporal_components import DAY, RecentHistoryComponent
+from edgeformers.inference.temporal_components import RecentHistoryComponent
 
 TRUE = torch.tensor([1.5, 0.0, -1.0])
 

@@ -10,8 +10,6 @@ from edgeformers.data.splits import NO_TIME
 from edgeformers.data.types import Ids
 from edgeformers.evaluation.network_links import candidate_nodes
 
-DAY = 86_400_000_000  # microseconds
-
 
 @dataclass(frozen=True)
 class TimedLinks:

@@ -8,8 +8,9 @@ import numpy as np
 from edgeformers.baselines.base import Scores
 from edgeformers.baselines.collaborative.ease import EASE, ItemWeights
 from edgeformers.baselines.temporal.base import TemporalBaseline
-from edgeformers.baselines.temporal.history import DAY, LinkHistory
+from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Ids
 
 

@@ -14,9 +14,10 @@ from edgeformers.baselines.base import (
     best_setting,
     grid_search,
 )
-from edgeformers.baselines.temporal.history import DAY, timed_links
+from edgeformers.baselines.temporal.history import timed_links
 from edgeformers.data.graph import EdgeTextGraph
 from edgeformers.data.splits import PROFILE, TRAIN
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Floats, Ids
 from edgeformers.errors import InputError
 from edgeformers.evaluation.network_links import candidate_nodes

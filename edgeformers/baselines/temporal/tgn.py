@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgeformers.baselines.base import Scores
-from edgeformers.baselines.temporal.history import DAY, LinkHistory
+from edgeformers.baselines.temporal.history import LinkHistory
 from edgeformers.baselines.temporal.texts import TextBaseline
 from edgeformers.data.graph import EdgeTextGraph
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Ids
 from edgeformers.errors import require
 from edgeformers.evaluation.links import BLOCK, index_blocks

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeformers.data.card.card import Distribution, Histogram, NamedCount, TimeSummary
+from edgeformers.data.times import DAY
 
 Array = NDArray[Any]
 
@@ -29,7 +30,6 @@ PERIODS = {  # name -> numpy unit, finest first
     "millennium": "1000Y",
 }
 MAX_PERIODS = 80
-DAY = 86_400_000_000  # microseconds
 YEAR = 365 * DAY
 
 

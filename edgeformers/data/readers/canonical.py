@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgeformers.data.readers.sources import RowSource
-from edgeformers.data.readers.times import MISSING, TIME, TimeFormat, parse_times, what_is_wrong
+from edgeformers.data.readers.times import MISSING, TIME, TimeFormat, parse_times, wrong_format
 from edgeformers.data.readers.values import excerpt, is_blank, is_number, parse_numbers
 from edgeformers.data.splits import PART_ALIASES
 from edgeformers.data.table import NODE_FIELDS, LabelKind, split_labels
@@ -286,7 +286,7 @@ def _parse_times(column: pa.Array, format: TimeFormat, problems: Problems, name:
     word = pc.utf8_lower(pc.utf8_trim_whitespace(column))
     is_missing = pc.is_in(word, pa.array(MISSING))
     problems.add(is_missing, name, "is not a time; leave it empty if the time is unknown", column)
-    problems.add(pc.and_(is_unread, is_number(column)), name, what_is_wrong(format), column)
+    problems.add(pc.and_(is_unread, is_number(column)), name, wrong_format(format), column)
     problems.add(is_unread, name, f"is not {TIME}", column)
     return parsed
 

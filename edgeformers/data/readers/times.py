@@ -29,16 +29,15 @@ TIME_UNITS: Mapping[TimeUnit, tuple[float, int]] = {
 }
 YEARS = (1000, 2999)
 DATES = (19_000_101, 20_991_231)
-TODAY = (315_532_800e6, 4_102_444_800e6)  # microseconds of 1980 and 2100
+MODERN = (315_532_800e6, 4_102_444_800e6)  # 1980 and 2100 in microseconds since 1970
 
 #: How the numbers of a column are read; "each": each in the first of these formats that it fits.
 TimeFormat = TimeUnit | Literal["years", "dates", "each"]
 
-
 #: Format -> where most numbers of a column in this format are, whatever it has besides.
 USUAL: Mapping[TimeFormat, tuple[float, float]] = {
     "dates": DATES,
-    **{unit: (TODAY[0] / size, TODAY[1] / size) for unit, (_, size) in TIME_UNITS.items()},
+    **{unit: (MODERN[0] / size, MODERN[1] / size) for unit, (_, size) in TIME_UNITS.items()},
 }
 
 
@@ -132,12 +131,9 @@ def choose_format(columns: Iterable[pa.Array]) -> TimeFormat:
     return found.format
 
 
-def parse_times(column: pa.Array, format: TimeFormat | None = None) -> pa.Array:
-    """Times as written -> timestamp[us] in UTC, null if unreadable.
-
-    Without a format of its numbers, the column itself decides it.
-    """
-    query = _times_query(format or TimeNumbers.of(column).format)
+def parse_times(column: pa.Array, format: TimeFormat) -> pa.Array:
+    """Times as written, with numbers in one format -> timestamp[us] in UTC, null if unreadable."""
+    query = _times_query(format)
     with _connection() as connection:
         connection.register("times", pa.table({"time": column}))
         parsed = connection.sql(query).to_arrow_table().column(0).combine_chunks()
@@ -145,8 +141,8 @@ def parse_times(column: pa.Array, format: TimeFormat | None = None) -> pa.Array:
     return parsed.cast(pa.timestamp("us"))
 
 
-def what_is_wrong(format: TimeFormat) -> str:
-    """What is said of a number that is not in the format of its column."""
+def wrong_format(format: TimeFormat) -> str:
+    """The end of the message about a number that is not in the format of its column."""
     if format in TIME_UNITS:
         return f"is not a Unix time in {format}, as most numbers are; write all in one unit"
     if format == "dates":

@@ -17,12 +17,13 @@ from edgeformers.data.simulate.config import PARTS, SimulationConfig
 from edgeformers.data.simulate.model import EdgeDraws, Model, Stream
 from edgeformers.data.simulate.names import NodeNames
 from edgeformers.data.table import BATCH_ROWS, NODE_FIELDS, EdgeTable, NodeTable, edge_schema
+from edgeformers.data.times import DAY
 from edgeformers.data.types import Ids, Ints
 from edgeformers.errors import InputError
 
 SCHEMA = edge_schema(["label", "time"])
 FIRST_TIME = 1_420_070_400_000_000  # 2015-01-01, in microseconds
-TIME_SPAN = 5 * 365 * 86_400_000_000  # five years
+TIME_SPAN = 5 * 365 * DAY
 NODE_SCHEMA = pa.schema(list(NODE_FIELDS.items()))
 MAX_BATCH_ROWS = 1_000_000  # keeps the texts of a batch far below Arrow's limit of 2 GB
 

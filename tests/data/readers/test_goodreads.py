@@ -40,7 +40,7 @@ def test_dates_agree_with_the_standard_library():
         for day in (1, 9, 28)
         for zone in ("-0800", "+0000", "+0530", "+1345")
     ]
-    for date, time in zip(dates, parse_times(pa.array(dates)).to_pylist(), strict=True):
+    for date, time in zip(dates, parse_times(pa.array(dates), "each").to_pylist(), strict=True):
         expected = datetime.strptime(date[4:], "%b %d %H:%M:%S %z %Y")
         assert time == (expected - expected.utcoffset()).replace(tzinfo=None)
 
