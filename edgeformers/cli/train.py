@@ -236,10 +236,8 @@ Examples:
         from edgeformers.inference.rolling import check_comparable
 
         loaded = load_fitted(run, device=self.device, show=not self.quiet)
-        own, other = (
-            _ranks_links(fitted, self.folder, "--compare"),
-            _ranks_links(loaded, run, "--compare"),
-        )
+        own = _link_predictor(fitted, self.folder, "--compare")
+        other = _link_predictor(loaded, run, "--compare")
         path = other.network_path
         if path is None or not path.is_dir():
             raise InputError(
@@ -249,11 +247,7 @@ Examples:
         return other
 
     def _compare(
-        self,
-        report: "LinkReport",
-        other: "FittedLinkPredictor",
-        fitted: Any,
-        part: str,
+        self, report: "LinkReport", other: "FittedLinkPredictor", fitted: Any, part: str
     ) -> dict[str, Any]:
         """The MRR of this run and another one on the links that are new to both."""
         from edgeformers.evaluation import compare_paired
@@ -291,7 +285,7 @@ Examples:
         """The ranks of links as of the time of each."""
         from edgeformers.inference.rolling import report_rolling
 
-        links = _ranks_links(fitted, self.folder, "--rolling")
+        links = _link_predictor(fitted, self.folder, "--rolling")
         report = report_rolling(links, part, show=not self.quiet)
         if not len(report.ranks["rolling"]):
             raise InputError(
@@ -322,10 +316,10 @@ Examples:
         return [verdict.sentence, *verdict.evidence]
 
 
-def _ranks_links(
+def _link_predictor(
     fitted: "FittedEdgeClassifier | FittedLinkPredictor", folder: Path, option: str
 ) -> "FittedLinkPredictor":
-    """The model of a run if it ranks links; the option needs one that does."""
+    """The model of a run; an InputError if it classifies edges, which the option cannot use."""
     from edgeformers.inference.fitted_links import FittedLinkPredictor
 
     if not isinstance(fitted, FittedLinkPredictor):

@@ -57,11 +57,11 @@ def serve(
         names = ", ".join(model.name for model in service.versions.current)
         _print(f"serving {names}: open {address} to explore, {address}/docs for the API")
         for model in [] if all_edges else service.versions.current:
-            if isinstance(model.fitted, FittedLinkPredictor) and model.fitted.num_unread:
-                links = counted(model.fitted.num_unread, "link", "links")
-                _print(
-                    f"{model.name} ignores {links} from after its training; --all-edges reads them"
-                )
+            number = model.fitted.num_unread if isinstance(model.fitted, FittedLinkPredictor) else 0
+            if number:
+                links = counted(number, "link", "links")
+                note = f"ignores {links} from after its training; --all-edges reads them"
+                _print(f"{model.name} {note}")
         if open_browser:  # the listener keeps its request until the server runs
             webbrowser.open(address)
         _Server(config, service).run(sockets=[listener])
